@@ -7,7 +7,8 @@ session_recorder     a SessionRecorder for each session
 recordings           what all of them share: the writer, the redactors and the flush timer
 flush_plan           when the gathered steps of a recording are flushed
 pending              steps that are not written yet; text that streams is folded
-session_redactor     redacts the steps of one recording, large ones in a thread
+session_redactor     redacts the steps of one recording
+redaction_worker     the thread for large ones
 parts                the files of one recording, and what happens if the disk is full
 writer, keeping      the Writer's thread; the Keeper compresses and deletes closed files
 reader, index        the Reader of a recording; the Index of a compressed file

@@ -18,11 +18,10 @@ import structlog
 from msgspec import structs
 
 from dragoman.adapters.meter import Meter
-from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.recording.format import Header, encode
-from dragoman.gateway.recording.writer import OutputFile, Writer
+from dragoman.gateway.recording.recordings import Recordings
+from dragoman.gateway.recording.writer import OutputFile
 
 EARLY_MAX = 8 << 20  # bytes that wait for the first input
 RETRY = 30.0  # seconds until a disk that was full is tried again
@@ -41,23 +40,19 @@ class RecordingParts:
         "_file",
         "_has_input",
         "_items",
-        "_ledger",
         "_lost",
-        "_memory",
         "_meter",
         "_monotonic",
         "_part",
         "_public_ids",
+        "_recordings",
         "_told",
-        "_writer",
         "header",
     )
 
     def __init__(
         self,
-        writer: Writer,
-        ledger: Ledger,
-        memory: MemoryBudget,
+        recordings: Recordings,
         header: Header,
         *,
         public_ids: Callable[[], list[str]],
@@ -65,9 +60,7 @@ class RecordingParts:
     ) -> None:
         self.header = header
         self._public_ids = public_ids
-        self._writer = writer
-        self._ledger = ledger
-        self._memory = memory
+        self._recordings = recordings
         self._monotonic = monotonic
         self._part = 0
         self._file: OutputFile | None = None
@@ -77,7 +70,7 @@ class RecordingParts:
         self._told = 0  # of the lost items, those in the header of this file
         self._again_at = 0
         self._has_input = False
-        self._early = bytearray() if writer.place.prefers_inputs and header.session else None
+        self._early = bytearray() if recordings.writer.place.prefers_inputs and header.session else None
         self._early_items = 0
         self._meter = Meter()  # of the bytes that wait
 
@@ -107,7 +100,7 @@ class RecordingParts:
         """Close the file that is open."""
         self._give_early()
         if self._file is not None:
-            self._writer.finish(self._file)
+            self._recordings.writer.finish(self._file)
 
     def _begin(self, seq: int) -> bool:
         """Begin the next part. Return False while it is too early to try again."""
@@ -123,13 +116,13 @@ class RecordingParts:
         return self._file is not None
 
     def _names(self, part: int) -> Iterator[Path]:
-        header, place = self.header, self._writer.place
+        header, place = self.header, self._recordings.writer.place
         return place.names(header.session, header.started_at, part, route=header.route, has_input=self._has_input)
 
     def _give_early(self) -> None:
         """Give the writer the lines that waited for the first input."""
         early, self._early = self._early, None
-        self._memory.release(self._meter)
+        self._recordings.memory.release(self._meter)
         if early:
             self._give(bytes(early), self._early_items)
 
@@ -139,27 +132,27 @@ class RecordingParts:
             return
         if self._early is not None:
             if not self._early:
-                self._memory.watch(self._meter, self._give_early)
+                self._recordings.memory.watch(self._meter, self._give_early)
             self._early += data
             self._early_items += count
             self._meter.add(len(data))  # which may give the writer all of them
             if len(self._early or ()) > EARLY_MAX:
                 self._give_early()
             return
-        if not self._writer.put(file, data, count):
-            self._ledger.counters["recordings_overflowed"] += 1
+        if not self._recordings.writer.put(file, data, count):
+            self._recordings.ledger.counters["recordings_overflowed"] += 1
             self.fail("the disk does not keep up", count)
             return
         self._bytes += len(data)
         self._items += count
-        if self._items and 0 < self._writer.rotate_bytes <= self._bytes:
-            self._writer.finish(file)
+        if self._items and 0 < self._recordings.writer.rotate_bytes <= self._bytes:
+            self._recordings.writer.finish(file)
             self._file, self._lost, self._told = None, 0, 0
 
     def _failed(self, file: OutputFile, error: OSError) -> None:
         """Handle a file that the writer could not write."""
         if file is not self._file:
-            self._ledger.counters["recordings_failed"] += 1
+            self._recordings.ledger.counters["recordings_failed"] += 1
             log.error("the end of a part of a recording is lost", session=self.header.session, cause=full_reason(error))
             return
         if not file.size:  # it was never created
@@ -172,7 +165,7 @@ class RecordingParts:
         self._again_at = self._monotonic() + int(RETRY * 1e9)
         self._lost, self._told = self._lost - self._told, 0
         self._lose(count)
-        self._ledger.counters["recordings_failed"] += 1
+        self._recordings.ledger.counters["recordings_failed"] += 1
         log.error(
             "the session is not recorded; dragoman tries again later",
             session=self.header.session,
@@ -183,4 +176,4 @@ class RecordingParts:
 
     def _lose(self, count: int) -> None:
         self._lost += count
-        self._ledger.counters["recording_lines_lost"] += count
+        self._recordings.ledger.counters["recording_lines_lost"] += count

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from secrets import token_bytes
+from typing import Protocol
 
 import structlog
 
@@ -18,7 +19,7 @@ from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
-from dragoman.gateway.recording.session_redactor import HeldBack, RedactionWorker
+from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Schedule, Timer
 
@@ -27,21 +28,31 @@ AT_ONCE = 8  # recordings that are flushed before the loop turns to other work: 
 log = structlog.get_logger("dragoman.recording")
 
 
+class HoldsText(Protocol):
+    """A redactor that holds text back."""
+
+    def discard(self) -> None:
+        """Drop what is held back, because memory is short."""
+
+
 class Recordings:
     """The writer, the redactors and the flush timer that all recordings of a gateway share.
 
-    With `everything` the frames of all clients are recorded.
+    With `everything` the frames of all clients are recorded. Bytes that wait for the writer, in redactors (`held_back`)
+    and for their thread count as memory. The threads free it, but only the event loop may change a meter. So the loop
+    looks at both queues at each flush, and again while much waits. When memory is short and these hold the most, they
+    are emptied: the sessions are not recorded for a while, as if the disk were full, and the lost lines are counted.
     """
 
     def __init__(
         self,
         writer: Writer,
+        worker: RedactionWorker,
         ledger: Ledger,
         memory: MemoryBudget,
         later: Schedule,
         *,
         redactor: Callable[[], Redactor] | None = None,
-        worker: RedactionWorker | None = None,
         everything: bool = False,
     ) -> None:
         self.writer = writer
@@ -49,8 +60,9 @@ class Recordings:
         self.redactor = redactor
         self.ledger = ledger
         self.memory = memory
-        self.held_back = HeldBack()
-        self._backlog = RecordingBacklog(writer, worker, memory, self.held_back)
+        self.held_back: dict[HoldsText, int] = {}
+        self._meter = Meter()
+        memory.watch(self._meter, self._relieve)
         self.later = later
         self.everything = everything
         self._timer: Timer | None = None
@@ -84,55 +96,27 @@ class Recordings:
             self.later(0, partial(self._flush_some, flushes[AT_ONCE:]))
             return
         self.writer.flush()
-        if self._backlog.count_bytes():
+        self._count_backlog()
+        if self._meter.size >= STEP:
             self._wake(FLUSH)
 
     async def close(self) -> None:
         """Write everything that was given to the threads, and stop. Log an error if the disk takes too long."""
-        if self.worker is not None:
-            await self.worker.close()
+        await self.worker.close()
         if not await asyncio.to_thread(self.writer.close):
             log.error("the end of the recordings was not written: the disk was too slow for the deadline")
-        self._backlog.release()
+        self.memory.release(self._meter)
 
-
-class RecordingBacklog:
-    """Counts the bytes that wait for the writer, in redactors and for their thread, in the budget of memory.
-
-    The threads free memory, but only the event loop may change a meter. So the loop looks at both queues at each
-    flush, and again while much waits. When memory is short and these hold the most, they are emptied: the
-    sessions are not recorded for a while, as if the disk were full, and the lost lines are counted.
-    """
-
-    def __init__(
-        self, writer: Writer, worker: RedactionWorker | None, memory: MemoryBudget, held_back: HeldBack
-    ) -> None:
-        self._writer = writer
-        self._held_back = held_back
-        self._worker = worker
-        self._memory = memory
-        self._meter = Meter()
-        memory.watch(self._meter, self._relieve)
-
-    def count_bytes(self) -> bool:
-        """Count what waits now. Return True if it is so much that it must be counted again soon."""
-        self._meter.add(self._size() - self._meter.size)
-        return self._meter.size >= STEP
-
-    def release(self) -> None:
-        """Stop counting: the recordings are closed."""
-        self._memory.release(self._meter)
-
-    def _size(self) -> int:
-        in_thread = self._worker.backlog if self._worker is not None else 0
-        return self._writer.backlog + in_thread + self._held_back.size
+    def _count_backlog(self) -> None:
+        size = self.writer.backlog + self.worker.backlog + sum(self.held_back.values())
+        self._meter.add(size - self._meter.size)
 
     def _relieve(self) -> None:
-        self._writer.discard()
-        if self._worker is not None:
-            self._worker.discard()
-        self._held_back.discard()
-        self._meter.add(self._size() - self._meter.size)
+        self.writer.discard()
+        self.worker.discard()
+        for redactor in list(self.held_back):
+            redactor.discard()
+        self._count_backlog()
 
 
 def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -> Callable[[], Recordings]:
@@ -154,11 +138,11 @@ def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -
             log.warning("RECORDINGS WILL CONTAIN SECRETS: redaction is off", path=wanted.path)
         return Recordings(
             writer,
+            RedactionWorker(loop.call_soon_threadsafe),
             ledger,
             memory,
             loop.call_later,
             redactor=redactor,
-            worker=RedactionWorker(loop.call_soon_threadsafe),
             everything=wanted.links == "all",
         )
 

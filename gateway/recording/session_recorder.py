@@ -92,9 +92,7 @@ class SessionRecorder:
         self.actor = ""
         self._call = call
         header = structs.replace(header, started_at=clock())
-        self._parts = RecordingParts(
-            recordings.writer, recordings.ledger, recordings.memory, header, public_ids=public_ids, monotonic=monotonic
-        )
+        self._parts = RecordingParts(recordings, header, public_ids=public_ids, monotonic=monotonic)
         self._state = state
         self._monotonic = monotonic
         self._start = monotonic()
@@ -105,13 +103,8 @@ class SessionRecorder:
         self.step: list[Note] = []  # the notes of the step that is not over
         self.texts: list[Any] = []  # lone pieces of a text behind the pending steps, as cells of a TextRun
         self._texts_common: tuple[Any, ...] = ()
-        self._redactor = (
-            SessionRedactor(
-                recordings.redactor, self._parts, recordings.ledger, recordings.worker, recordings.held_back
-            )
-            if recordings.redactor is not None
-            else None
-        )
+        make = recordings.redactor
+        self._redactor = SessionRedactor(recordings, self._parts, make) if make is not None else None
         self._held = False
         self._later = recordings.later
         window = self._redactor.redactor.window if self._redactor is not None else 0

@@ -16,8 +16,8 @@ from dragoman.gateway.recording.places import Folder, Place
 from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
+from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.session_recorder import CurrentCall, SessionRecorder
-from dragoman.gateway.recording.session_redactor import RedactionWorker
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import TextDelta
@@ -49,6 +49,10 @@ class Disk:
     def flush(self) -> None:
         pass
 
+    def close(self) -> bool:
+        """Return True: everything is written."""
+        return True
+
     def discard(self) -> None:
         pass
 
@@ -66,6 +70,29 @@ class Disk:
         return [line for _, lines in self.parts() for line in lines]
 
 
+class InLoop:
+    """A worker that redacts at once, in the loop."""
+
+    busy = False
+    backlog = 0
+
+    def has_room(self, _size: int) -> bool:
+        return True
+
+    def add(self, _size: int, work: Callable[[], None], done: Callable[[], None]) -> None:
+        work()
+        done()
+
+    def discard(self) -> None:
+        """Do nothing: no work waits."""
+
+    async def close(self) -> None:
+        """Do nothing: all work is done."""
+
+
+IN_LOOP = cast("RedactionWorker", InLoop())
+
+
 class RecorderHarness:
     """A session recorder with its disk, its clock and its timer."""
 
@@ -74,7 +101,7 @@ class RecorderHarness:
         rotate_bytes: int = 0,
         *,
         redacts: bool = False,
-        worker: RedactionWorker | None = None,
+        worker: RedactionWorker = IN_LOOP,
         place: Place = Folder(Path("/rec")),  # noqa: B008  # has no state
     ) -> None:
         self.disk = Disk(place, rotate_bytes)
@@ -86,11 +113,11 @@ class RecorderHarness:
         compiled = rules({}, (), window_bytes=65_536, window_micros=2_000_000)
         self.recordings = Recordings(
             cast("Writer", self.disk),
+            worker,
             self.ledger,
             self.memory,
             self._later,
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
-            worker=worker,
         )
         self.call = CurrentCall()
         self.recorder = SessionRecorder(

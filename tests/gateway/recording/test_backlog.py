@@ -6,54 +6,68 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from dragoman.adapters.meter import STEP, Meter
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.recordings import RecordingBacklog
-from dragoman.gateway.recording.session_redactor import HeldBack
+from dragoman.gateway.recording.flush_plan import FLUSH
+from dragoman.gateway.recording.recordings import Recordings
 from dragoman.mappings.canonical.events import TextDelta, TurnEnded
+from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.recorded_session import RecorderHarness
 
 
 class Queue(SimpleNamespace):
-    """A thread's queue of so many bytes."""
+    """A thread's queue of so many bytes; stands for a writer and for a worker."""
 
-    backlog: int
+    backlog = 0
+
+    def flush(self) -> None:
+        """Write nothing: the test sets the backlog."""
 
     def discard(self) -> None:
         self.backlog = 0
 
 
-def counted(limit: int) -> tuple[MemoryBudget, RecordingBacklog, Queue, Queue]:
-    memory, writer, worker = MemoryBudget(limit), Queue(backlog=0), Queue(backlog=0)
-    return memory, RecordingBacklog(cast("Any", writer), cast("Any", worker), memory, HeldBack()), writer, worker
+class Backlog:
+    """Recordings whose writer and worker hold as many bytes as a test says, and their timer."""
+
+    def __init__(self, limit: int) -> None:
+        self.memory, self.writer, self.worker, self.time = MemoryBudget(limit), Queue(), Queue(), ManualClock()
+        queues = cast("Any", self.writer), cast("Any", self.worker)
+        self.recordings = Recordings(*queues, Ledger(), self.memory, self.time.later)
+
+    def flush(self) -> None:
+        self.recordings.wants_flush(lambda: None)
+        self.time.passes(FLUSH)
 
 
 def test_bytes_that_wait_for_a_thread_count_as_memory_until_they_are_written() -> None:
-    memory, backlog, writer, worker = counted(100 * STEP)
-    before = memory.used
-    writer.backlog, worker.backlog = 3 * STEP, 2 * STEP
-    assert backlog.count_bytes()
-    assert memory.used - before == 5 * STEP
-    writer.backlog = worker.backlog = 0
-    assert not backlog.count_bytes()
-    assert memory.used == before
+    backlog = Backlog(100 * STEP)
+    before = backlog.memory.used
+    backlog.writer.backlog, backlog.worker.backlog = 3 * STEP, 2 * STEP
+    backlog.flush()
+    assert backlog.memory.used - before == 5 * STEP
+    backlog.writer.backlog = backlog.worker.backlog = 0
+    backlog.time.passes(FLUSH)  # they are counted again without a further flush
+    assert backlog.memory.used == before
 
 
 def test_the_backlog_is_dropped_at_the_limit_and_a_smaller_holder_is_kept() -> None:
-    memory, backlog, writer, worker = counted(10 * STEP)
+    backlog = Backlog(10 * STEP)
     client, cut = Meter(), list[str]()
-    memory.watch(client, lambda: cut.append("client"))
+    backlog.memory.watch(client, lambda: cut.append("client"))
     client.add(3 * STEP)
-    writer.backlog, worker.backlog = 5 * STEP, 4 * STEP
-    assert not backlog.count_bytes()
-    assert (writer.backlog, worker.backlog, cut) == (0, 0, [])
+    backlog.writer.backlog, backlog.worker.backlog = 5 * STEP, 4 * STEP
+    backlog.flush()
+    assert (backlog.writer.backlog, backlog.worker.backlog, cut) == (0, 0, [])
 
 
-def test_closed_recordings_count_nothing() -> None:
-    memory, backlog, writer, _ = counted(10 * STEP)
-    writer.backlog = 3 * STEP
-    backlog.count_bytes()
-    backlog.release()
-    assert memory.used == 0
+async def test_closed_recordings_count_nothing() -> None:
+    harness = RecorderHarness()
+    harness.disk.backlog = 3 * STEP
+    flush(harness)
+    assert harness.memory.used > 3 * STEP
+    await harness.recordings.close()
+    assert harness.memory.used == 0
 
 
 def flush(harness: RecorderHarness) -> None:

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from dragoman.gateway.recording import session_redactor
-from dragoman.gateway.recording.session_redactor import RedactionWorker
+from dragoman.gateway.recording import redaction_worker
+from dragoman.gateway.recording.redaction_worker import RedactionWorker
 
 
 async def test_closing_waits_for_the_thread() -> None:
@@ -21,7 +21,7 @@ async def test_closing_waits_for_the_thread() -> None:
 
 
 async def test_closing_gives_up_on_a_thread_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_redactor, "CLOSE_DEADLINE", 0.01)
+    monkeypatch.setattr(redaction_worker, "CLOSE_DEADLINE", 0.01)
     worker, go = RedactionWorker(asyncio.get_running_loop().call_soon_threadsafe), threading.Event()
 
     def work() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.recording import session_redactor
+from dragoman.gateway.recording import redaction_worker
 from dragoman.gateway.recording.flush_plan import FLUSH
 from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.recording.parts import RETRY
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.session_redactor import INLINE_MAX, RedactionWorker
+from dragoman.gateway.recording.redaction_worker import RedactionWorker
+from dragoman.gateway.recording.session_redactor import INLINE_MAX
 from dragoman.mappings.canonical.events import Alert, TextDelta, TurnEnded
 from tests.gateway.recording.recorded_session import RecorderHarness
 
@@ -144,7 +145,7 @@ def test_a_recording_stops_if_redaction_fails_in_the_thread(
 def test_a_recording_stops_if_too_much_waits_for_the_thread(
     harness: RecorderHarness, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_redactor, "BACKLOG_MAX", len(LARGE))
+    monkeypatch.setattr(redaction_worker, "BACKLOG_MAX", len(LARGE))
     for _ in range(2):
         tell(harness, LARGE)
         harness.passes(1)

@@ -43,6 +43,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from tests.gateway.recording.lines import HEADER, decoded
+from tests.gateway.recording.recorded_session import IN_LOOP
 from tests.gateway.recording.redaction.corpus import SHAPES, escaped
 from tests.pairs.gateway import SmoothClient
 
@@ -148,6 +149,7 @@ class Scene:
         self.timers: list[Callable[[], None]] = []
         recordings = Recordings(
             cast("Writer", self.disk),
+            IN_LOOP,
             self.ledger,
             MemoryBudget(),
             self._later,

@@ -1,0 +1,110 @@
+"""The thread that redacts large texts of all recordings, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import structlog
+from msgspec import Struct
+
+BACKLOG_MAX = 64 * 1024 * 1024  # bytes: four of the largest messages
+CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the queue
+
+log = structlog.get_logger("dragoman.recording")
+
+
+class Job(Struct, eq=False):
+    """Work for the thread, and `done`, which the event loop calls behind it. `size` is in bytes."""
+
+    size: int
+    work: Callable[[], None]
+    done: Callable[[], None]
+    has_begun: bool = False
+    is_over: bool = False
+
+
+def _no_work() -> None:
+    """Redact nothing: the text was freed."""
+
+
+class RedactionWorker:
+    """The thread that redacts. `call` runs a function in the loop, from the thread (`loop.call_soon_threadsafe`).
+
+    The interpreter runs one thread at a time, but a search gives way between two of its steps. The queue is bounded:
+    past BACKLOG_MAX bytes nothing more is taken, and the recorder stops recording.
+    """
+
+    def __init__(self, call: Callable[[Callable[[], None]], object]) -> None:
+        self._call = call
+        self._jobs: deque[Job] = deque()
+        self._queue: SimpleQueue[Job] = SimpleQueue()
+        self._backlog = 0
+        self._thread: threading.Thread | None = None
+        self._idle: asyncio.Event | None = None
+
+    @property
+    def backlog(self) -> int:
+        """Bytes of the texts that wait."""
+        return self._backlog
+
+    @property
+    def busy(self) -> bool:
+        """True while there is work of which the loop was not told that it is done."""
+        return bool(self._jobs)
+
+    def has_room(self, size: int) -> bool:
+        """Return True if the queue may take so many bytes more."""
+        return not self._jobs or self._backlog + size <= BACKLOG_MAX
+
+    def add(self, size: int, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Call `work` in the thread, then `done` in the loop. `work` must not raise."""
+        job = Job(size=size, work=work, done=done)
+        self._jobs.append(job)
+        self._backlog += size
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="redaction", daemon=True)
+            self._thread.start()
+        self._queue.put(job)
+
+    def discard(self) -> None:
+        """Free what waits, because memory is short. What the thread has begun is finished; `done` is called for all."""
+        for job in self._jobs:
+            if not job.has_begun:
+                job.work = _no_work
+                self._backlog -= job.size
+                job.size = 0
+
+    async def close(self) -> None:
+        """Wait until all work is done. Log an error if that takes too long: the rest is not recorded."""
+        self._idle = asyncio.Event()
+        if not self._jobs:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_DEADLINE):
+                await self._idle.wait()
+        if self._jobs:
+            self._jobs.clear()
+            log.error("the end of the recordings was not written: redaction took longer than the deadline")
+
+    def _collect(self) -> None:
+        """Tell the recorders of finished work, in order."""
+        while self._jobs and self._jobs[0].is_over:
+            job = self._jobs.popleft()
+            self._backlog -= job.size
+            job.done()
+        if not self._jobs and self._idle is not None:
+            self._idle.set()
+
+    def _run(self) -> None:
+        while True:
+            job = self._queue.get()
+            job.has_begun = True
+            job.work()
+            job.is_over = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._call(self._collect)
