@@ -300,39 +300,26 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         """Read `frames` into `step`: bursts, faults, and removed keys as losses."""
         if self.unwrap is not None:
             frames = self._unwrapped(frames, step)
-        if self.envelope is None:
-            try:
-                messages = list(map(self.codec.decode, frames))  # type: ignore[arg-type]  # other frames raise: slow path
-            except MALFORMED:
-                pass
-            else:
-                if self.codec.watched.isdisjoint(map(type, messages)) or self._pass_check(frames, messages):
-                    functions = self.to_canonical.functions
-                    events: list[T] = []
-                    for message in messages:
-                        events += functions[type(message)](message)
-                    if events:
-                        step.bursts.append(Burst(items=events))
-                    return
-        elif len(frames) == 1 and self._received_one(frames[0], step):
+        if (self.envelope is None or len(frames) == 1) and self._receive_at_once(frames, step):
             return
         self._receive_slowly(frames, step)
 
-    def _received_one(self, frame: Frame, step: Step[T]) -> bool:
-        """Read a frame that came alone, as tokens do; return False if it needs the slow path."""
-        if self.envelope is None or self.place is not None:
-            return False
+    def _receive_at_once(self, frames: Sequence[Frame], step: Step[T]) -> bool:
+        """Read frames of one envelope, or without any, as one burst; return False if the slow path must read them."""
         try:
-            message = self.codec.decode(frame)  # type: ignore[arg-type]  # other frames raise: slow path
-        except MALFORMED:
+            messages = list(map(self.codec.decode, frames))  # type: ignore[arg-type]  # other frames raise: slow path
+        except (*MALFORMED, PeerError):
             return False
-        kind = type(message)
-        if kind is Unmapped or (kind in self.codec.watched and not self._pass_check((frame,), (message,))):
+        if not self.codec.watched.isdisjoint(map(type, messages)) and not self._pass_check(frames, messages):
             return False
-        items = list(self.to_canonical.functions[kind](message))
+        functions = self.to_canonical.functions
+        items: list[T] = []
+        for message in messages:
+            items += functions[type(message)](message)
         if items:
-            request, at = self.envelope(message)
-            step.bursts.append(Burst(items=items, request=request, at=at))
+            request, at = ("", 0) if self.envelope is None else self.envelope(messages[0])
+            session, ext = NOWHERE if self.place is None else self.place(messages[0])
+            step.bursts.append(Burst(items=items, request=request, at=at, session=session, ext=ext))
         return True
 
     def _pass_check(self, frames: Sequence[Frame], messages: Sequence[Any]) -> bool:
