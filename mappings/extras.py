@@ -52,15 +52,10 @@ class Extras:
 
     def given(self, ext: Ext | None, field: str, shape: type[T], default: D) -> T | D:
         """Return the value of `field` in `ext`; `default` if it is missing or has another type."""
-        json = self.carried(ext, field)
+        json = None if ext is None else ext.get(self._prefix + field)
         if json is None:
             return default
         try:
             return msgspec.json.decode(json, type=shape)
         except msgspec.DecodeError:
             return default
-
-    def untyped(self, ext: Ext | None, field: str) -> object:
-        """Return the decoded JSON of `field` in `ext`, UNSET if it is missing."""
-        json = None if ext is None else ext.get(self._prefix + field)
-        return UNSET if json is None else msgspec.json.decode(json)

@@ -8,7 +8,7 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Direction, Rendered
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT, Context
 from dragoman.mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT, envelope
-from dragoman.mappings.smooth.vocabulary import given
+from dragoman.mappings.smooth.vocabulary import carried
 from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
 
 
@@ -37,9 +37,9 @@ def _as_said(message: object, item: Event | Command) -> object:
     """Return `message` with the envelope fields from `ext`, which a burst's request id and time cannot restore."""
     ext = getattr(item, "ext", None)
     if ext is not None and isinstance(message, msgspec.Struct):
-        if given(ext, "timestamp") is None:
+        if carried(ext, "timestamp") is not None:
             message = msgspec.structs.replace(message, timestamp=None)
-        if given(ext, "requestId") == "":
+        if carried(ext, "requestId") is not None:
             message = msgspec.structs.replace(message, request_id="")
     return message
 

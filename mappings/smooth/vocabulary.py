@@ -9,7 +9,7 @@ from dragoman.mappings.canonical.values import Cause, Ext
 from dragoman.mappings.extras import Extras
 
 EXTRAS = Extras("smooth")
-keep, given = EXTRAS.keep, EXTRAS.untyped
+keep, carried, given = EXTRAS.keep, EXTRAS.carried, EXTRAS.given
 
 LATER = "1.57"
 SEED = "1.3.0"
@@ -75,4 +75,4 @@ def cause_of(code: str) -> Cause:
 
 def omits_supports(ext: Ext | None) -> bool:
     """Return True if a smooth client opened or resumed a conversation without `supports`."""
-    return given(ext, "supports") is None
+    return carried(ext, "supports") is not None

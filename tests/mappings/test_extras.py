@@ -11,8 +11,8 @@ EXTRAS = Extras("small")
 
 def test_a_kept_field_is_given_back() -> None:
     ext = EXTRAS.keep(skill="meteo", details={"a": [None]}, stream=False)
-    assert [EXTRAS.untyped(ext, name) for name in ("skill", "details", "stream")] == ["meteo", {"a": [None]}, False]
-    assert EXTRAS.given(ext, "skill", str, "") == "meteo"
+    read = [EXTRAS.given(ext, name, object, UNSET) for name in ("skill", "details", "stream")]
+    assert read == ["meteo", {"a": [None]}, False]
     assert EXTRAS.carried(ext, "skill") == raw("meteo")
 
 
@@ -23,7 +23,6 @@ def test_null_is_kept_and_unset_is_not() -> None:
 
 def test_a_field_that_was_not_kept_is_absent() -> None:
     for ext in (None, {}, {"pod.skill": raw("x")}):
-        assert EXTRAS.untyped(ext, "skill") is UNSET
         assert EXTRAS.carried(ext, "skill") is None
         assert EXTRAS.given(ext, "skill", str, "usual") == "usual"
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import Unmapped, commands
-from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.rules import Lossy, Rules
 from dragoman.mappings.smooth.from_canonical.context import Context, Messages
 from dragoman.mappings.smooth.vocabulary import given
@@ -20,20 +20,6 @@ from dragoman.mappings.smooth.wire import actions as wire
 FROM_COMMAND = Rules[[Context], object]("canonical commands -> smooth")
 
 DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
-
-
-def _text(value: str, ext: Ext | None, field: str) -> str | None:
-    """Return the text; None if it is empty and `ext` does not say that the client sent an empty text."""
-    return value or ("" if given(ext, field) == "" else None)
-
-
-def _number(value: int, ext: Ext | None, field: str) -> int | None:
-    return value or (0 if given(ext, field) == 0 else None)
-
-
-def _flag(ext: Ext | None, field: str) -> bool | None:
-    flag = given(ext, field)
-    return flag if isinstance(flag, bool) else None
 
 
 def _object(value: Raw | UnsetType) -> dict[str, object] | None:
@@ -45,16 +31,15 @@ def _create(
     command: commands.OpenSession | commands.ResumeSession, context: Context, conversation: str | None
 ) -> Messages:
     ext = command.ext
-    fingerprint, auth = given(ext, "browserFingerprint"), given(ext, "authContext")
     return (
         wire.CreateConversationSession(
             request_id=context.top,
             agent_id=command.agent,
-            user_name=_text(command.user_name, ext, "userName"),
-            user_email=_text(command.user_email, ext, "userEmail"),
-            browser_fingerprint=fingerprint if isinstance(fingerprint, str) else None,
+            user_name=command.user_name or given(ext, "userName", str, None),
+            user_email=command.user_email or given(ext, "userEmail", str, None),
+            browser_fingerprint=given(ext, "browserFingerprint", str, None),
             metadata=_object(command.metadata),
-            auth_context=msgspec.convert(auth, wire.AuthContext) if isinstance(auth, dict) else None,
+            auth_context=given(ext, "authContext", wire.AuthContext, None),
             supports=None if command.supports is None else list(command.supports),
             conversation_id=conversation,
         ),
@@ -65,7 +50,7 @@ def _create(
     commands.OpenSession, produces=(wire.CreateConversationSession,), fidelity=Lossy(("title", "model", "cwd"))
 )
 def open_session(command: commands.OpenSession, context: Context) -> Messages:
-    return _create(command, context, _text("", command.ext, "conversationId"))
+    return _create(command, context, given(command.ext, "conversationId", str, None))
 
 
 @FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.CreateConversationSession,))
@@ -84,8 +69,8 @@ def get_history(command: commands.GetHistory, context: Context) -> Messages:
         wire.GetConversationMessages(
             request_id=context.top,
             session_id=command.session,
-            limit=_number(command.limit, command.ext, "limit"),
-            cursor=_text(command.cursor, command.ext, "cursor"),
+            limit=command.limit or given(command.ext, "limit", int, None),
+            cursor=command.cursor or given(command.ext, "cursor", str, None),
         ),
     )
 
@@ -95,9 +80,9 @@ def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
     return (
         wire.ListConversations(
             request_id=context.top,
-            limit=_number(command.limit, command.ext, "limit"),
-            cursor=_text(command.cursor, command.ext, "cursor"),
-            query=_text(command.query, command.ext, "query"),
+            limit=command.limit or given(command.ext, "limit", int, None),
+            cursor=command.cursor or given(command.ext, "cursor", str, None),
+            query=command.query or given(command.ext, "query", str, None),
         ),
     )
 
@@ -123,17 +108,16 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
         for segment in command.segments
         if isinstance(segment, FileAttachment)
     ]
-    skill = given(ext, "skill")
     return (
         wire.SendMessage(
             request_id=context.top,
             session_id=command.session,
             message=flatten(command.segments),
-            stream=_flag(ext, "stream"),
-            model=_text(command.model, ext, "model"),
-            images=images or ([] if given(ext, "images") == [] else None),
-            files=files or ([] if given(ext, "files") == [] else None),
-            skill=skill if isinstance(skill, str) else None,
+            stream=given(ext, "stream", bool, None),
+            model=command.model or given(ext, "model", str, None),
+            images=images or given(ext, "images", list[wire.Image], None),
+            files=files or given(ext, "files", list[wire.File], None),
+            skill=given(ext, "skill", str, None),
         ),
     )
 
@@ -155,16 +139,16 @@ def answer_interaction(command: commands.AnswerInteraction, context: Context) ->
             request_id=context.top,
             session_id=command.session,
             interaction_id=command.question,
-            kind=_text(command.kind, command.ext, "kind"),
+            kind=command.kind or given(command.ext, "kind", str, None),
             values=_object(command.values),
-            declined=True if command.declined else _flag(command.ext, "declined"),
+            declined=command.declined or given(command.ext, "declined", bool, None),
         ),
     )
 
 
 @FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.Cancel,))
 def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
-    session = _text(command.session, command.ext, "sessionId")
+    session = command.session or given(command.ext, "sessionId", str, None)
     return (wire.Cancel(request_id=context.top, session_id=session),)
 
 

@@ -5,6 +5,8 @@ The base class serves a single item (`Direction.write`, an answer to one link). 
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked
 from dragoman.mappings.canonical.values import Cause, Ext
@@ -60,8 +62,7 @@ class Context(Losses):
 
 def code_of(cause: Cause, ext: Ext | None) -> str:
     """Return the smooth error code of a cause: the server's original code if `ext` has it."""
-    code = given(ext, "code")
-    return code if isinstance(code, str) else CODE_OF_CAUSE[cause]
+    return given(ext, "code", str, CODE_OF_CAUSE[cause])
 
 
 def error_event(
@@ -73,6 +74,6 @@ def error_event(
     return wire.ErrorEvent(
         request_id=request,
         error=body,
-        data=wire.ErrorData(request_id=request, error=body, details=given(ext, "details")),
+        data=wire.ErrorData(request_id=request, error=body, details=given(ext, "details", object, UNSET)),
         timestamp=context.timestamp,
     )

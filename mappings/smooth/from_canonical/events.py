@@ -14,12 +14,13 @@ from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import ANSWERED, Ext, Failure, Usage
+from dragoman.mappings.extras import read_raw
 from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 from dragoman.mappings.smooth.from_canonical import replies
 from dragoman.mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
 from dragoman.mappings.smooth.to_canonical.events import ACCEPTED, DONE
-from dragoman.mappings.smooth.vocabulary import given
+from dragoman.mappings.smooth.vocabulary import carried, given
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
@@ -27,6 +28,7 @@ from dragoman.mappings.smooth.wire.times import NS_PER_MS
 FROM_EVENT = Rules[[Context], object]("canonical events -> smooth")
 
 CHANNELS = ("email", "sms")
+OBJECT: Any = dict[str, object] | None
 OTP_REASONS = ("INVALID_CODE", "MAX_ATTEMPTS", "NOT_FOUND", "EXPIRED")
 
 
@@ -35,12 +37,11 @@ OTP_REASONS = ("INVALID_CODE", "MAX_ATTEMPTS", "NOT_FOUND", "EXPIRED")
 
 def _done(context: Context, data: object, ext: Ext | None = None) -> Messages:
     """Return a 200 response with `data`: a struct of wire.replies, a dict or Raw, which encodes as an object."""
-    status, message = given(ext, "status"), given(ext, "message")
     return (
         wire.ImmediateResponse(
             request_id=context.top,
-            status=status if isinstance(status, int) else 200,
-            message=message if isinstance(message, str) else DONE,
+            status=given(ext, "status", int, 200),
+            message=given(ext, "message", str, DONE),
             data=data,  # type: ignore[arg-type]  # encodes as the object that `data` is declared as
             timestamp=context.timestamp,
         ),
@@ -77,13 +78,12 @@ def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
     """Write a 202, only for the link that began the turn (docs/translation.md, rule 3.17)."""
     if not context.own or (context.turn and event.request != context.request_id):
         return ()  # another link's turn, or an answer in words gave the turn to another link
-    message, data = given(event.ext, "message"), given(event.ext, "data")
     return (
         wire.ImmediateResponse(
             request_id=context.top,
             status=202,
-            message=message if isinstance(message, str) else ACCEPTED,
-            data=data if isinstance(data, dict) else {},
+            message=given(event.ext, "message", str, ACCEPTED),
+            data=given(event.ext, "data", dict[str, object], {}),
             timestamp=context.timestamp,
         ),
     )
@@ -111,7 +111,7 @@ def _refusal(failure: Failure, context: Context) -> Messages:
     asked = context.asked
     answers = isinstance(asked, commands.AnswerApproval | commands.AnswerInteraction | commands.AnswerOtp)
     nothing = failure.cause in ("not_found", "not_running") or (answers and failure.cause == "unsupported")
-    if nothing and given(failure.ext, "code") is UNSET:  # a backend without questions has no open question
+    if nothing and carried(failure.ext, "code") is None:  # a backend without questions has no open question
         match asked:
             case commands.CancelTurn():
                 return ()  # no turn runs: servers do not answer
@@ -157,8 +157,7 @@ def preamble(event: events.Preamble, context: Context) -> Messages:
 
 
 def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) -> Messages:
-    original, done = given(ext, "node"), given(ext, "done")
-    name = original if isinstance(original, str) else node
+    name = given(ext, "node", str, node)
     return (
         wire.StreamChunk(
             request_id=context.top,
@@ -167,20 +166,11 @@ def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) 
                 request_id=context.request_id,
                 node=name,
                 state=state,
-                done=done if isinstance(done, bool) else None,
+                done=given(ext, "done", bool, None),
             ),
             timestamp=context.timestamp,
         ),
     )
-
-
-def _original_state(ext: Ext | None) -> wire.NodeState | None:
-    """Return the node state that a smooth server sent, None if it does not fit the schema."""
-    try:
-        original = given(ext, "state")
-        return None if original is UNSET else msgspec.convert(original, wire.NodeState)
-    except msgspec.DecodeError:
-        return None
 
 
 @FROM_EVENT.rule(events.ToolCallArguments, produces=(wire.StreamChunk,), fidelity=Lossy(("call",)))
@@ -188,7 +178,7 @@ def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Me
     """Write the chunk of a call when its arguments are complete."""
     if not event.done:
         return ()
-    state = _original_state(event.ext)
+    state = given(event.ext, "state", wire.NodeState, None)
     call = None if state is None else call_of(state.raw_response)
     if state is None or call is None or (call.name, call.arguments) != (event.name, event.json):
         state = wire.NodeState(raw_response=call_state(event.name, event.json))
@@ -199,7 +189,7 @@ def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Me
 def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Messages:
     """Write the chunk of a result with its output, or its summary if it has none."""
     output = event.output if event.output is not None else event.summary or ""
-    state = _original_state(event.ext)
+    state = given(event.ext, "state", wire.NodeState, None)
     result = None if state is None else result_of(state.raw_response)
     if (
         state is None
@@ -212,7 +202,7 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
 
 @FROM_EVENT.rule(events.StateSnapshot, produces=(wire.StreamChunk,))
 def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
-    state = _original_state({"smooth.state": event.state})
+    state = read_raw(event.state, wire.NodeState)
     if state is None:
         context.lose(event, why="a chunk's state has four documented keys")
         return ()
@@ -449,25 +439,23 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
         )
         data = wire.EventualData(request_id=context.request_id, status=200, data=plain)
         return wire.EventualResponse(request_id=context.top, status=200, data=data, timestamp=context.timestamp)
-    reason, citations, status = given(ext, "escalationReason"), given(ext, "citations"), given(ext, "status")
-    directive = given(ext, "directive")
     answer = wire.FinalAnswer(
         message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
         response=_response(event),
-        needs_escalation=given(ext, "needsEscalation") is True,
-        escalation_reason=reason if isinstance(reason, str) else None,
-        citations=msgspec.convert(citations, list[wire.Citation]) if isinstance(citations, list) else None,
+        needs_escalation=given(ext, "needsEscalation", bool, False),
+        escalation_reason=given(ext, "escalationReason", str, None),
+        citations=given(ext, "citations", list[wire.Citation], None),
         usage=_usage(event.usage, context),
-        directive=UNSET if context.seed else directive if directive is None or isinstance(directive, dict) else UNSET,
+        directive=UNSET if context.seed else given(ext, "directive", OBJECT, UNSET),
     )
-    code = status if isinstance(status, int) else 200
+    code = given(ext, "status", int, 200)
     data = wire.EventualData(request_id=context.request_id, status=code, data=answer)
     return wire.EventualResponse(request_id=context.top, status=code, data=data, timestamp=context.timestamp)
 
 
 def _response(event: events.TurnEnded) -> object:
     """Return the backend's `response`, filled with the turn's whole visible text (docs/translation.md, rule 3.7)."""
-    original = given(event.ext, "response")
+    original = given(event.ext, "response", object, UNSET)
     if original is UNSET:
         return answer_of(event.text)
     text = text_of(original)

@@ -9,13 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from uuid import NAMESPACE_OID, UUID
 
-from msgspec import UNSET
-
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
 from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.named_uuid import named_uuid
-from dragoman.mappings.smooth.vocabulary import given
+from dragoman.mappings.smooth.vocabulary import carried, given
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.times import rfc3339
 
@@ -44,21 +42,13 @@ def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
     They are a smooth backend's own ids, if it gave any.
     """
     session, conversation = _computed_ids(session_id)
-    return _given(ids, "sessionId", session), _given(ids, "conversationId", conversation)
+    return given(ids, "sessionId", str, "") or session, given(ids, "conversationId", str, "") or conversation
 
 
 @lru_cache(maxsize=IDS_KEPT)
 def _computed_ids(session_id: str) -> tuple[str, str]:
     own = as_uuid(session_id)
     return named_uuid(own, "session"), str(own)
-
-
-def _given(ids: Ext | None, name: str, otherwise: str) -> str:
-    """Return the id `name` that the backend gave, or `otherwise`."""
-    if ids is None:
-        return otherwise
-    own = given(ids, name)
-    return own if isinstance(own, str) and own else otherwise
 
 
 def session_descriptor(event: SessionOpened, asked: object) -> wire.Session:
@@ -72,17 +62,17 @@ def session_descriptor(event: SessionOpened, asked: object) -> wire.Session:
         session_id=session_id,
         conversation_id=conversation_id,
         agent_id=agent,
-        agent_name=_given(event.ext, "agentName", wire.AGENT_NAME),
-        user_participant_id=_given(event.ext, "userParticipantId", derived(event.session, "user")),
-        agent_participant_id=_given(event.ext, "agentParticipantId", derived(event.session, "agent")),
-        thread_id=_given(event.ext, "threadId", "") or None if isinstance(asked, GetSession) else None,
+        agent_name=given(event.ext, "agentName", str, "") or wire.AGENT_NAME,
+        user_participant_id=given(event.ext, "userParticipantId", str, "") or derived(event.session, "user"),
+        agent_participant_id=given(event.ext, "agentParticipantId", str, "") or derived(event.session, "agent"),
+        thread_id=given(event.ext, "threadId", str, "") or None if isinstance(asked, GetSession) else None,
         status=_status(event) if isinstance(asked, GetSession) else None,
     )
 
 
 def _status(event: SessionOpened) -> wire.SessionStatus | None:
-    if given(event.ext, "sessionId") is not UNSET:  # a smooth backend; only server R sends a status
-        return STATUSES.get(_given(event.ext, "status", ""))
+    if carried(event.ext, "sessionId") is not None:  # a smooth backend; only server R sends a status
+        return STATUSES.get(given(event.ext, "status", str, ""))
     return "active" if event.status == "running" else "idle"
 
 

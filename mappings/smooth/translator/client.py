@@ -269,7 +269,7 @@ class ClientTranslator(Translator[Event, Command]):
             failure = Failure(cause=item.cause, text=item.text, ext=item.ext)
             if command is not None:
                 return Reply(request=request, failure=failure)
-            if own in self._turns and given(item.ext, "code") != "OTP_SEND_FAILED":
+            if own in self._turns and given(item.ext, "code", str, "") != "OTP_SEND_FAILED":
                 return TurnEnded(end="failed", failure=failure)
             return item
         if isinstance(command, commands.SubmitInput):

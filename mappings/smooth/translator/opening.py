@@ -37,9 +37,9 @@ class Opening(SessionOpening):
         """Return the commands for a new connection: none for a session that was never opened."""
         if state.opening is not None:
             self._wanted = state.opening
-        session = given(state.backend_ids, "sessionId")
-        conversation = given(state.backend_ids, "conversationId")
-        if not isinstance(session, str) or not isinstance(conversation, str):
+        session = given(state.backend_ids, "sessionId", str, "")
+        conversation = given(state.backend_ids, "conversationId", str, "")
+        if not session or not conversation:
             return []
         self._conversation = conversation
         is_new = state.opening is not None and state.opening.request  # without a request, it was resumed
@@ -47,8 +47,7 @@ class Opening(SessionOpening):
         return self._ask(commands.GetSession(session=session))
 
     def _open(self, command: Command, event: SessionOpened) -> list[Event]:
-        session = given(event.ext, "sessionId")
-        self.session = session if isinstance(session, str) else ""
+        self.session = given(event.ext, "sessionId", str, "")
         known, self._conversation = self._conversation, event.session
         lost = known and event.session != known and not command.request and self._has_context
         return [Gap(text=LOST, context=True)] if lost else []
