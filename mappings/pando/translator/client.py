@@ -8,13 +8,15 @@ and when another instance takes its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Cause, Failure, flatten
+from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.dialect import (
     Alarm,
     Burst,
@@ -29,16 +31,19 @@ from dragoman.mappings.dialect import (
     Translator,
 )
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.jsonrpc import WAITING_MAX
+from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 from dragoman.mappings.pando.directions import FROM_SERVER, read_token
-from dragoman.mappings.pando.from_canonical import public_ids
-from dragoman.mappings.pando.to_canonical import pong, sessions_listed, stored_rows
-from dragoman.mappings.pando.translator.answers import refuse, typed_answer, unsupported
-from dragoman.mappings.pando.translator.calls import CALL_MAX, PrimaryCall, PrimaryCalls
-from dragoman.mappings.pando.translator.followed_session import FollowedSession, Interrupt, Patience
-from dragoman.mappings.pando.translator.followed_sessions import FollowedSessions
+from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, public_ids
+from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed, stored_rows
+from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.vocabulary import given
+from dragoman.mappings.pando.wire import REQUESTS
+from dragoman.mappings.pando.wire.requests import Meta
+from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rfc3339 import NS
+
+CALL_MAX = 10.0
+"""Timeout of a call in seconds, as in real clients (docs/dialects/pando.md, section 5)."""
 
 TICK = 1.0
 """Seconds between two checks of timeouts: a third of the shortest silence that ends a turn."""
@@ -48,16 +53,50 @@ SILENT_MAX = 15.0
 
 BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
 
+CallReason = Literal["command", "history", "text", "sessions", "alive"]
+"""The reason for a call: a client's command, or information that the translator itself needs."""
+
+
+class PrimaryCall(Struct, frozen=True, kw_only=True):
+    """A call that has no reply yet, and its reason."""
+
+    why: CallReason
+    session: str = ""
+    command: Any = None
+    at: int = 0
+
+
+class PrimaryCalls(Calls[PrimaryCall]):
+    """The calls to one primary that have no reply yet: request id -> call."""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        super().__init__(lambda: f"req-{new_id()}")
+        self._clock = clock
+
+    def ask(self, step: Step[Event], command: Command, why: CallReason) -> None:
+        """Add the call for this command to the step's frames, and remember it until its reply."""
+        own = self.new_id()
+        now = self._clock()
+        context = Context(FROM_COMMAND, request=own, at=now)
+        context.meta = Meta(request_id=own, timestamp=rfc3339(now // NS * NS))
+        step.frames += [REQUESTS.encode(m) for m in FROM_COMMAND.functions[type(command)](command, context)]
+        step.losses += context.take_losses()
+        self[own] = PrimaryCall(why=why, session=command.session, command=command, at=now)
+
+    def overdue(self, now: int) -> list[str]:
+        """Return the request ids of the calls that have waited longer than CALL_MAX at time `now` (ns)."""
+        return [own for own, call in self.items() if now - call.at >= CALL_MAX * NS]
+
 
 class ClientTranslator(Translator[Event, Command]):
     """The protocol state of a link with a primary; we are its client."""
 
-    def __init__(self, clock: Clock, new_id: NewId, patience: Patience = Patience()) -> None:  # noqa: B008  # frozen
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
         self._new_id = new_id
         self._instance = ""
         self._calls = PrimaryCalls(clock, new_id)
-        self._sessions = FollowedSessions(patience)
+        self._sessions = FollowedSessions()
         self._received_at = clock()
         self._opened = False  # True from `opened` until the primary of this connection is known by name
 
@@ -299,3 +338,63 @@ class ClientTranslator(Translator[Event, Command]):
         elif silence >= SILENT_MAX * NS:
             self._calls.ask(step, commands.Ping(), "alive")
         return step
+
+
+def unsupported(command: Command) -> Failure | None:
+    """Return the failure for a command that pando does not support, None if it supports it."""
+    if isinstance(command, commands.SubmitInput):
+        if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
+            return Failure(cause="unsupported", text="a pando takes no images or files by URL")
+        if not flatten(command.segments):
+            return Failure(cause="invalid", text="the input is empty")
+    entry = FROM_COMMAND.entries[type(command)]
+    if not entry.produces:
+        why = getattr(entry.fidelity, "why", "it has no such method")
+        return Failure(cause="unsupported", text=f"a pando cannot be asked this: {why}")
+    return None
+
+
+def refuse(step: Step[Event], command: Command, failure: Failure) -> None:
+    """Add a failed Reply to the step, if the sender of the command waits for an answer."""
+    if command.request:
+        refusal = events.Reply(request=command.request, failure=failure)
+        step.bursts.append(Burst(items=[refusal], request=command.request, session=command.session))
+
+
+def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | None:
+    """Return the typed answer for a successful reply; None if the reply itself is the answer. `now` is in ns."""
+    request = command.request
+    if reply.failure is not None:
+        return None
+    match command:
+        case commands.OpenSession() | commands.GetSession():
+            return session_opened(request, reply.result)
+        case commands.ResumeSession():
+            return session_opened(request, reply.result, command.session)
+        case commands.ListSessions():
+            return sessions_listed(request, reply.result)
+        case commands.GetHistory():
+            return _page(command, reply)
+        case commands.SubmitInput():
+            return events.TurnAccepted(request=request)
+        case commands.CancelTurn():
+            return events.Reply(request=request)
+        case commands.Ping():
+            return pong(request, reply.result, now)
+        case _:
+            return None
+
+
+def _page(command: commands.GetHistory, reply: events.Reply) -> events.HistorySnapshot | None:
+    """Return the requested page of a history, newest first, cut from pando's list of all messages."""
+    listed = history(reply.result)
+    if listed is None:
+        return None
+    messages = list(listed)
+    if command.cursor:
+        messages = messages[: next((i for i, m in enumerate(messages) if m.id == command.cursor), 0)]
+    page = messages[-command.limit :] if command.limit else messages
+    more = len(page) < len(messages)
+    return events.HistorySnapshot(
+        request=command.request, items=tuple(reversed(page)), next_cursor=page[0].id if more and page else None
+    )

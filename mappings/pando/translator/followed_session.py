@@ -20,17 +20,20 @@ A primary that reports failures sends the cause in a system message right before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import ItemsView, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.mappings.canonical import Event, events
-from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.dialect import Burst
+from dragoman.mappings.canonical import Event, commands, events
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import Message, flatten
+from dragoman.mappings.dialect import Burst, TextSink
 from dragoman.mappings.pando.to_canonical import with_text
 from dragoman.mappings.pando.translator.known_messages import KnownMessages, has_results, up_to_input
 from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
+from dragoman.mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.pando.wire.topics import LlmToken
 from dragoman.mappings.rfc3339 import NS
 
 TURN_QUIET = 15.0  # seconds: docs/translation.md, rule 3.6
@@ -41,14 +44,11 @@ CAUSE_WAIT = 1.0  # seconds: a system message so long before `llm.end` is not th
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of a call's timeout
 NO_ANSWER = events.ErrorReported(cause="internal", text="the run ended without an answer")
 HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a fast model
+FOLLOWED_MAX = 10_000
+"""Sessions of one primary that a link follows; past the limit the oldest idle session is removed.
 
-
-class Patience(Struct, frozen=True, kw_only=True):
-    """Seconds of silence after which a turn is checked: in general, after a session.update, with an open tool call."""
-
-    quiet: float = TURN_QUIET
-    update: float = UPDATE_QUIET
-    tool: float = TOOL_MAX
+So many idle sessions take 11 MB, a look at all of them 5 to 8 ms once a second, and each further session 4 us.
+"""
 
 
 class Interrupt(Struct, kw_only=True):
@@ -61,8 +61,7 @@ class Interrupt(Struct, kw_only=True):
 class FollowedSession:
     """A session that is followed. `wants`: call `message.list` now. `guesses`: ends that no `llm.end` reported."""
 
-    def __init__(self, patience: Patience) -> None:
-        self.patience = patience
+    def __init__(self) -> None:
         self.watched = False  # a client is attached: ask for the history again when the primary changes
         self.open = self.wants = self.asked = False
         self.guesses = 0
@@ -225,7 +224,7 @@ class FollowedSession:
             self._last = rows, now
             return []
         if self._severed_at >= self._published_at and not self.known.may_be_over(rows, self._output):
-            if now - self._severed_at >= self.patience.update * NS:
+            if now - self._severed_at >= UPDATE_QUIET * NS:
                 self._severed_at = -1  # nothing was missed before the subscription
             return []
         if now - self._last[1] < self._quiet * NS:
@@ -281,7 +280,7 @@ class FollowedSession:
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
         if self.open and self._ending is None and silence >= self._quiet * NS:
-            if silence >= self.patience.tool * NS:
+            if silence >= TOOL_MAX * NS:
                 self._output.calls.clear()
             self.wants = True
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
@@ -291,11 +290,11 @@ class FollowedSession:
         is_late = self._severed_at >= self._published_at  # our subscription takes effect some time after we connect
         listed = self._last[0] if self._last is not None else ()
         if self._output.calls and not is_late and not has_results(listed):
-            return self.patience.update if self._updated and not listed else self.patience.tool
+            return UPDATE_QUIET if self._updated and not listed else TOOL_MAX
         if self._output.hides_calls and self._updated and not is_late and self.known.may_call(listed, self._output):
-            return self.patience.tool
+            return TOOL_MAX
         is_short = is_late or (self._input is not None and self._updated)
-        return self.patience.update if is_short else self.patience.quiet
+        return UPDATE_QUIET if is_short else TURN_QUIET
 
     def reconnected(self, now: int) -> None:
         """Set `wants` if a turn is open: it may have ended while the connection was lost."""
@@ -325,3 +324,73 @@ def _runs_in(held: Sequence[tuple[Burst[Event], Any]]) -> int:
     kinds = [type(event) for _, event in held]
     ends = [events.TurnEnded, *kinds]
     return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
+
+
+class FollowedSessions(dict[str, FollowedSession]):
+    """The followed sessions of one primary: session id -> state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._touched: dict[str, None] = {}  # sessions that may want their messages
+
+    def follow(self, session: str) -> FollowedSession:
+        """Return the state of a session, and follow the session if it is new."""
+        self._touched[session] = None
+        following = self.get(session)
+        if following is None:
+            if len(self) >= FOLLOWED_MAX:
+                idle = next((s for s, f in self.items() if not f.open and not f.watched), None)
+                del self[idle if idle is not None else next(iter(self))]
+            following = self[session] = FollowedSession()
+        return following
+
+    def add_text(self, message: LlmToken, now: int, add_text: TextSink) -> bool:
+        """Pass a token to the sink and note it; return False if `receive` must read it instead."""
+        token, at = message.payload, nanoseconds(message.timestamp) or 0
+        following = self.get(token.session_id)
+        if following is None or not following.streams or not add_text(token.token, at, token.session_id):
+            return False
+        following.add_text(token.token, now)
+        return True
+
+    def end_lost_turns(self) -> list[Burst[Event]]:
+        """End all open turns after the loss of the primary, and return their events."""
+        ends = {session: following.end_lost_turn() for session, following in self.items()}
+        return [Burst(items=items, session=session) for session, items in ends.items() if items]
+
+    def forget(self, session: str) -> None:
+        """Stop following a session; one with an open turn stays until the limit removes it."""
+        following = self.get(session)
+        if following is not None and not (following.open or following.waits):
+            del self[session]
+        elif following is not None:
+            following.watched = False
+
+    def reconnected(self, now: int) -> None:
+        """Mark the sessions with open turns, so that their messages are requested on the new connection."""
+        for _, following in self.touch_all():
+            following.reconnected(now)
+
+    def touch_all(self) -> ItemsView[str, FollowedSession]:
+        """Return all sessions, and mark all for the next `take_wanting`."""
+        self._touched = dict.fromkeys(self)
+        return self.items()
+
+    def take_wanting(self) -> list[str]:
+        """Return the sessions whose messages must be asked for, and mark them as asked.
+
+        Only those are looked at that were followed since the last call, or all after `touch_all`.
+        """
+        touched, self._touched = self._touched, {}
+        wanting = [s for s in touched if s in self and self[s].wants and not self[s].asked]
+        for session in wanting:
+            self[session].wants, self[session].asked = False, True
+        return wanting
+
+    def note_refusal(self, command: Command) -> None:
+        """Undo the state that a sent command set, because the primary refused the command."""
+        following = self.get(command.session)
+        if following is not None and isinstance(command, commands.CancelTurn):
+            following.interrupt = None
+        elif following is not None and isinstance(command, commands.SubmitInput):
+            following.known.forget_input(flatten(command.segments))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.gateway.config.model import Limits
-from dragoman.mappings.pando.translator.followed_sessions import FollowedSessions
+from dragoman.mappings.pando.translator.followed_session import FollowedSessions
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import ask

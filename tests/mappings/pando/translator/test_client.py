@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Command, SessionState, commands, events
-from dragoman.mappings.canonical.values import FileAttachment, Message, Text
+from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
+from dragoman.mappings.canonical.commands import ListSessions, Ping
+from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, Message, Text
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando import ClientTranslator
+from dragoman.mappings.pando.translator.client import CALL_MAX, PrimaryCalls, typed_answer, unsupported
 from dragoman.mappings.pando.vocabulary import keep
+from dragoman.mappings.rfc3339 import NS
 from tests.mappings.pando.data import CAPTURES, captured, parts
 
 START = 1_778_362_100 * 10**9
@@ -797,3 +800,38 @@ def calls_of(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return len(calls)
+
+
+def test_a_call_is_written_and_waits_under_its_own_id() -> None:
+    numbers = count(1)
+    calls = PrimaryCalls(lambda: 0, lambda: str(next(numbers)))
+    step: Step[Event] = Step()
+    calls.ask(step, ListSessions(), "sessions")
+    assert list(calls) == ["req-1"]
+    assert b"req-1" in b"".join(step.frames)
+
+
+def test_only_calls_that_waited_too_long_are_overdue() -> None:
+    now, numbers = [0], count(1)
+    calls = PrimaryCalls(lambda: now[0], lambda: str(next(numbers)))
+    step: Step[Event] = Step()
+    calls.ask(step, Ping(), "alive")
+    now[0] = 1
+    calls.ask(step, Ping(), "alive")
+    assert calls.overdue(int(CALL_MAX * NS)) == ["req-1"]
+
+
+def test_an_accepted_input_is_answered_by_the_acceptance_of_its_turn() -> None:
+    command = commands.SubmitInput(request="r", segments=(Text(text="Hi"),))
+    assert typed_answer(command, events.Reply(request="own"), 0) == events.TurnAccepted(request="r")
+
+
+def test_a_refusal_has_no_typed_answer() -> None:
+    refused = events.Reply(request="own", failure=Failure(cause="internal", text="no"))
+    assert typed_answer(commands.CancelTurn(request="r"), refused, 0) is None
+
+
+def test_an_input_with_an_image_is_unsupported_and_an_empty_one_invalid() -> None:
+    image = commands.SubmitInput(segments=(Text(text="See"), ImageAttachment(url="https://example.com/a.png")))
+    found = [unsupported(command) for command in (image, commands.SubmitInput(segments=()))]
+    assert [failure and failure.cause for failure in found] == ["unsupported", "invalid"]

@@ -6,13 +6,15 @@ import pytest
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, SessionSummary
-from dragoman.mappings.pando.translator.followed_session import FollowedSession, Interrupt, Patience
+from dragoman.mappings.pando.translator import followed_session
+from dragoman.mappings.pando.translator.followed_session import TURN_QUIET, FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
 from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS
 
 END = events.TurnEnded(end="completed")
+QUIET = int(TURN_QUIET * NS)
 DONE = [events.TurnResult(end="completed"), events.StatusChanged(status="idle")]
 
 
@@ -21,7 +23,7 @@ def echo(text: str) -> events.MessageAppended:
 
 
 def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     for number in range(ECHOES_MAX + 1):
         session.note_input(str(number))
     assert session.take_event(echo("0"), 0) == [echo("0")]
@@ -29,7 +31,7 @@ def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
 
 
 def test_a_text_that_is_too_long_to_be_kept_is_not_repaired() -> None:
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     session.take_event(events.TextDelta(text="x" * (TEXT_MAX + 1)), 0)
     session.take_event(END, 0)
     assert session.take_list([Message(role="assistant", text="y", id="m")], 0) == DONE
@@ -57,7 +59,7 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
     """A failed turn has its cause in a system message with the id of its answer, then `llm.end` (docs/translation.md,
     rule 3.6).
     """
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     session.begin_turn(0)
     said = session.take_event(events.TextDelta(text=streamed), 0) if streamed else []
     assert session.take_event(system("m"), 0) == []
@@ -68,7 +70,7 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
 
 
 def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() -> None:
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     session.take_event(events.TextDelta(text="Hello"), 0)
     session.take_event(system("of its own"), 0)
     session.take_event(END, 0)
@@ -79,7 +81,7 @@ def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() 
     "then", [events.TextDelta(text="Hello"), system("next"), None], ids=["text", "system", "silence"]
 )
 def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: Event | None) -> None:
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     session.take_event(events.TextDelta(text="He"), 0)
     assert session.take_event(system("m"), 0) == []
     told = session.take_event(then, 0) if then is not None else session.check_time(NS)
@@ -87,7 +89,7 @@ def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: Event
 
 
 def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() -> None:
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     session.begin_turn(0)
     session.interrupt = Interrupt(accepted=True)
     session.take_event(system("m"), 0)
@@ -96,25 +98,25 @@ def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() ->
 
 
 def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -> None:
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     session.begin_turn(0)
     session.take_event(system("m"), 0)
     session.take_event(END, 0)
     assert session.take_event(events.TextDelta(text="Next"), 0)[:2] == WHY
 
 
-def test_the_lengths_of_silence_are_configurable() -> None:
-    session = FollowedSession(Patience(quiet=1.0))
+def test_the_list_of_an_open_turn_is_wanted_after_a_silence() -> None:
+    session = FollowedSession()
     session.begin_turn(0)
-    assert session.check_time(10**9 - 1) == []
+    assert session.check_time(QUIET - 1) == []
     assert not session.wants
-    session.check_time(10**9)
+    session.check_time(QUIET)
     assert session.wants
 
 
 def severed(*listed: Message, published: tuple[Event, ...] = ()) -> list[Event]:
     """Return what a turn tells if for 3 s over a new connection its messages stay the same."""
-    session = FollowedSession(Patience(update=3.0))
+    session = FollowedSession()
     session.begin_turn(0, "hi")
     for event in published:
         session.take_event(event, 0)
@@ -187,7 +189,7 @@ def test_a_turn_with_an_open_tool_call_goes_on_over_a_new_connection(
 
 
 def test_an_answer_that_was_stored_after_the_first_list_ends_a_severed_turn() -> None:
-    session = FollowedSession(Patience(update=3.0))
+    session = FollowedSession()
     session.begin_turn(0, "hi")
     session.take_event(LOOKS[1], 0)
     session.reconnected(NS)
@@ -199,11 +201,11 @@ def test_an_answer_that_was_stored_after_the_first_list_ends_a_severed_turn() ->
 
 
 def test_a_row_without_text_behind_the_last_answer_is_no_answer() -> None:
-    session = FollowedSession(Patience(quiet=1.0))
+    session = FollowedSession()
     session.begin_turn(0)
     rows = [*STORED, RESULT, answer("n", "")]
     assert session.take_list(rows, 0) == []
-    assert session.take_list(rows, NS)[-2:] == [
+    assert session.take_list(rows, QUIET)[-2:] == [
         events.ErrorReported(cause="internal", text="the run ended without an answer"),
         DONE[1],
     ]
@@ -216,9 +218,9 @@ FAILED = [
 ]
 
 
-def in_a_call(patience: Patience, input: str | None = "hi") -> FollowedSession:
+def in_a_call(input: str | None = "hi") -> FollowedSession:
     """Return a turn whose only tool call is open, and whose session was updated 1 s after its beginning."""
-    session = FollowedSession(patience)
+    session = FollowedSession()
     session.begin_turn(0, input)
     session.take_event(CALL, 0)
     session.take_event(UPDATE, NS)
@@ -237,7 +239,7 @@ def asks_at(session: FollowedSession, second: float) -> bool:
 def test_a_run_that_failed_in_a_tool_call_ends_after_a_session_update_once_the_results_are_stored(
     input: str | None, quiet: float
 ) -> None:
-    session = in_a_call(Patience(), input)
+    session = in_a_call(input)
     rows = [INPUT, answer("m", "I look."), RESULT]
     assert asks_at(session, 4)
     assert session.take_list(rows, 4 * NS) == []
@@ -246,7 +248,7 @@ def test_a_run_that_failed_in_a_tool_call_ends_after_a_session_update_once_the_r
 
 
 def test_a_tool_call_without_stored_results_goes_on_after_a_session_update() -> None:
-    session = in_a_call(Patience())
+    session = in_a_call()
     rows = [INPUT, answer("m", "I look.")]
     assert asks_at(session, 4)
     assert session.take_list(rows, 4 * NS) == []
@@ -257,7 +259,7 @@ def test_a_tool_call_without_stored_results_goes_on_after_a_session_update() -> 
 
 
 def test_a_failure_that_is_published_ends_a_turn_with_an_open_tool_call() -> None:
-    session = in_a_call(Patience())
+    session = in_a_call()
     session.take_event(system("m"), 2 * NS)
     session.take_event(END, 2 * NS)
     assert session.wants
@@ -265,7 +267,7 @@ def test_a_failure_that_is_published_ends_a_turn_with_an_open_tool_call() -> Non
 
 
 def test_a_run_that_failed_unseen_ends_when_the_results_of_its_call_are_stored() -> None:
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     session.begin_turn(0, "hi")
     session.take_event(CALL, 0)
     session.reconnected(NS)
@@ -278,7 +280,7 @@ def test_a_run_that_failed_unseen_ends_when_the_results_of_its_call_are_stored()
 
 
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
-    assert FollowedSession(Patience()).end_lost_turn() == []
+    assert FollowedSession().end_lost_turn() == []
 
 
 LOOK: list[Event] = [
@@ -294,7 +296,7 @@ def after_a_hidden_call(listed: list[Message], *, updated: bool = True) -> Follo
 
     At 21 s the session is updated, and these rows are read.
     """
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     for second, event in enumerate(LOOK):
         session.take_event(event, second * NS)
     session.take_event(events.TextDelta(text="Once more."), 20 * NS)
@@ -329,10 +331,66 @@ def test_a_turn_without_signs_of_a_hidden_call_ends_after_the_silence(listed: li
 
 
 def test_without_a_hidden_call_before_it_a_turn_ends_after_the_silence() -> None:
-    session = FollowedSession(Patience())
+    session = FollowedSession()
     session.take_event(events.TextDelta(text="I look."), 0)
     session.take_event(UPDATE, NS)
     rows = [INPUT, answer("m", "I look.")]
     assert session.take_list(rows, NS) == []
     assert asks_at(session, 16)
     assert session.take_list(rows, 16 * NS)[-2:] == DONE
+
+
+def test_the_oldest_idle_session_is_forgotten_when_too_many_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed_session, "FOLLOWED_MAX", 2)
+    sessions = FollowedSessions()
+    sessions.follow("open").begin_turn(0)
+    sessions.follow("idle")
+    sessions.follow("new")
+    assert list(sessions) == ["open", "new"]
+
+
+def test_a_session_is_not_asked_about_while_an_answer_is_missing() -> None:
+    sessions = FollowedSessions()
+    sessions.follow("s").wants = True
+    asked = sessions.take_wanting()
+    sessions.follow("s").wants = True
+    assert (asked, sessions.take_wanting()) == (["s"], [])
+
+
+def test_a_forgotten_session_is_followed_no_more_unless_its_turn_is_open() -> None:
+    sessions = FollowedSessions()
+    sessions.follow("idle").watched = True
+    sessions.follow("open").begin_turn(0)
+    for name in ("idle", "open", "unknown"):
+        sessions.forget(name)
+    assert list(sessions) == ["open"]
+
+
+class CountingSessions(FollowedSessions):
+    """Followed sessions that count how often one of them is looked up."""
+
+    looked_up = 0
+
+    def __getitem__(self, session: str) -> FollowedSession:
+        self.looked_up += 1
+        return super().__getitem__(session)
+
+
+def test_only_the_sessions_of_a_read_are_looked_at() -> None:
+    sessions = CountingSessions()
+    for number in range(100):
+        sessions.follow(f"s{number}")
+    sessions.take_wanting()
+    sessions.looked_up = 0
+    sessions.follow("s7").wants = True
+    assert sessions.take_wanting() == ["s7"]
+    assert sessions.looked_up <= 4
+
+
+def test_passing_time_makes_a_session_request_its_messages() -> None:
+    sessions = FollowedSessions()
+    following = sessions.follow("s")
+    sessions.take_wanting()
+    following.wants = True
+    sessions.touch_all()
+    assert sessions.take_wanting() == ["s"]
