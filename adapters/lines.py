@@ -17,6 +17,8 @@ from dragoman.mappings.dialect import Frame, Oversize
 
 LINES_AT_ONCE = 4096  # lines of a read that are split at once: about 0.4 ms; one read may have 262,144
 
+LARGE = 64 * 1024  # bytes of a line that is written without a copy; shorter ones are joined, which is cheaper
+
 ENDLESS = 16  # times the limit: 256 MiB; the largest messages seen are below 4 MiB
 
 WHITE_SPACE = (
@@ -119,6 +121,19 @@ class LineSplitter:
 def join(frames: Sequence[bytes]) -> bytes:
     """Return the frames as lines, each with its newline."""
     return b"\n".join((*frames, b""))
+
+
+def line_buffers(frames: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the frames as lines, in buffers. Large ones are not copied: many clients may be sent the same history."""
+    if max(map(len, frames)) < LARGE:
+        return (b"\n".join((*frames, b"")),)  # no call: for each token
+    buffers: list[bytes] = []
+    start = 0
+    for number, frame in enumerate(frames):
+        if len(frame) >= LARGE:
+            buffers += (join(frames[start:number]), frame, b"\n")
+            start = number + 1
+    return [*filter(None, buffers), join(frames[start:])]
 
 
 def _trimmed(lines: list[bytes], *, plain: bool) -> list[bytes]:

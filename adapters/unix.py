@@ -29,7 +29,7 @@ from dragoman.adapters.base import BACKLOG, CloseReason, PeerFacts, Sink, Transp
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import Inbound
-from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
+from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, line_buffers
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.errors import ConfigError
 
@@ -112,13 +112,13 @@ class UnixTransport(asyncio.Protocol):
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._wait_writable()
-        self._transport.write(join(frames))
+        self._transport.writelines(line_buffers(frames))
         await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         if not self._writable.is_set or self._transport.is_closing():
             return False
-        self._transport.write(join(frames))
+        self._transport.writelines(line_buffers(frames))
         return True
 
     def peer_can_read(self) -> bool:

@@ -187,7 +187,7 @@ class Link:
     ) -> None:
         self.id, self.dialect, self.principal, self.roles = peer.id, peer.dialect, peer.principal.name, peer.roles
         self.ingress, self.attaches, self.publishes = peer.ingress, peer.attaches, peer.publishes
-        self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
+        self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport)
         self.sessions: dict[str, None] = {}  # ids of sessions to which the peer is attached or waits to be
         self.behind: dict[str, None] = {}  # ids of sessions with events that the peer was not sent
         self.alive, self.heard, self._ended = True, False, False  # `heard`: `understands` has accepted a frame

@@ -11,18 +11,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from dragoman.adapters.base import Transport, do_nothing
 from dragoman.adapters.meter import Meter
 
 TAKE = 256 * 1024  # what a transport writes ahead of the kernel (SEND_HIGH of adapters/base.py)
 
 
 class Outbox:
-    """Frames for one writer. `soft` and `hard` in bytes; `meter` counts what waits."""
+    """Frames for one writer. `soft` and `hard` in bytes; the meter of the transport counts what waits."""
 
     __slots__ = (
         "_frames",
         "_hard",
         "_meter",
+        "_resume",
         "_soft",
         "_start_writer",
         "closed",
@@ -33,8 +35,9 @@ class Outbox:
         "writer",
     )
 
-    def __init__(self, soft: int, hard: int, meter: Meter | None = None) -> None:
-        self._meter = meter or Meter()
+    def __init__(self, soft: int, hard: int, transport: Transport | None = None) -> None:
+        self._meter = transport.meter if transport is not None else Meter()
+        self._resume = transport.resume if transport is not None else do_nothing
         self._soft = soft
         self._hard = hard
         self._frames: list[bytes] = []
@@ -78,6 +81,16 @@ class Outbox:
         self.crowded = self.crowded or self.size > 2 * self._soft
         self._wake()
         self._meter.add(size)
+
+    def hold_commands(self) -> None:
+        """Let no further command of the peer be handled until `release_commands` is called."""
+        self.crowded = True
+
+    def release_commands(self) -> None:
+        """Let the commands of the peer be handled again, unless it has too many answers to read."""
+        held, self.crowded = self.crowded, self.size > 2 * self._soft
+        if held and not self.crowded:
+            self._resume()
 
     def close(self) -> None:
         """Stop accepting frames: `take` returns those that are left, then []."""

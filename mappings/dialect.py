@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -479,3 +479,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     cancels_own_turns: bool = False
     # A server may still run a turn, or know a question, of an earlier connection that has ended.
     keeps_turns: bool = False
+    # Renders in slices what `attach` shows of a history, keeps it in the state, and yields the bytes of each slice.
+    # Set if a client is shown the whole history at once.
+    render_history: Callable[[SessionState], Iterator[int]] | None = None

@@ -1,5 +1,5 @@
-"""The memory that a session holds: its log, its transcript and its commands without an answer, counted in the budget of
-the gateway.
+"""The memory that a session holds: its log, its transcript, its history as pod clients are shown it and its commands
+without an answer, counted in the budget of the gateway.
 
 The transcript is counted as it grows (digest.py).
 """
@@ -14,6 +14,8 @@ from dragoman.gateway.session.digest import TranscriptDigest
 from dragoman.gateway.session.log import Log
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Loss
+
+SHARED = 1024 * 1024  # bytes of a rendered history that is kept for further clients: a shorter one takes 3 ms to render
 
 
 class SessionMemory:
@@ -56,12 +58,25 @@ class SessionMemory:
 
     def trim_transcript(self) -> None:
         """Drop the oldest items beyond `transcript_max`, and count the others."""
+        self._state.rendered.clear()
         self._trim(self._services.limits.transcript_max, "older than transcript_max")
 
     def count_commands(self, change: int) -> None:
         """Count more bytes of commands without an answer, or fewer if `change` is negative."""
         self._commands += change
         self._meter.add(change)
+
+    def count_rendered(self) -> None:
+        """Count the history that a client was just shown, or drop it if it is short."""
+        for name, history in list(self._state.rendered.items()):
+            if len(history.frame) < SHARED:
+                del self._state.rendered[name]
+        self._count()
+
+    def drop_rendered(self) -> None:
+        """Drop the rendered history: nobody is shown the session."""
+        self._state.rendered.clear()
+        self._count()
 
     def close(self) -> None:
         """Count nothing more: the session has ended."""
@@ -83,6 +98,7 @@ class SessionMemory:
             self._drop_commands()
             return
         self._log.drop_half()
+        self._state.rendered.clear()
         self._trim(self.digest.size // 2, "the gateway is out of memory")
 
     def _count(self) -> None:
@@ -93,4 +109,5 @@ class SessionMemory:
         self._kept = size
         self._before = min(self._before, size)
         texts = self._before + max(self._log.size, size - self._before)
-        self._meter.add(texts + self._commands - self._meter.size)
+        rendered = sum(len(history.frame) for history in self._state.rendered.values())
+        self._meter.add(texts + rendered + self._commands - self._meter.size)

@@ -2,12 +2,13 @@
 (docs/design.md, section 5). A session without clients whose timer ends after `session_ttl` is forgotten.
 
 A pod client is shown a history once; a later history is a rotation to it. So it waits until the backend has told the
-history, at most `snapshot_wait`, or until it says something itself.
+history, at most `snapshot_wait`, or until it says something itself. A long history is rendered in slices, and what the
+client says meanwhile waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability import audit
@@ -15,6 +16,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Deadline, Timer
+from dragoman.mappings.canonical import SessionState
 
 NS = 1_000_000_000
 TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
@@ -27,11 +29,13 @@ class PendingAttach:
     for those before it.
     """
 
-    __slots__ = ("_arrivals", "_attach", "_limit", "_open", "_schedule", "_waiting")
+    __slots__ = ("_attach", "_limit", "_open", "_queue", "_rendering", "_schedule", "_state", "_waiting")
 
-    def __init__(self, attach: Callable[[Client], None], services: Services) -> None:
+    def __init__(self, state: SessionState, attach: Callable[[Client], None], services: Services) -> None:
+        self._state = state
         self._attach = attach
-        self._arrivals = services.queue.arrivals
+        self._queue = services.queue
+        self._rendering: dict[str, Iterator[int]] = {}  # dialect -> the slices of the history that are left
         self._schedule = services.schedule
         self._limit = services.limits.snapshot_wait
         self._waiting: dict[object, tuple[Client | None, Callable[[], None], Timer | None]] = {}
@@ -62,18 +66,45 @@ class PendingAttach:
 
     def _act_in_turn(self, key: object) -> None:
         """Act once the step has room: many clients may wait for the same moment, and the history may be long."""
-        self._arrivals.add_piece(lambda: self._act_alone(key))
+        self._queue.arrivals.add_piece(lambda: self._act_alone(key))
+        client = self._client(key)
+        if client is not None:
+            client.outbox.hold_commands()
+
+    def _client(self, key: object) -> Client | None:
+        return self._waiting[key][0] if key in self._waiting else None
 
     def _act_alone(self, key: object) -> None:
         """Act, outside of the call of any link. A client that cannot be shown the session is disconnected."""
-        client = self._waiting[key][0] if key in self._waiting else None
+        client = self._client(key)
         try:
+            if client is not None and self._render_slice(client):
+                self._act_in_turn(key)
+                return
             self._act(key)
+            if client is not None:
+                client.outbox.release_commands()
         except Exception:
             if client is None:
                 raise
             client.log.exception("cannot show a session to a client, disconnecting it")
             client.end(CloseReason.INTERNAL)
+
+    def _render_slice(self, client: Client) -> bool:
+        """Render a slice of the history for clients of a dialect that are shown all of it; return False if it is done.
+
+        The clients that wait share it.
+        """
+        name = client.dialect.name
+        if name not in self._rendering:
+            if client.dialect.render_history is None:
+                return False
+            self._rendering[name] = client.dialect.render_history(self._state)
+        size = next(self._rendering[name], 0)
+        self._queue.budget.left -= size
+        if not size:
+            del self._rendering[name]
+        return size > 0
 
     def _act(self, key: object) -> None:
         if (waited := self._remove(key)) is not None:
@@ -84,6 +115,8 @@ class PendingAttach:
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             return None
+        if not self._waiting:
+            self._rendering.clear()
         _client, action, timer = waiting
         if timer is not None:
             timer.cancel()
@@ -106,7 +139,10 @@ class PendingAttach:
     def close(self) -> None:
         """Forget every client and action: the session has ended."""
         for key in list(self._waiting):
+            client = self._client(key)
             self._remove(key)
+            if client is not None:
+                client.outbox.release_commands()
 
 
 class Presence:

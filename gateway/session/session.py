@@ -83,8 +83,7 @@ class Session:
         recorder: EventRecorder | None = None,
     ) -> None:
         me: Session = weakref.proxy(self)
-        self.state, self._services = state, services
-        self._route = route
+        self.state, self._services, self._route = state, services, route
         self._names_only = route.show.tools == "names"
         self._observer, self._observed = observer, state.status
         self.form = self._normal_form(me, upstream)
@@ -111,7 +110,7 @@ class Session:
         self.inputs = Inputs(context, self.questions)
         self.commands = Commands(context, self.inputs, self.questions)
         self.reconnect = Reconnect(context, self.inputs, self.commands)
-        self.pending = PendingAttach(MethodType(_attach, me), services)
+        self.pending = PendingAttach(state, MethodType(_attach, me), services)
         self.presence: Presence = Presence(context, self.pending)
         self.is_busy = False  # a turn is open, or an input waits to be accepted
         self.backend: Backend = connect(self)
@@ -143,6 +142,7 @@ class Session:
 
     def deserted(self) -> None:
         """Cancel the turn if the route says so: the last client has left."""
+        self.memory.drop_rendered()
         if self._route.on_last_detach == "cancel" and self.states.busy:
             self.commands.cancel(None, CancelTurn())
 
@@ -334,6 +334,7 @@ def _drop_commands(session: Session) -> None:
 
 def _attach(session: Session, client: Client) -> None:
     session.presence.attach(client)
+    session.memory.count_rendered()
 
 
 def _puts_in_words(session: Session, question: Question) -> bool:

@@ -185,6 +185,13 @@ class OpenTurn(Struct, kw_only=True):
         self.blocks = [block for block in self.blocks if not any(block is other for other in wrong)]
 
 
+class RenderedHistory(Struct, frozen=True, kw_only=True):
+    """A history as the frame that clients are shown, and the objects of the state that it was made of."""
+
+    frame: bytes
+    sources: tuple[object, ...]
+
+
 class SessionState(Struct, kw_only=True):
     """The state of a session as the gateway knows it."""
 
@@ -216,6 +223,7 @@ class SessionState(Struct, kw_only=True):
     archived: bool = False
     goal: Raw | None = None  # the backend's JSON
     trace: Mapping[str, str] | None = None  # the headers of the W3C trace context in which it was opened
+    rendered: dict[str, RenderedHistory] = field(default_factory=dict)  # by dialect, if it shows a history in one frame
     epoch: int = 1
     seq: int = 0
 

@@ -2,6 +2,7 @@
 
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.pod.directions import FROM_CLIENT, FROM_SERVER
+from dragoman.mappings.pod.from_canonical.snapshot import render_snapshot
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator import ClientTranslator, ServerTranslator
 
@@ -19,4 +20,5 @@ DIALECT = Dialect(
     has_request_ids=False,
     single_session=True,
     turn_outlives_connection=True,
+    render_history=render_snapshot,
 )

@@ -173,17 +173,15 @@ def canonical_items(entries: Iterable[object]) -> tuple[Item, ...]:
 
 def conversation(entries: Iterable[object]) -> LoggedConversation:
     """Return the conversation in these entries."""
-    reader = _LogReader()
+    reader = LogReader()
     for value in entries:
-        entry = _read(value, Entry)
-        if entry is not None:
-            reader.add_entry(entry)
+        reader.add_value(value)
     return LoggedConversation(
         id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs), compacted=reader.compacted
     )
 
 
-class _LogReader:
+class LogReader:
     """Reader of the entries of a log, oldest first."""
 
     def __init__(self) -> None:
@@ -192,6 +190,12 @@ class _LogReader:
         self.items: list[Item] = []
         self.runs: list[PastRun] = []
         self._names: dict[str, str] = {}
+
+    def add_value(self, value: object) -> None:
+        """Add an entry as JSON; one that cannot be read is skipped."""
+        entry = _read(value, Entry)
+        if entry is not None:
+            self.add_entry(entry)
 
     def add_entry(self, entry: Entry) -> None:
         """Add one entry."""
@@ -232,9 +236,9 @@ class _LogReader:
             self.runs[-1] = structs.replace(self.runs[-1], end=end, failure=failure)
 
 
-def run_is_open(entries: Iterable[object]) -> bool:
-    """Return True if the last run in these entries has no end."""
-    is_open = False
+def run_is_open(entries: Iterable[object], *, before: bool = False) -> bool:
+    """Return True if the last run in these entries has no end. `before` says so of the entries before them."""
+    is_open = before
     for entry in entries:
         kind = entry.get("kind") if isinstance(entry, dict) else None
         if kind == "invoke":
@@ -355,36 +359,48 @@ def segment_start(session: str, items: Sequence[Item], at: int) -> dict[str, obj
     }
 
 
-def made_entries(
-    items: Iterable[Item], *, run_open: bool = False, running: bool = False, paused: bool = False
-) -> list[object]:
-    """Return log entries for items that did not come from a pod's log.
+def made_entries(items: Iterable[Item], *, running: bool = False, paused: bool = False) -> list[object]:
+    """Return a log that is made of these items alone."""
+    log = MadeLog()
+    entries = [entry for item in items for entry in log.add_item(item)]
+    return entries + log.end(running=running, paused=paused)
 
-    Each user message begins a run, which ends before the next one. The last run stays open while a turn is `running`,
-    and ends as `paused` if the session is paused. `run_open` is True if the entries before these left a run open.
+
+class MadeLog:
+    """Makes log entries for items that did not come from a pod's log.
+
+    Each user message begins a run, which ends before the next one. `run_open` is True if the entries before the made
+    ones left a run open.
     """
-    entries: list[object] = []
-    ts = 0
-    for item in items:
-        ts = item.at // MS
+
+    def __init__(self, *, run_open: bool = False) -> None:
+        self._run_open = run_open
+        self._ts: int | None = None  # of the last item; None before any
+
+    def add_item(self, item: Item) -> list[object]:
+        """Return the entries of the next item."""
+        ts = self._ts = item.at // MS
         if isinstance(item, Message) and item.role == "user":
-            if run_open:
-                entries.append(_completed(ts))
-            run_open = True
-            entries.append({"kind": "invoke", "trigger": "user_send", "ts": ts})
+            before = [_completed(ts)] if self._run_open else []
+            self._run_open = True
             segments = msgspec.to_builtins(user_segments(item))
-            entries.append({"kind": "user_input", "segments": segments, "ts": ts})
-        elif isinstance(item, Message) and item.role == "system":
-            entries.append({"kind": "system_item", "item": system_item(item), "ts": ts})
-        elif isinstance(item, ToolResult):
-            entries.append({"kind": "tool_result", "item": logged_item(item), "ts": ts})
-        else:
-            entries.append({"kind": "assistant_item", "item": logged_item(item), "ts": ts})
-    if entries and run_open and not running:
-        entries.append(_completed(ts, "paused" if paused else "finished"))
-    elif running and not run_open:
-        entries.append({"kind": "invoke", "trigger": "wakeup", "ts": ts})
-    return entries
+            return [
+                *before,
+                {"kind": "invoke", "trigger": "user_send", "ts": ts},
+                {"kind": "user_input", "segments": segments, "ts": ts},
+            ]
+        if isinstance(item, Message) and item.role == "system":
+            return [{"kind": "system_item", "item": system_item(item), "ts": ts}]
+        kind = "tool_result" if isinstance(item, ToolResult) else "assistant_item"
+        return [{"kind": kind, "item": logged_item(item), "ts": ts}]
+
+    def end(self, *, running: bool, paused: bool) -> list[object]:
+        """Return the last entries: the last run stays open during a turn, and ends as `paused` if the session is."""
+        if self._ts is not None and self._run_open and not running:
+            return [_completed(self._ts, "paused" if paused else "finished")]
+        if running and not self._run_open:
+            return [{"kind": "invoke", "trigger": "wakeup", "ts": self._ts or 0}]
+        return []
 
 
 def _completed(ts: int, result: RunResult = "finished") -> dict[str, object]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.adapters.lines import ENDLESS, LineSplitter, join
+from dragoman.adapters.lines import ENDLESS, LARGE, LineSplitter, join, line_buffers
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize
 
@@ -184,6 +184,18 @@ def test_joined_frames_are_split_into_the_same_frames(lines: list[bytes]) -> Non
 def test_join_ends_every_frame_with_its_newline() -> None:
     assert join([b"a", b"b"]) == b"a\nb\n"
     assert join([]) == b""
+
+
+@given(st.lists(st.sampled_from([b"", b"one", b"two", b"x" * LARGE, b"y" * (LARGE - 1)]), min_size=1, max_size=6))
+def test_lines_in_buffers_are_the_joined_lines(frames: list[bytes]) -> None:
+    assert b"".join(line_buffers(frames)) == join(frames)
+
+
+def test_a_large_line_is_not_copied_and_small_ones_are_one_buffer() -> None:
+    large = b"x" * LARGE
+    buffers = line_buffers([b"a", b"b", large, b"c", b"d"])
+    assert buffers == [b"a\nb\n", large, b"\n", b"c\nd\n"]
+    assert buffers[1] is large
 
 
 def test_the_meter_counts_the_bytes_of_the_unfinished_line_alone() -> None:

@@ -807,6 +807,34 @@ async def test_a_client_that_reads_slowly_gets_all_answers_to_requests_that_it_s
         assert made.transport.is_open()
 
 
+async def test_commands_of_a_client_that_waits_to_be_shown_its_session_are_handled_after_it() -> None:
+    async with served(limited=True) as made:
+        made.link.outbox.hold_commands()
+        made.transport.say(b"one", b"two")
+        await settle()
+        assert made.heard == []
+        made.link.outbox.release_commands()
+        await settle()
+        assert made.heard == [b"one", b"two"]
+
+
+async def test_commands_of_a_client_that_does_not_read_wait_also_after_they_were_held() -> None:
+    async with served(limited=True, soft=10, hard=1000, big=Step(frames=[b"x" * 21])) as made:
+        made.transport.reading.clear()
+        made.transport.say(b"big")
+        await settle()
+        made.transport.say(b"big")
+        await settle()
+        made.link.outbox.hold_commands()
+        made.transport.say(b"one")
+        made.link.outbox.release_commands()
+        await settle()
+        assert made.heard == []
+        made.transport.reading.set()
+        await settle()
+        assert made.heard == [b"one"]
+
+
 async def test_requests_held_back_from_a_client_that_does_not_read_are_counted_at_its_end() -> None:
     step = Step(frames=[b"x" * 200], bursts=[Burst(items=["asked"])])
     async with served(soft=50, hard=300, limited=True, ask=step) as made:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.adapters.meter import Meter
 from dragoman.gateway.outbox import TAKE, Outbox
+from tests.memory_transport import MemoryTransport
 
 
 def served(outbox: Outbox) -> tuple[Outbox, list[int]]:
@@ -126,8 +126,8 @@ def test_a_frame_larger_than_a_piece_is_taken_whole() -> None:
 
 
 def test_the_meter_counts_what_waits() -> None:
-    meter = Meter()
-    outbox = Outbox(100, 1000, meter)
+    transport = MemoryTransport()
+    outbox, meter = Outbox(100, 1000, transport), transport.meter
     outbox.put([b"12", b"345"])
     assert meter.size == 5
     outbox.take()
@@ -137,3 +137,20 @@ def test_the_meter_counts_what_waits() -> None:
     assert meter.size == 2
     outbox.discard()
     assert meter.size == 0
+
+
+def test_held_commands_are_read_again_unless_too_much_waits_for_the_peer() -> None:
+    resumed: list[str] = []
+    transport = MemoryTransport()
+    transport.resume = lambda: resumed.append("resumed")  # type: ignore[method-assign]  # the test counts its calls
+    outbox = Outbox(100, 1000, transport)
+    outbox.release_commands()
+    assert resumed == []
+    outbox.hold_commands()
+    assert outbox.crowded
+    outbox.release_commands()
+    assert (outbox.crowded, resumed) == (False, ["resumed"])
+    outbox.hold_commands()
+    outbox.put([b"x" * 201])
+    outbox.release_commands()
+    assert (outbox.crowded, resumed) == (True, ["resumed"])

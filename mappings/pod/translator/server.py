@@ -20,7 +20,8 @@ from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_CLIENT
 from dragoman.mappings.pod.entries import opaque
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
-from dragoman.mappings.pod.from_canonical.replies import described, rotation, snapshot
+from dragoman.mappings.pod.from_canonical.replies import described, rotation
+from dragoman.mappings.pod.from_canonical.snapshot import snapshot_line
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
@@ -127,7 +128,7 @@ class ServerTranslator(Translator[Command, Event]):
         self._session = state
         alerts = Projection(live=False).write(state.alerts[-ALERTS_SHOWN:], now)
         early, self._early = self._early, []
-        frames = [*alerts.frames, wire.EVENTS.encode(snapshot(state)), *early]
+        frames = [*alerts.frames, snapshot_line(state), *early]
         return Step(frames=frames, losses=alerts.losses)
 
     def closed(self, cause: str) -> Step[Command]:

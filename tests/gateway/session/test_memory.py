@@ -12,10 +12,11 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.digest import summary_of
 from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.memory import SessionMemory
+from dragoman.gateway.session.memory import SHARED, SessionMemory
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.canonical.state import RenderedHistory
 from dragoman.mappings.canonical.values import Message, Origin
 from tests.services import services
 from tests.step_counter import count_steps
@@ -88,6 +89,42 @@ def test_out_of_memory_the_oldest_half_is_dropped_and_the_loss_is_counted() -> N
     assert [message.id for message in state.messages()] == ["5", "6", "7", "8", "9"]
     (row,) = given.ledger.entries()
     assert (row.kind, row.why, row.count) == ("transcript", "the gateway is out of memory", 5)
+
+
+def rendered(size: int) -> RenderedHistory:
+    return RenderedHistory(frame=b"x" * size, sources=())
+
+
+def test_a_long_history_that_was_rendered_for_a_client_counts_until_the_session_changes() -> None:
+    given, _, memory, state = holding(STEP)
+    before = given.memory.used
+    state.rendered["pod"] = rendered(SHARED)
+    memory.count_rendered()
+    assert given.memory.used == before + SHARED
+    memory.trim_transcript()
+    assert (given.memory.used, state.rendered) == (before, {})
+
+
+def test_a_short_history_that_was_rendered_for_a_client_is_dropped_at_once() -> None:
+    given, _, memory, state = holding(STEP)
+    before = given.memory.used
+    state.rendered["pod"] = rendered(SHARED - 1)
+    memory.count_rendered()
+    assert (given.memory.used, state.rendered) == (before, {})
+
+
+@pytest.mark.parametrize("why", ["nobody is there", "out of memory"])
+def test_a_rendered_history_is_dropped_without_clients_and_without_memory(why: str) -> None:
+    given, log, memory, state = holding(STEP)
+    state.rendered["pod"] = rendered(SHARED)
+    memory.count_rendered()
+    before = given.memory.used
+    if why == "out of memory":
+        given.memory.limit = before
+        log.append([TextDelta(text="y" * STEP)], "t", Origin(), 0, STEP)
+    else:
+        memory.drop_rendered()
+    assert (given.memory.used <= before - SHARED, state.rendered) == (True, {})
 
 
 def test_the_start_of_the_open_turn_is_never_negative_after_trimming() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from msgspec import structs
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from dragoman.gateway.session.presence import PendingAttach
+from dragoman.mappings.canonical import SessionState
 from tests.services import services
 
 
@@ -28,11 +31,25 @@ class Stage:
         own = services(limits=Limits(snapshot_wait=0.4), queue=self.queue)
         own = structs.replace(own, schedule=self._later)
         self.cost = 0  # work (units) of showing the session to one link
-        self.pending = PendingAttach(self._attach, own)
+        self.rendered = 0  # slices that were rendered
+        self.slices = 0  # slices of the history, of a quarter of a step each
+        self.pending = PendingAttach(SessionState(id="s"), self._attach, own)
 
     def _attach(self, link: Any) -> None:
         self.inside.append(link.id)
         self.queue.budget.left -= self.cost
+
+    def render(self, _state: SessionState) -> Iterator[int]:
+        """Render the slices that are left, as a dialect does."""
+        while self.rendered < self.slices:
+            self.rendered += 1
+            yield STEP // 4
+
+    def link(self, name: str) -> Any:
+        """Return a client of a dialect that shows a history in slices; `held` says whether its commands wait."""
+        client = link(name)
+        client.dialect = SimpleNamespace(name="pod", render_history=self.render)
+        return client
 
     def _later(self, seconds: float, ring: Callable[[], None]) -> Any:
         self.timers.append((seconds, ring))
@@ -43,7 +60,12 @@ class Stage:
 
 
 def link(name: str) -> Any:
-    return SimpleNamespace(id=name)
+    """Return a client; `held` says whether its commands wait."""
+    client = SimpleNamespace(id=name, held=False, dialect=SimpleNamespace(name="smooth", render_history=None))
+    client.outbox = SimpleNamespace(
+        hold_commands=partial(setattr, client, "held", True), release_commands=partial(setattr, client, "held", False)
+    )
+    return client
 
 
 def test_links_wait_until_the_history_is_known_and_attach_once() -> None:
@@ -125,3 +147,63 @@ def test_a_link_that_leaves_while_it_waits_for_its_step_never_attaches() -> None
     assert stage.pending.leave(one)
     stage.steps.popleft()()
     assert stage.inside == []
+
+
+def test_a_long_history_is_rendered_in_several_steps_and_once_for_all_clients() -> None:
+    stage = Stage()
+    stage.slices = 10
+    stage.pending.open()
+    for number in range(50):
+        stage.pending.enter(stage.link(str(number)))
+    rendered = [stage.rendered]
+    while stage.steps:
+        stage.steps.popleft()()
+        rendered.append(stage.rendered)
+    assert max(after - before for before, after in pairwise([0, *rendered])) <= 4
+    assert (stage.rendered, len(stage.inside)) == (10, 50)
+
+
+def test_commands_of_a_client_wait_until_it_is_shown_a_long_history() -> None:
+    stage = Stage()
+    stage.slices = 10
+    stage.pending.open()
+    one = stage.link("one")
+    stage.pending.enter(one)
+    held = []
+    while stage.steps:
+        held.append(one.held)
+        stage.steps.popleft()()
+    assert (set(held), one.held, stage.inside) == ({True}, False, ["one"])
+
+
+@pytest.mark.parametrize("slices", [0, 1])
+def test_commands_of_a_client_never_wait_for_a_short_history(slices: int) -> None:
+    stage = Stage()
+    stage.slices = slices
+    stage.pending.open()
+    one = stage.link("one")
+    stage.pending.enter(one)
+    assert (stage.inside, one.held, list(stage.steps)) == (["one"], False, [])
+
+
+def test_commands_of_a_client_are_released_if_the_session_ends_while_its_history_is_rendered() -> None:
+    stage = Stage()
+    stage.slices = 10
+    stage.pending.open()
+    one = stage.link("one")
+    stage.pending.enter(one)
+    stage.pending.close()
+    assert not one.held
+
+
+def test_the_slices_of_a_history_are_dropped_with_the_last_client_that_waits() -> None:
+    stage = Stage()
+    stage.slices = 10
+    stage.pending.open()
+    one = stage.link("one")
+    stage.pending.enter(one)
+    before = stage.rendered
+    stage.pending.leave(one)
+    while stage.steps:
+        stage.steps.popleft()()
+    assert (before < 10, stage.rendered) == (True, before)

@@ -12,6 +12,8 @@ from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.session import Session
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.pod_messages import answer_entry, snapshot
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 
@@ -108,3 +110,25 @@ async def test_a_client_that_waits_to_be_shown_a_session_and_is_attached_meanwhi
         session.presence.attach(link)
         await settle()
         assert [frame["event"] for frame in frames(first)[shown:]].count("segment_rotated") == 1
+
+
+async def test_pod_clients_that_join_a_long_history_share_its_rendering_and_are_shown_it_before_their_answers() -> None:
+    async with in_memory_gateway() as gateway:
+        first = gateway.join("first", dialect="pod")
+        await gateway.settle()
+        gateway.pod.sends(snapshot(*(answer_entry("x" * 100_000) for _ in range(20))))
+        await gateway.settle()
+        others = [gateway.join(f"pod-{number}", dialect="pod") for number in range(3)]
+        for other in others:
+            other.sends({"method": "list_completions", "params": {"kind": "file", "prefix": "x"}})
+        await gateway.settle()
+        line = first.transport.got[0]
+        assert (len(line) > 2_000_000, line.startswith(b'{"event":"snapshot"')) == (True, True)
+        assert all(other.transport.got[0] is line for other in others)
+        asked = [frame for frame in gateway.pod.news() if frame.get("method") == "list_completions"]
+        assert len(asked) == len(others)
+        assert list(gateway.session.state.rendered) == ["pod"]
+        for client in (first, *others):
+            client.transport.say()
+        await gateway.settle()
+        assert (gateway.session.presence.deserted, gateway.session.state.rendered) == (True, {})
