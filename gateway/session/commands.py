@@ -78,7 +78,7 @@ class Commands:
         """Act on a command of a client."""
         context = self._context
         match command:
-            case commands.GetHistory() if context.state.backend_ids is None or not context.upstream.stores_history:
+            case commands.GetHistory() if context.knows_more_than_backend:
                 self._page(client, command)
             case commands.SubmitInput():
                 self._inputs.submit(client, command)

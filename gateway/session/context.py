@@ -94,6 +94,12 @@ class SessionContext(Struct, frozen=True, kw_only=True):
         return self.upstream.keeps_turns and state.backend_ids is not None and not state.abandoned
 
     @property
+    def knows_more_than_backend(self) -> bool:
+        """True if the history is answered from the transcript (docs/translation.md, rule 4.7)."""
+        is_stored = self.upstream.stores_history and self.state.backend_ids is not None
+        return not is_stored or self.state.forgotten is not None
+
+    @property
     def log(self) -> structlog.stdlib.BoundLogger:
         """The log, with the id that the session has now and its owner."""
         bound: structlog.stdlib.BoundLogger = log.bind(session=self.state.id, principal=self.state.owner)

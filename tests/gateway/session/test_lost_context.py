@@ -13,7 +13,7 @@ import pytest
 from dragoman.mappings.canonical.values import Message
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import delta, done, echo, run_end, say, status
-from tests.gateway.smooth_client_messages import AGENT, accepted, answer, token
+from tests.gateway.smooth_client_messages import AGENT, accepted, answer, reply, token
 from tests.gateway.smooth_server_messages import (
     CONVERSATION,
     CREATED,
@@ -172,6 +172,28 @@ async def test_clients_without_a_form_for_lost_context_are_told_once_before_the_
         assert texts == ["Hi", "Yes", "And now?", "Well.", "Sure?", "Yes"], "the line is no part of the conversation"
         assert state.epoch == 2
         assert made.gaps == 1
+
+
+async def test_the_history_of_a_lost_conversation_is_what_the_gateway_saw_and_a_list_counts_its_messages() -> None:
+    history = {"action": "get_conversation_messages", "requestId": "h", "sessionId": SERVER_SESSION}
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            forgotten(together(made))
+            .sends("a", send("r1", "And now?"))
+            .server_receives(again("$n", "And now?"))
+            .server_sends(taken("$n"), said("$n", "Well."), answered("$n", "Well."))
+            .ignores("a", "v", "p")
+            .sends("a", history)
+            .server_receives()
+            .receives("a", reply("h", messages=[page_row(text) for text in ("Well.", "And now?", "Yes", "Hi")]))
+            .done()
+        )
+        assert made.session.summary().messages == 4
+
+
+def page_row(text: str) -> Frame:
+    """Return a message on a page of the history."""
+    return {"content": {"text": text}}
 
 
 async def test_an_answer_only_in_its_terminal_comes_after_the_line_about_lost_context() -> None:
