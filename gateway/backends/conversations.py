@@ -34,7 +34,7 @@ from dragoman.mappings.canonical.commands import (
 from dragoman.mappings.canonical.values import SessionSummary
 
 OF_A_TURN = (CancelTurn, PauseTurn, ResumeTurn, AnswerApproval, AnswerOtp, AnswerInteraction)
-"""Commands about an open turn: a session that is not open here has none."""
+"""Commands about an open turn: a session that is not open here has one only if its backend keeps turns."""
 
 
 class ReplayedKind(SessionOpener):
@@ -107,7 +107,9 @@ class ConversationsKind(ReplayedKind):
         return self._catalog.find_row(name) if self._catalog is not None else None
 
     def ask_for(self, link: Link, command: Command) -> bool:
-        if not command.session or isinstance(command, OF_A_TURN):
+        upstream = self._sessions.upstream
+        may_run = upstream.keeps_turns and link.dialect.name == upstream.name
+        if not command.session or (isinstance(command, OF_A_TURN) and not may_run):
             return False
         self._seek(link, GetSession(request=command.request, session=command.session), command)
         return True

@@ -10,10 +10,11 @@ from dragoman.gateway.config.model import Limits
 from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.smooth_client_messages import ask
-from tests.gateway.smooth_server_messages import Frame
+from tests.gateway.smooth_server_messages import Frame, problem
 from tests.idle import settle
 
 KEPT = "thread-0198c3a1-0000-4000-8000-0000000000d1"
+OLD = "0198c3a1-0000-4000-8000-0000000000d2"
 SAID = (("user", "Hi"), ("assistant", "Hello"))
 
 
@@ -218,23 +219,44 @@ async def test_an_interrupt_of_a_thread_that_is_not_open_sends_no_request() -> N
         assert made.dialled == 0
 
 
-async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there() -> None:
-    """A client may use its old sessionId on a new socket while the server knows it (docs/dialects/smooth.md, section
-    6).
+@pytest.mark.parametrize(
+    "command",
+    [
+        ask("send_message", "r1", sessionId=OLD, message="Hi"),
+        ask("cancel", "r1", sessionId=OLD),
+        ask("confirm_tool_action", "r1", sessionId=OLD, approved=True),
+    ],
+    ids=lambda command: command["action"],
+)
+async def test_a_command_to_a_session_that_only_the_server_knows_is_sent_there(command: Frame) -> None:
+    """A client may use its old sessionId on a new socket while the server knows it, and its turn may still run
+    (docs/dialects/smooth.md, section 6).
     """
     async with in_memory_gateway(upstream="smooth") as made:
-        client, session = made.join("widget"), "0198c3a1-0000-4000-8000-0000000000d2"
-        client.sends(ask("send_message", "r1", sessionId=session, message="Hi"))
+        client = made.join("widget")
+        client.sends(command)
         await settle()
         (query,) = made.pod.news()
-        assert (query["action"], query["sessionId"]) == ("get_session", session)
-        ids = {"sessionId": session, "conversationId": KEPT.removeprefix("thread-"), "agentName": "smooth-agent"}
+        assert (query["action"], query["sessionId"]) == ("get_session", OLD)
+        ids = {"sessionId": OLD, "conversationId": KEPT.removeprefix("thread-"), "agentName": "smooth-agent"}
         made.pod.sends(_done(query, ids))
         await settle()
         made.pod.sends(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
         await settle()
-        (message,) = made.pod.news()
-        assert (message["action"], message["sessionId"], message["message"]) == ("send_message", session, "Hi")
+        (sent,) = made.pod.news()
+        assert sent == {**command, "requestId": sent["requestId"]}
+        assert client.news() == []
+
+
+async def test_a_cancel_of_a_session_that_the_server_does_not_know_has_no_answer() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        client = made.join("widget")
+        client.sends(ask("cancel", "r1", sessionId=OLD))
+        await settle()
+        (query,) = made.pod.news()
+        made.pod.sends(problem(query["requestId"], "SESSION_NOT_FOUND"))
+        await settle()
+        assert (client.news(), made.router.sessions) == ([], [])
 
 
 @pytest.mark.parametrize("known", [True, False])
