@@ -14,6 +14,7 @@ time: an input in flight is found in the history or fails, a stop in flight is d
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -133,11 +134,12 @@ class Reconnect:
         return items
 
     def _forget_resumed(self) -> None:
-        """Count the text that waited for the end of its block: the turn has ended, or the connection was lost again."""
+        """Count what waited for the end of its block: the turn has ended, or the connection was lost again."""
         resumed, self._resumed = self._resumed, None
-        if resumed is not None and resumed.held:
-            why = "the whole text of its block did not come"
-            losses = [Loss(kind=type(delta).__name__, why=why) for delta in resumed.held]
+        if resumed is not None:
+            why = "the end of its block did not come"
+            lost = {events.ToolCallArguments: sum(resumed.unfinished.values()), **Counter(map(type, resumed.held))}
+            losses = [Loss(kind=kind.__name__, why=why, count=count) for kind, count in lost.items() if count]
             self._context.services.ledger.record(losses, session=self._context.state.id)
 
     def _apply_history(self, history: events.HistorySnapshot, at: int) -> bool:

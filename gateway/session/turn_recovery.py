@@ -18,6 +18,7 @@ A pod goes on where it is, perhaps in the middle of a block, and what it sent me
 
     text of such a block                            waits for the done text of the block, which has all of it
     the end of the block without its done text      a Gap, and the text that waited
+    arguments of a call that had begun              wait for their end, which has all of them
 """
 
 from __future__ import annotations
@@ -239,12 +240,16 @@ class ResumedTurn:
         self.held: list[events.TextDelta | events.ReasoningDelta] = []
         """Deltas of that block, which wait for its done text."""
         self._weight = 0
+        calls = state.turn.calls.values() if state.turn is not None else ()
+        self.unfinished = {block.call: 0 for block in calls if block.arguments is None}
+        """Calls whose arguments had begun: the number of fragments that were dropped since, after the missed part."""
 
     @property
     def expected(self) -> bool:
         """True while the turn is open, and its next event may be repeated or belong to a block with a missed part."""
         turn = self._state.turn
-        return (bool(self._heard) or self._inside) and (turn.id if turn is not None else "") == self._turn
+        is_inside = bool(self._heard) or self._inside or bool(self.unfinished)
+        return is_inside and (turn.id if turn is not None else "") == self._turn
 
     def new_events(self, events: Sequence[Any]) -> list[Any]:
         """Return the events that are new, and the new part of a text that was heard in part."""
@@ -261,6 +266,11 @@ class ResumedTurn:
                     self.held.clear()
                 return new
             self._heard.clear()
+        if type(event) is events.ToolCallArguments and event.call in self.unfinished:
+            if not event.done:
+                self.unfinished[event.call] += 1
+                return ()
+            del self.unfinished[event.call]
         return self._continued(event) if self._inside else (event,)
 
     def _repeated(self, event: Any) -> Sequence[Any] | None:

@@ -241,6 +241,50 @@ async def test_a_done_text_that_contradicts_the_received_text_replaces_it_and_is
         assert said(made) == [("user", "Hi"), ("assistant", "Bye, hello")]
 
 
+CALLED = say("tool_call_start", id="c", name="ls"), say("tool_call_args_delta", id="c", json='{"a')
+ARGUED = say("tool_call_done", id="c", name="ls", arguments='{"all":true}')
+
+
+async def test_arguments_of_a_call_of_which_a_part_was_missed_come_with_its_end() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            asked_by_pod_client(made)
+            .pod_sends(*took("Hi"), say("turn_start", turn=0), *CALLED)
+            .receives("p", *took("Hi"), say("turn_start", turn=0), *CALLED)
+            .pod_dies()
+            .pod_sends(RUNNING, say("tool_call_args_delta", id="c", json="tru"))
+            .pod_sends(say("tool_call_args_delta", id="c", json="e}"))
+            .receives("p")
+            .pod_sends(ARGUED, say("tool_call_start", id="d", name="ls"))
+            .pod_sends(say("tool_call_args_delta", id="d", json="{"))
+            .receives(
+                "p",
+                ARGUED,
+                say("tool_call_start", id="d", name="ls"),
+                say("tool_call_args_delta", id="d", json="{"),
+            )
+            .done()
+        )
+        assert made.losses("ToolCallArguments") == 0
+
+
+async def test_arguments_whose_call_has_no_end_after_a_part_was_missed_are_counted() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            asked_by_pod_client(made)
+            .pod_sends(*took("Hi"), say("turn_start", turn=0), *CALLED)
+            .receives("p", *took("Hi"), say("turn_start", turn=0), *CALLED)
+            .pod_dies()
+            .pod_sends(RUNNING, say("tool_call_args_delta", id="c", json="tru"))
+            .pod_sends(say("tool_call_args_delta", id="c", json="e}"))
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
+            .pod_sends(*took("Next"))
+            .ignores("p")
+            .done()
+        )
+        assert made.losses("ToolCallArguments") == 2
+
+
 @pytest.mark.parametrize("rest", [("lo",), ()])
 async def test_a_block_that_ends_without_its_done_text_is_a_gap(rest: tuple[str, ...]) -> None:
     """A cancelled run has no done text, and a block whose done text was missed has none either."""
