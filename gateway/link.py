@@ -128,7 +128,6 @@ _ATTRIBUTES = (
     "_add_text",
     "_alarm",
     "_budget",
-    "_debt",
     "_each",
     "_ended",
     "_events",
@@ -199,7 +198,7 @@ class Link:
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
         self.stream_text(None)
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
-        self._unchecked, self._each, self._debt = (limits.unchecked, FRAME, 0) if limits else (sys.maxsize, EVENT, STEP)
+        self._unchecked, self._each = (limits.unchecked, limits.work) if limits else (sys.maxsize, EVENT)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
         self._flush, self._reading = FLUSH_DEADLINE, Reading()  # in the task of the link: one of its own takes 1 KB
@@ -351,11 +350,11 @@ class Link:
         """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""
         if self._ended:
             return _count_dropped(self._ledger, self.dialect, len(frames))
-        if self.outbox.crowded and self._each == FRAME:  # the client has many answers to read
+        if self.outbox.crowded and self._each > EVENT:  # the client has many answers to read
             return 0
         given, budget, size, taken = len(frames), self._budget, 0, 0
-        before = budget.left
-        if given == 1 and budget.left > budget.turn_end - self._debt and type(frame := frames[0]) in WHOLE:
+        before, debt = budget.left, STEP if self._each == EVENT else 0
+        if given == 1 and before > budget.turn_end - debt and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
         if 0 < size <= self._unchecked:
             budget.left -= self._each + size
@@ -376,7 +375,7 @@ class Link:
             taken += len(some)
             if self._ended:
                 return taken + _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end it
-        if self._each == FRAME:
+        if self._each > EVENT:
             self._turns.usual = min(before - budget.left, QUANTUM)
         return taken
 

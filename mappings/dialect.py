@@ -471,6 +471,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     # The number of history items that a client's ResumeSession contains.
     brings_history: Callable[[ResumeSession], int] = _nothing
+    # The CPU time of a small request of a client, in pings of smooth.
+    request_work: int = 1
     # A command may exceed `max_command`, up to `max_message`, only if it contains one of these byte strings.
     large_commands: tuple[bytes, ...] = ()
     # Servers store every message and answer requests for history at any time; else the session's transcript answers.

@@ -7,6 +7,7 @@ work of one step"). A refused frame becomes Oversize, so the client gets its dia
 from __future__ import annotations
 
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.overload.fair_queue import FRAME
 from dragoman.mappings.dialect import Dialect, Frame, Oversize, Parts
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
@@ -15,11 +16,13 @@ from dragoman.mappings.value_count import check_value_count
 class CommandLimits:
     """The limits `max_command` and `message_values` for clients of one dialect."""
 
-    __slots__ = ("_large", "_size", "_values", "unchecked")
+    __slots__ = ("_large", "_size", "_values", "unchecked", "work")
 
     def __init__(self, limits: Limits, dialect: Dialect) -> None:
         self.unchecked = min(limits.max_command, limits.message_values)
         """Size (bytes) up to which a frame needs no check: each value has at least one byte."""
+        self.work = FRAME * dialect.request_work
+        """Work (units) of a frame beside its bytes."""
         self._size = limits.max_command
         self._values = limits.message_values
         self._large = dialect.large_commands

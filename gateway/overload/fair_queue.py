@@ -41,9 +41,9 @@ from dragoman.mappings.dialect import Frame
 # docs/performance.md, "The work of one step", has the measurement behind these numbers.
 STEP = 512 * 1024  # units of one step of the event loop: 2 to 5 ms
 QUANTUM = STEP // 8  # units of one turn while others wait
-FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping, a fault or another small command
+FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping or a fault; a dialect may have a multiple
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
-QUICK = 2 * FRAME  # units of a turn that is short: a ping, a small question, a few frames of a backend
+QUICK = 5 * FRAME  # units of a turn that is short: a ping of any dialect, a few frames of a backend
 TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of its end: 8 (2 ms) fill a step
 OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step

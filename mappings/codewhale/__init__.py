@@ -25,6 +25,7 @@ DIALECT = Dialect(
     projection=Projection,
     public_ids=public_ids,
     large_commands=(b'"history"',),  # a resume may contain a whole conversation
+    request_work=4,
     has_request_ids=True,
     single_session=False,
     lists_silent=True,

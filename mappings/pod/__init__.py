@@ -17,6 +17,7 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=lambda _session, _backend_ids: (),  # pod messages name no session
+    request_work=2,
     has_request_ids=False,
     single_session=True,
     turn_outlives_connection=True,

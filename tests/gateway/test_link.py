@@ -15,12 +15,13 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import CloseReason
+from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.fair_queue import EVENT, LEAVE, STEP, FairQueue
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME, LEAVE, PUT, QUICK, STEP, FairQueue
 from dragoman.mappings.canonical import SessionState
-from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step, Translator
+from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth import DIALECT
 from tests.gateway.in_memory import ManualClock
@@ -69,7 +70,13 @@ class Served:
     """A link that is served, and what its sink received."""
 
     def __init__(
-        self, translator: Scripted, limits: Limits, *, limited: bool = False, queue: FairQueue | None = None
+        self,
+        translator: Scripted,
+        limits: Limits,
+        *,
+        limited: bool = False,
+        queue: FairQueue | None = None,
+        dialect: Dialect = DIALECT,
     ) -> None:
         self.translator = translator
         self.transport = MemoryTransport()
@@ -82,7 +89,7 @@ class Served:
         self.refusals: list[str] = []
         self.time = ManualClock()
         self.link = Link(
-            Peer(id="l1", dialect=DIALECT, limited=limited),
+            Peer(id="l1", dialect=dialect, limited=limited),
             self.transport,
             translator,
             services(self.time, limits=limits, ledger=self.ledger, queue=queue),
@@ -108,12 +115,13 @@ async def served(
     limits: Limits = Limits(),  # noqa: B008  # frozen
     limited: bool = False,
     queue: FairQueue | None = None,
+    dialect: Dialect = DIALECT,
     **steps: Step[Any],
 ) -> AsyncIterator[Served]:
     """Serve a link until the block is left; its tasks have ended then and its transport is closed."""
     before = asyncio.all_tasks()
     bounds = structs.replace(limits, outbox_soft=soft, outbox_hard=hard)
-    made = Served(Scripted(**steps), bounds, limited=limited, queue=queue)
+    made = Served(Scripted(**steps), bounds, limited=limited, queue=queue, dialect=dialect)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(made.link.run(), name="link")
         await settle()
@@ -642,6 +650,27 @@ async def test_a_flood_is_processed_in_several_steps_and_in_its_order() -> None:
         assert made.heard == flood
         assert len(heard) >= 4
         assert max(after - before for before, after in pairwise(heard)) <= STEP // EVENT + 1
+
+
+@pytest.mark.parametrize("name", registry.OURS)
+async def test_a_step_processes_fewer_frames_of_a_client_whose_requests_take_longer(name: str) -> None:
+    steps = Steps()
+    dialect = registry.dialect(name)
+    async with served(queue=steps.queue, limited=True, dialect=dialect) as made:
+        made.transport.say(*(b"%d" % number for number in range(3 * STEP // FRAME)))
+        await settle()
+        heard = [len(made.heard)]
+        while steps.soon:
+            await steps.run_one()
+            heard.append(len(made.heard))
+        most = max(after - before for before, after in pairwise(heard))
+        frame = FRAME * dialect.request_work
+        assert 0.8 * STEP / frame < most <= STEP // frame + 1
+
+
+@pytest.mark.parametrize("name", registry.OURS)
+def test_a_ping_of_any_dialect_is_a_short_turn(name: str) -> None:
+    assert FRAME * registry.dialect(name).request_work + PUT + 1024 <= QUICK
 
 
 async def test_a_command_behind_one_that_fills_a_step_is_processed_in_a_later_step() -> None:
