@@ -145,18 +145,13 @@ class ClientRates:
         return taken
 
     def _count(self, messages: int) -> None:
-        excess = self.excess(messages, self._fault_log.total)
-        if excess is not None:
-            self._refuse(*excess)
-
-    def excess(self, messages: int, total_faults: int) -> tuple[PeerErrorCode, str] | None:
-        """Count further messages, and the faults so far; return a code and a text if there were too many."""
-        faults, self._total = total_faults - self._total, total_faults
+        """Count further messages, and the faults since the last ones; refuse the peer if there were too many."""
+        total = self._fault_log.total
+        faults, self._total = total - self._total, total
         if faults and not self._faults.take(faults):
-            return "too_many_faults", "too many bad messages in a short time (`fault_rate`)"
-        if not self._messages.take(messages):
-            return "too_many_messages", "too many messages in a short time (`message_rate`)"
-        return None
+            self._refuse("too_many_faults", "too many bad messages in a short time (`fault_rate`)")
+        elif not self._messages.take(messages):
+            self._refuse("too_many_messages", "too many messages in a short time (`message_rate`)")
 
 
 def address_of(peer: str) -> str:

@@ -73,6 +73,8 @@ OF_THE_BACKEND = (
 )
 """Commands that concern no session, unless they name one."""
 
+TOO_MANY_WAIT = "too many commands wait until the sessions of the backend are known (`pending_commands`)"
+
 
 class Router:
     """Brings commands to the sessions of one route.
@@ -160,17 +162,16 @@ class Router:
         if link.publishes:
             self._all.publications.add_link(link)
         elif link.dialect.single_session:
-            self._once_known(link, None, lambda: self._enter(link))
+            self._once_known(link, None, partial(self._enter, link))
 
     def _once_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> None:
         """Call `action` once the sessions that it needs are known; disconnect `link` if too many wait."""
-        if not self._backend.when_known(link, command, lambda: action() if link.alive else None):
-            link.end(
-                CloseReason.GOING_AWAY,
-                "too many commands wait until the sessions of the backend are known (`pending_commands`)",
-            )
+        if not self._backend.when_known(link, command, action):
+            link.end(CloseReason.GOING_AWAY, TOO_MANY_WAIT)
 
     def _enter(self, link: Link) -> None:
+        if not link.alive:
+            return
         try:
             session = self._listener_session(link) if link.roles is None or "watch" in link.roles else None
         except Refused as refused:
@@ -231,23 +232,11 @@ class Router:
     # -- commands --------------------------------------------------------------------------------------
 
     def _hear(self, link: Link, command: Command) -> None:
-        if link.tap is not None:
+        """Act on a command of a peer, if it is still there and its roles allow it."""
+        if link.alive and link.tap is not None:
             link.tap.note_command(command)
-        if link.roles is None or self._is_allowed(link, link.roles, command):
-            self._command(link, command)
-
-    def _is_allowed(self, link: Link, roles: frozenset[Role], command: Command) -> bool:
-        """Return True if the roles of a peer allow its command; else refuse it."""
-        role = needed_role(command, shuts_down=self.route.shutdown == "backend")
-        if role is None or role in roles:
-            return True
-        self._ledger.counters["commands_refused_by_role"] += 1
-        action = type(command).__name__
-        audit.refuse(link, f"needs the role `{role}`", session=command.session, command=action)
-        link.refuse(command.request, "denied", f"you may not do this here: it needs the role `{role}`")
-        return False
-
-    def _command(self, link: Link, command: Command) -> None:
+        if not link.alive or not (link.roles is None or self._is_allowed(link, link.roles, command)):
+            return
         match command:
             case Ping():
                 link.send([Pong(request=command.request, at=self.services.clock())])
@@ -269,6 +258,17 @@ class Router:
                 link.refuse(command.request, "unsupported", f"unknown: {command.tag}")
             case _:
                 self._act(link, command)
+
+    def _is_allowed(self, link: Link, roles: frozenset[Role], command: Command) -> bool:
+        """Return True if the roles of a peer allow its command; else refuse it."""
+        role = needed_role(command, shuts_down=self.route.shutdown == "backend")
+        if role is None or role in roles:
+            return True
+        self._ledger.counters["commands_refused_by_role"] += 1
+        action = type(command).__name__
+        audit.refuse(link, f"needs the role `{role}`", session=command.session, command=action)
+        link.refuse(command.request, "denied", f"you may not do this here: it needs the role `{role}`")
+        return False
 
     def _act(self, link: Link, command: Command) -> None:
         if isinstance(command, OF_THE_BACKEND) and not command.session:

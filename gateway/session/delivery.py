@@ -154,8 +154,8 @@ class Delivery:
 
     def _tell_runs(self, batch: Batch, opened: bool) -> Sequence[Attachment]:
         """Tell the links whose run begins with this batch, or return those whose run it ends."""
-        if opened:
-            self._tell_forgotten()
+        if opened and self._state.forgotten is not None:
+            self._tell_forgotten(self._state.forgotten)
         own = [a for a in self.attachments.values() if a.behind is None and is_own(a, batch)]
         if type(batch.events[-1]) in (events.TurnEnded, events.QuestionAsked):
             return own
@@ -189,16 +189,13 @@ class Delivery:
             attachment.rendered += count
             attachment.link.put(rendered.frames)
 
-    def _tell_forgotten(self) -> None:
+    def _tell_forgotten(self, gap: events.Gap) -> None:
         """Tell each client, at the start of its next turn, that the model has forgotten the conversation.
 
         A pod client was told by an alert. Clients of a dialect whose frames carry a request id are told in a turn of
         their own, all others in any turn; in words where their dialect has no form for a gap
         (docs/translation.md, rule 4.11).
         """
-        gap = self._state.forgotten
-        if gap is None:
-            return
         words: list[Event] = [events.ModelTurnStarted(), events.TextDelta(text=f"[{gap.text}]\n\n")]
         for group in list(self.groups.by_key.values()):
             dialect = group.dialect

@@ -75,7 +75,7 @@ class InFlight:
     ) -> str:
         """Write a command to the backend under a request id of our own; return that id, or "" if it was refused."""
         services, upstream = self._services, self._upstream
-        if client is not None and len(self) >= self._services.limits.pending_commands:
+        if client is not None and len(self._pending) >= self._services.limits.pending_commands:
             client.refuse(command.request, "busy", "too many commands wait for the backend (`pending_commands`)")
             return ""
         if client is not None:

@@ -133,8 +133,7 @@ class Inputs:
 
     def match_repeated(self, event: TurnAccepted) -> TurnAccepted:
         """Return the acceptance of a late input as that of the waiting one, if a user has sent the same again."""
-        waiting = self.waiting_input
-        if waiting is None or self._late is None:
+        if self._late is None or (waiting := self.waiting_input) is None:
             return event
         request, command = self._late
         same = event.request == request and waiting.segments == command.segments

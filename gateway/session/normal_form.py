@@ -355,9 +355,9 @@ class NormalForm:
         if turn is None:
             return
         self.questions.close()
-        self._content.close_block()
         used = said_end.usage if said_end is not None and turn.usage is None else None
-        if used is not None and turn.result is None:  # usage stands before the end of the output
+        if used is not None and turn.result is None:  # usage stands between the last text and the end of the output
+            self._content.close_block()
             self._runs.emit(events.UsageReported(usage=used))
         self._close_everything(end)
         failure = self._tell_failure(turn, end, failure)

@@ -6,8 +6,6 @@ it, begins; each run becomes one batch.
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from msgspec import Struct
 
 from dragoman.gateway.session.fold import FOLD
@@ -16,8 +14,6 @@ from dragoman.mappings.canonical import Event, OpenTurn, SessionState
 from dragoman.mappings.canonical.events import Gap, ModelTurnStarted, StatusChanged, TurnEnded
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Loss, NewId
-
-_EVENTS = attrgetter("events")
 
 
 class Run(Struct, kw_only=True, gc=False):
@@ -32,7 +28,7 @@ class Run(Struct, kw_only=True, gc=False):
 class Runs:
     """The writer of one session's runs: call `begin`, then any of the others, then `finish`."""
 
-    __slots__ = ("_model_turns", "_out", "_runs", "at", "losses", "new_id", "state", "states", "tells_model_turns")
+    __slots__ = ("_model_turns", "_run", "_runs", "at", "losses", "new_id", "state", "states", "tells_model_turns")
 
     def __init__(self, state: SessionState, new_id: NewId, *, tells_model_turns: bool) -> None:
         self.state = state
@@ -43,31 +39,30 @@ class Runs:
         self.tells_model_turns = tells_model_turns  # if False, each turn gets one of ours, as a pod's parent needs it
         self._model_turns = 0  # number of model turns that the gateway has added
         self._runs: list[Run] = []
-        self._out: list[Event] = []
+        self._run: Run | None = None  # the newest, if the next event belongs to it
 
     def begin(self, at: int) -> None:
-        """Begin a step with a run of the turn that is open now; `at` is its time (ns)."""
-        self._runs, self.at = [], at
-        self.split()
+        """Begin a step; `at` is its time (ns)."""
+        self._runs, self._run, self.at = [], None, at
 
     def finish(self) -> list[Run]:
-        """Return the runs that have events, and keep none of them."""
-        runs, self._runs = [*filter(_EVENTS, self._runs)], []
-        self._out = []
+        """Return the runs, and keep none of them."""
+        runs, self._runs, self._run = self._runs, [], None
         return runs
 
     def split(self) -> None:
-        """Begin a run: the next events belong to another turn, or to another origin of it."""
-        turn = self.state.turn
-        run = Run(turn=turn.id if turn else "", origin=turn.origin if turn else Origin(), events=[])
-        self._runs.append(run)
-        self._out = run.events
+        """End the run: the next events belong to another turn, or to another origin of it."""
+        self._run = None
 
     def emit(self, event: Event) -> None:
         """Add an event and fold it into the state."""
-        self._out.append(event)
-        if self.state.turn is not None:
-            self.state.turn.now = self.at
+        turn = self.state.turn
+        if self._run is None:
+            self._run = Run(turn=turn.id if turn else "", origin=turn.origin if turn else Origin(), events=[])
+            self._runs.append(self._run)
+        self._run.events.append(event)
+        if turn is not None:
+            turn.now = self.at
         function = FOLD.get(type(event))
         if function is not None:
             function(self.state, event)
@@ -88,8 +83,7 @@ class Runs:
     def open_turn(self, origin: Origin) -> OpenTurn:
         """Open a turn, while none is open."""
         turn = OpenTurn(id=self.new_id(), message=self.new_id(), origin=origin, started_at=self.at)
-        self.state.turn = turn
-        self.split()
+        self.state.turn, self._run = turn, None
         self.states.on(Trigger.BEGUN)
         return turn
 
@@ -125,4 +119,4 @@ class Runs:
         self.states.on(Trigger.ENDED)
         self.emit(event)
         self._runs[-1].ended = True
-        self.split()
+        self._run = None

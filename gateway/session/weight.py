@@ -110,7 +110,8 @@ def _characters(item: Item) -> int:
 
 def of_command(command: Command) -> int:
     """Return the weight of a command: of its texts, and of each value that a client can give it."""
-    weight, values = 0, list[Any](_fields(command))
+    values: list[Any] = [command]
+    weight = 0
     while values:
         value = values.pop()
         if isinstance(value, str | bytes):
@@ -124,12 +125,8 @@ def of_command(command: Command) -> int:
             weight += VALUE * len(value)
             values += value
         elif isinstance(value, Struct):
-            values += _fields(value)
+            values += filter(None, structs.astuple(value))
     return weight
-
-
-def _fields(struct: Struct) -> list[Any]:
-    return list(filter(None, structs.astuple(struct)))
 
 
 def _result(event: ToolCallFinished) -> int:
