@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from heapq import heapify, heappop
+from operator import itemgetter
 
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.routing.sessions import Sessions
@@ -109,18 +109,11 @@ class RememberingOpener(SessionOpener):
         newest ones alone.
         """
         live = [s.state for s in self._sessions.index if s.state.backend_ids is not None]
-        known = [(-state.updated_at, at, state.id, state.backend_ids) for at, state in enumerate(live)]
-        known += [
-            (-row.updated_at, at, row.session, row.ext) for at, row in enumerate(self._forgotten.rows(), len(live))
-        ]
-        heapify(known)
-        newest = ""
-        while known:
-            _, _, session, ext = heappop(known)
-            newest = newest or session
-            if session in self._sessions.upstream.public_ids(session, ext):
-                newest = session
-                break
-        if not newest:
+        known = [(state.updated_at, state.id, state.backend_ids) for state in live]
+        known += [(row.updated_at, row.session, row.ext) for row in self._forgotten.rows()]
+        if not known:
             return None
+        known.sort(key=itemgetter(0), reverse=True)
+        named = (own for _, own, ext in known if own in self._sessions.upstream.public_ids(own, ext))
+        newest = next(named, known[0][1])
         return self._sessions.index.find_session(newest) or self.find_session(newest)

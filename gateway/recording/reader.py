@@ -32,10 +32,10 @@ from dragoman.gateway.recording.format import (
     decode_header,
     decode_line,
 )
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import has_recording_name, siblings
 from dragoman.gateway.recording.printable import counted
-from dragoman.mappings.canonical import Batch, Command, Event
+from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import MessageAppended, QuestionAnswered, QuestionAsked
 
 CHUNK = 1 << 18  # bytes read at once
@@ -126,23 +126,13 @@ class Reader:
     def events(self, *, seq: int = 0) -> Iterator[tuple[EventLine, Event]]:
         """Return the events of the session's log, each once, from the number `seq`."""
         for line in self.lines(seq=seq):
-            if isinstance(line, EventLine) and line.event is not None and not line.link:
+            if isinstance(line, EventLine) and line.logged and line.event is not None:
                 yield line, line.event
-
-    def commands(self) -> Iterator[tuple[EventLine, Command]]:
-        """Return the commands that clients gave."""
-        for line in self.lines():
-            if isinstance(line, EventLine) and line.command is not None and line.link != UP:
-                yield line, line.command
 
     @property
     def shown_as(self) -> list[str]:
         """The other ids under which clients knew the session."""
         return list(dict.fromkeys(name for part in self.parts for name in part.header.shown_as))
-
-    def frames(self) -> Iterator[FrameLine]:
-        """Return the frames."""
-        return (line for line in self.lines() if isinstance(line, FrameLine))
 
     def steps(self, *, seq: int = 0, t: int = 0) -> Iterator[StepLine]:
         """Return the StepLines, from the first that has an item with at least this `seq` and this `t`."""

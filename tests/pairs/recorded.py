@@ -18,6 +18,7 @@ from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TextDelta
+from tests.gateway.recording.lines import commands_of
 from tests.pairs.turn_clients import SeenRun, TurnClient, join
 
 LISTEN = {
@@ -108,4 +109,4 @@ def spoken(folder: Path) -> Path:
 
 
 def _has_input(recording: Reader) -> bool:
-    return any(isinstance(command, SubmitInput) for _, command in recording.commands())
+    return any(isinstance(command, SubmitInput) for command in commands_of(recording))

@@ -14,7 +14,7 @@ from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnEnded
 from dragoman.mappings.canonical.values import flatten
-from tests.gateway.recording.lines import FROZEN
+from tests.gateway.recording.lines import FROZEN, commands_of
 from tests.pairs.recorded import record
 from tests.peers.processes import running
 from tests.peers.real_smooth_client import connected
@@ -86,7 +86,7 @@ def imported(tmp_path: Path) -> Callable[[str], str]:
 @needs_shared
 async def test_a_captured_conversation_can_be_replayed(imported: Callable[[str], str]) -> None:
     recording = imported("01-basic-turns-history")
-    texts = [flatten(c.segments) for _, c in open_recording(Path(recording)).commands() if isinstance(c, SubmitInput)]
+    texts = [flatten(c.segments) for c in commands_of(open_recording(Path(recording))) if isinstance(c, SubmitInput)]
     ends = [e.text for _, e in open_recording(Path(recording)).events() if isinstance(e, TurnEnded)]
     async with running("replay", recording, *LISTEN) as process, connected(process.url) as client:
         for text, answer in zip(texts, ends, strict=True):
@@ -98,7 +98,7 @@ async def test_a_captured_conversation_can_be_replayed(imported: Callable[[str],
 @needs_shared
 async def test_a_captured_confirmation_is_requested_again(imported: Callable[[str], str]) -> None:
     recording = imported("03-confirm-approve")
-    (text,) = [flatten(c.segments) for _, c in open_recording(Path(recording)).commands() if isinstance(c, SubmitInput)]
+    (text,) = [flatten(c.segments) for c in commands_of(open_recording(Path(recording))) if isinstance(c, SubmitInput)]
     async with running("replay", recording, *LISTEN) as process, connected(process.url) as client:
         turn = client.say(text)
         await client.until("write_confirmation_required")

@@ -12,10 +12,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 
-from dragoman.gateway.recording.redaction.values import KeyedText, gather_texts
+from dragoman.gateway.recording.redaction.values import KeyedText, gather_texts, read_json
 
 FIELDS_MAX = 4096  # of all taps of a recording; past it everything is forgotten
 
@@ -163,8 +162,5 @@ def _mirrored(texts: Sequence[KeyedText], counts: dict[str, int]) -> bool:
 
 def _json(text: str) -> dict[str, Any] | None:
     """Return the object in a frame, without the topic that precedes it in a pando event."""
-    try:
-        value = msgspec.json.decode(text[max(0, text.find("{")) :])
-    except (msgspec.MsgspecError, RecursionError):
-        return None
+    value = read_json(text[max(0, text.find("{")) :])
     return value if isinstance(value, dict) else None

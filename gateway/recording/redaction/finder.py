@@ -74,7 +74,7 @@ class Detector(Struct, frozen=True, kw_only=True):
 
     def matches(self, text: str, folded: str) -> Iterator[tuple[str, re.Match[str]]]:
         """Yield the secrets in `text` with their kind; `folded` is the text in lower case, character by character."""
-        for found in self._candidates(self.pattern, text, folded):
+        for found in self._candidates(text, folded):
             if self.judge is None or self.judge(found):
                 yield self.kind, found
 
@@ -106,7 +106,8 @@ class Detector(Struct, frozen=True, kw_only=True):
         last = where.rfind(anchor, at + 1, read.end() + len(anchor) - 1)
         return last if last >= 0 else where.find(anchor, read.end())
 
-    def _candidates(self, pattern: re.Pattern[str], text: str, folded: str) -> Iterator[re.Match[str]]:
+    def _candidates(self, text: str, folded: str) -> Iterator[re.Match[str]]:
+        pattern = self.pattern
         if not self.anchors:
             yield from pattern.finditer(text)
             return

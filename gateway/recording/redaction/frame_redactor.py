@@ -37,7 +37,7 @@ from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
 from dragoman.gateway.recording.redaction.held_text import BEHIND, BEHIND_MAX
 from dragoman.gateway.recording.redaction.shapes import NAME_MAX, ends_as_secret
 from dragoman.gateway.recording.redaction.spans import Mark, Note, layers, overlapping, replaced
-from dragoman.gateway.recording.redaction.values import find_in_rows
+from dragoman.gateway.recording.redaction.values import find_in_rows, read_json
 
 Frames = FrameLine | StepLine
 
@@ -348,7 +348,8 @@ class FrameCleaner:
             return frame
         if not suspect.part_of and not suspect.doubtful and frame.text is not None:
             new = replaced(frame.text, self._finder.find(frame.text), self._mark)
-            broken = _json(frame.text) is not None and _json(new) is None  # it lost a part of a key, or of a document
+            # A frame that is no JSON any more has lost a part of a key, or of a document.
+            broken = read_json(frame.text) is not None and read_json(new) is None
             if not broken and not _any_left({secret for _, secret in suspect.secrets}, new):
                 return structs.replace(frame, text=new, redacted=True)
         return structs.replace(frame, text=None, base64=None, parts=None, redacted=True)
@@ -360,7 +361,7 @@ class FrameCleaner:
             return {}
         for index, frame_texts in enumerate(chain.from_iterable(map(_texts_of_each, frames))):
             for text in frame_texts:
-                if "action" in text and has_credentials(_json(text)):
+                if "action" in text and has_credentials(read_json(text)):
                     self.empty_frame(index, "token")
                 elif ("=" in text or "code " in text.lower()) and self._finder.find(text):
                     self.search_frame(index)
@@ -428,13 +429,6 @@ def texts_of(frame: FrameLine) -> Iterator[str]:
     elif raw is not None:
         for part in raw.parts:
             yield part.decode("utf-8", "replace")
-
-
-def _json(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
 
 
 def _any_left(secrets: set[str], text: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from secrets import token_bytes
 from typing import Any
 
@@ -74,7 +74,13 @@ class JsonPath(Struct, frozen=True):
 
     def matches(self, keys: Keys) -> bool:
         """Return True if the path leads to exactly these keys."""
-        return _matches(self.steps, keys)
+        reached = {0}  # how many keys the steps so far may have taken
+        for step in self.steps:
+            tries = range(min(reached), len(keys)) if step.deep else [at for at in reached if at < len(keys)]
+            reached = {at + 1 for at in tries if step.key in (None, keys[at])}
+            if not reached:
+                return False
+        return len(keys) in reached
 
 
 def json_path(text: str) -> JsonPath:
@@ -133,30 +139,15 @@ class JsonPaths:
 
     def _find_inside(self, layer: Layer, start: int, end: int, depth: int) -> Iterator[Span]:
         """Yield the values in the document that a string of the layer holds."""
-        raw = layer.text[start:end]
-        if unescaped(raw).lstrip()[:1] not in ("{", "["):
-            return
-        yield from self._find(Layer(unescaped(raw), _StringLayer(raw, layer, start)), (), depth - 1)
+        text = unescaped(layer.text[start:end])
+        if text.lstrip()[:1] in ("{", "["):
+            yield from self._find(Layer(text, layer, start, end), (), depth - 1)
 
     @staticmethod
     def _quote(layer: Layer) -> str:
         """Return the first quote of the document as it is written in the outermost text."""
         at = layer.text.find('"')
         return layer.outermost[layer.place(at) : layer.place(at + 1)] if at >= 0 else '"'
-
-
-class _StringLayer(Layer):
-    """The content of a string of a layer."""
-
-    def __init__(self, text: str, layer: Layer, start: int) -> None:
-        super().__init__(text)
-        self.outermost = layer.outermost
-        self._layer = layer
-        self._start = start
-
-    def place(self, at: int) -> int:
-        """Return the index in the outermost text."""
-        return self._layer.place(self._start + at)
 
 
 def _step(found: re.Match[str]) -> PathStep:
@@ -167,21 +158,10 @@ def _step(found: re.Match[str]) -> PathStep:
     return PathStep(found["name"] or found["quoted"])
 
 
-def _matches(steps: Sequence[PathStep], keys: Keys) -> bool:
-    reached = {0}  # how many keys the steps so far may have taken
-    for step in steps:
-        tries = range(min(reached), len(keys)) if step.deep else [at for at in reached if at < len(keys)]
-        reached = {at + 1 for at in tries if step.key in (None, keys[at])}
-        if not reached:
-            return False
-    return len(keys) in reached
-
-
 class _Container(Struct):
-    """An object or array that is open: its start, and the key of its next value."""
+    """An object or array that is open, and the key of its next value."""
 
     is_object: bool
-    start: int
     keys: Keys
     key: str | int
     at_key: bool
@@ -208,7 +188,7 @@ def _values(text: str) -> Iterator[tuple[Keys, int, int, bool]]:
         if mark in ("{", "["):
             start = found.start("mark")
             yield keys, start, ends.get(start, len(text)), False
-            stack.append(_Container(mark == "{", start, keys, 0, mark == "{"))
+            stack.append(_Container(mark == "{", keys, 0, mark == "{"))
         elif mark in ("}", "]"):
             if stack:
                 stack.pop()
@@ -308,31 +288,17 @@ def _ways(part: Any) -> int:
 
     Each way is another choice of alternatives and of how often something repeats; those in a row multiply.
     """
-    if type(part).__name__ == "SubPattern" or isinstance(part, list):
-        return _product(map(_ways, part))
-    if not isinstance(part, tuple) or not part:
-        return 1
-    name, inner = str(part[0]), _arguments(part)
-    if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-        low, high, repeated = inner
-        times = 1 if name == "POSSESSIVE_REPEAT" else min(high - low + 1, CAP)
-        return _product([times, *[_ways(repeated)] * min(high, REACH_MAX)])
-    if name == "BRANCH":
-        return min(sum(map(_ways, inner[1])), CAP)
-    if name == "GROUPREF_EXISTS":
-        return min(sum(map(_ways, filter(None, inner[1:]))), CAP)
-    return _ways(inner) if isinstance(inner, list) or type(inner).__name__ == "SubPattern" else _within(inner)
-
-
-def _arguments(part: tuple[Any, ...]) -> Any:
-    return part[1] if len(part) > 1 else None
-
-
-def _within(inner: Any) -> int:
-    """Return the ways of the patterns among the arguments of a group or a look-around."""
-    if not isinstance(inner, tuple):
-        return 1
-    return _product(_ways(item) for item in inner if type(item).__name__ == "SubPattern")
+    match part:
+        case (name, (low, high, repeated)) if str(name) in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            times = 1 if str(name) == "POSSESSIVE_REPEAT" else min(high - low + 1, CAP)
+            return _product([times, *[_ways(repeated)] * min(high, REACH_MAX)])
+        case (name, (_, choices)) if str(name) == "BRANCH":
+            return min(sum(map(_ways, choices)), CAP)
+        case (name, (_, *choices)) if str(name) == "GROUPREF_EXISTS":
+            return min(sum(map(_ways, filter(None, choices))), CAP)
+    # Anything else is a sequence, or a part with its arguments, some of which are patterns.
+    is_whole = isinstance(part, tuple | list) or type(part).__name__ == "SubPattern"
+    return _product(map(_ways, part)) if is_whole else 1
 
 
 def _product(ways: Iterable[int]) -> int:

@@ -137,11 +137,12 @@ def undecided(text: str) -> int:
 
 
 class Layer:
-    """A text from which some layers of escapes were taken off."""
+    """A text from which some layers of escapes were taken off: it is `above` from `start` to `end` without one."""
 
-    def __init__(self, text: str, above: Layer | None = None) -> None:
+    def __init__(self, text: str, above: Layer | None = None, start: int = 0, end: int | None = None) -> None:
         self.text = text
         self._above = above
+        self._start, self._end = start, end
         self.outermost: str = above.outermost if above is not None else text
         self._escapes: list[int] | None = None  # indices of the characters that were escapes
         self._shifts = [0]  # for the nth of them: how many more characters the text above has before it
@@ -151,8 +152,8 @@ class Layer:
         if self._above is None:
             return at
         if self._escapes is None:
-            self._escapes = list(self._locate(self._above.text))
-        return self._above.place(at + self._shifts[bisect_left(self._escapes, at)])
+            self._escapes = list(self._locate(self._above.text[self._start : self._end]))
+        return self._above.place(self._start + at + self._shifts[bisect_left(self._escapes, at)])
 
     def _locate(self, above: str) -> Iterator[int]:
         for found in ESCAPE.finditer(above):

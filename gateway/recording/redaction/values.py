@@ -140,10 +140,8 @@ class ValueRedactor:
 
     def _rows_redacted(self, text: str, place: str) -> str:
         """Return JSON without the secrets that stand in it piece by piece."""
-        texts: list[KeyedText] = []
         try:
-            value = msgspec.json.decode(text)
-            gather_texts(value, "", {}, texts)
+            value, texts = _decoded(text)
         except RecursionError:
             return text  # nobody streams as deep as that
         changed, kinds = find_in_rows(self._finder, texts, self._mark)
@@ -157,14 +155,12 @@ class ValueRedactor:
         for span in spans:
             self._note(span.kind, place)
         new = replaced(text, spans, self._mark)
-        if not _is_json(text) or _is_json(new):
+        if not text.startswith(("{", "[", '"')) or read_json(text) is None or read_json(new) is not None:
             return new
         if spans[0].end - spans[0].start == len(text):
             return msgspec.json.encode(new).decode()
-        texts: list[KeyedText] = []
         try:
-            value = msgspec.json.decode(text)
-            gather_texts(value, "", {}, texts)
+            value, texts = _decoded(text)
             changed = {n: replaced(one, self._finder.find(one), self._mark) for n, (_, one) in enumerate(texts)}
             return msgspec.json.encode(replace_texts(value, [], changed)).decode()
         except RecursionError:
@@ -228,14 +224,20 @@ def replace_texts(value: Any, seen: list[None], changed: dict[int, str]) -> Any:
     return value
 
 
-def _is_json(text: str) -> bool:
-    if not text.startswith(("{", "[", '"')):
-        return False
+def read_json(text: str) -> Any:
+    """Return the JSON value of a text; None if it is null, no JSON, or too deep."""
     try:
-        msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True
+        return None
+
+
+def _decoded(text: str) -> tuple[Any, list[KeyedText]]:
+    """Return a JSON value and the texts in it. Raise RecursionError if it is too deep."""
+    texts: list[KeyedText] = []
+    value = msgspec.json.decode(text)
+    gather_texts(value, "", {}, texts)
+    return value, texts
 
 
 @cache

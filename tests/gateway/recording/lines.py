@@ -11,9 +11,10 @@ from msgspec import structs
 
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import Header, Item, decode_line, encode, encode_lines, packed
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint, frame_lines
-from dragoman.mappings.canonical import Batch
+from dragoman.gateway.recording.reader import Reader
+from dragoman.mappings.canonical import Batch, Command
 from dragoman.mappings.canonical.events import TextDelta
 from tests.data_files import DATA
 
@@ -32,6 +33,17 @@ def numbered(count: int, text: str = "word", every: int = 10) -> list[Line]:
             event = TextDelta(text=f"{text} {seq}")
             lines.append(EventLine(seq=seq, t=t, cursor=f"1:{seq // 2}", turn="t", event=event))
     return lines
+
+
+def frames_of(recording: Reader) -> list[FrameLine]:
+    """Return the frames of a recording."""
+    return [line for line in recording.lines() if isinstance(line, FrameLine)]
+
+
+def commands_of(recording: Reader) -> list[Command]:
+    """Return the commands that clients gave."""
+    of_clients = [line for line in recording.lines() if isinstance(line, EventLine) and line.link != UP]
+    return [line.command for line in of_clients if line.command is not None]
 
 
 def written(path: Path, lines: list[Line], header: Header = HEADER) -> Path:

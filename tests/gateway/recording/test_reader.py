@@ -20,7 +20,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Origin, Text, Usage
 from dragoman.mappings.dialect import Parts
-from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
+from tests.gateway.recording.lines import FROZEN, HEADER, commands_of, frames_of, in_parts, numbered, written
 
 # -- the frozen recordings --------------------------------------------------------------
 
@@ -34,7 +34,7 @@ def test_the_frozen_recording_is_readable_for_ever(name: str) -> None:
     assert [line.seq for line in lines] == list(range(1, 22))
     assert not recording.problems
     said = SubmitInput(request="r1", session=recording.header.session, segments=(Text(text="Grüße 🦀"),))
-    assert [command for _, command in recording.commands()] == [said, PauseTurn(request="r2")]
+    assert commands_of(recording) == [said, PauseTurn(request="r2")]
     assert [line.position for line, _ in recording.events()] == [(1, n) for n in range(10)]
     events = [event for _, event in recording.events()]
     assert events[0] == TurnAccepted(request="r1")
@@ -45,7 +45,7 @@ def test_the_frozen_recording_is_readable_for_ever(name: str) -> None:
         message="00000000-0000-4000-8000-0000000000bb",
         usage=Usage(input_tokens=12, output_tokens=4),
     )
-    frames = {line.seq: line.frame() for line in recording.frames()}
+    frames = {line.seq: line.frame() for line in frames_of(recording)}
     assert frames[5] == b'{"event":"invoke_start","data":{"kind":"user_send"}}'
     assert frames[16] is None
     assert frames[19] == Parts("sub", b"", (b"llm.token", b"\xff\xfe\xfd"))
@@ -68,7 +68,7 @@ def test_the_frozen_recording_with_streams_is_readable_for_ever(name: str) -> No
     ]
     origin = Origin(link="smooth-1", request="r1")
     assert {(line.turn[-2:], line.origin) for line, _ in recording.events()} == {("aa", origin)}
-    frames = {line.seq: line for line in recording.frames()}
+    frames = {line.seq: line for line in frames_of(recording)}
     assert frames[3].frame() == rb'{"event":"text_delta","data":{"text":"said \"Dragon\""}}'
     data = '"token":"Grüße, ","data":{"requestId":"r1","token":"Grüße, "}'
     assert frames[6].frame() == f'{{"type":"stream_token","requestId":"r1","timestamp":1700000000000,{data}}}'.encode()
@@ -107,7 +107,7 @@ def test_commands_to_the_backend_are_not_commands_of_clients(tmp_path: Path) -> 
         EventLine(seq=3, t=0, cursor="1:0", link="pod-1", event=Reply(request="a")),
     ]
     recording = open_recording(written(tmp_path / "a.jsonl", lines))
-    assert [command.request for _, command in recording.commands()] == ["a"]
+    assert [command.request for command in commands_of(recording)] == ["a"]
     assert list(recording.events()) == []
 
 
@@ -261,5 +261,5 @@ def test_a_reply_to_one_link_is_in_no_batch() -> None:
 
 def test_frames_of_a_recording_keep_their_order(tmp_path: Path) -> None:
     recording = open_recording(written(tmp_path / "a.jsonl", numbered(6)))
-    assert [frame.seq for frame in recording.frames()] == [1, 3, 5]
-    assert all(frame.upstream for frame in recording.frames())
+    assert [frame.seq for frame in frames_of(recording)] == [1, 3, 5]
+    assert all(frame.upstream for frame in frames_of(recording))

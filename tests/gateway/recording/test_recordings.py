@@ -22,6 +22,7 @@ from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import OpenSession, SubmitInput
 from dragoman.mappings.canonical.events import MessageAppended, TextDelta, TurnAccepted, TurnEnded
 from dragoman.mappings.errors import ConfigError
+from tests.gateway.recording.lines import commands_of, frames_of
 from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.pairs.gateway import SmoothClient
 
@@ -73,7 +74,7 @@ async def test_a_recording_is_the_conversation(tmp_path: Path) -> None:
     recording = only(folder)
     assert recording.header.route == "test"
     assert recording.header.dialects == {"smooth": "", "pod": ""}
-    commands = [command for _, command in recording.commands()]
+    commands = commands_of(recording)
     assert isinstance(commands[0], OpenSession)
     assert isinstance(commands[1], SubmitInput)
     assert commands[1].session == session
@@ -99,7 +100,7 @@ async def test_a_file_gets_the_first_session_with_an_input(tmp_path: Path) -> No
     ):
         await turn(client)
     inputs = {
-        path.name: [command for _, command in open_recording(path).commands() if isinstance(command, SubmitInput)]
+        path.name: [command for command in commands_of(open_recording(path)) if isinstance(command, SubmitInput)]
         for path in tmp_path.glob("*.jsonl")
     }
     assert {name: len(commands) for name, commands in inputs.items()} == {"out.jsonl": 1, "out-2.jsonl": 0}
@@ -126,10 +127,10 @@ async def test_every_frame_of_the_backend_and_of_the_clients_turn_is_recorded(tm
         frames = list(client.frames)
     recording = only(folder)
     sent = [
-        json.loads(line.text or "") for line in recording.frames() if line.dir == "send" and line.dialect == "smooth"
+        json.loads(line.text or "") for line in frames_of(recording) if line.dir == "send" and line.dialect == "smooth"
     ]
     assert sent[: len(frames)] == frames
-    up = [json.loads(line.text or "") for line in recording.frames() if line.upstream and line.dir == "receive"]
+    up = [json.loads(line.text or "") for line in frames_of(recording) if line.upstream and line.dir == "receive"]
     assert [message["event"] for message in up][:2] == ["snapshot", "user_message"]
     assert sum(message["event"] == "text_delta" for message in up) == 40
     times = [line.t for line in recording.lines()]
@@ -273,7 +274,7 @@ def test_bridge_records_into_a_file_until_it_is_stopped(
     tmp_path: Path, options: tuple[str, ...], redacts: bool
 ) -> None:
     recording, told = bridged(tmp_path, *options)
-    commands = [command for _, command in recording.commands()]
+    commands = commands_of(recording)
     assert isinstance(commands[0], OpenSession)
     assert isinstance(commands[1], SubmitInput)
     assert (SECRET in recording.path.read_text()) is not redacts

@@ -42,7 +42,7 @@ from dragoman.mappings.canonical.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from tests.gateway.recording.lines import HEADER, decoded
+from tests.gateway.recording.lines import HEADER, decoded, frames_of
 from tests.gateway.recording.recorded_session import IN_LOOP
 from tests.gateway.recording.redaction.corpus import SHAPES, escaped
 from tests.pairs.gateway import SmoothClient
@@ -110,7 +110,7 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
         streamed = "".join(event.text for _, event in recorded.events() if isinstance(event, TextDelta))
         assert KEY not in streamed
         by_link: dict[str, str] = {}
-        for frame in recorded.frames():
+        for frame in frames_of(recorded):
             raw = frame.text or "".join(part.text or "" for part in frame.parts or ())
             for token in re.findall(r'"(?:token|text|json)"\s*:\s*"([^"]*)"', raw):
                 by_link[frame.link] = by_link.get(frame.link, "") + token
