@@ -20,6 +20,9 @@ NOT_IN_A_MESSAGE_LIST = (
 )
 """Fields of a HistorySnapshot that are lost in dialects whose history is a list of messages."""
 
+CLIENT_DETAILS = ("agent", "user_name", "user_email", "supports", "metadata")
+"""Fields of an OpenSession or ResumeSession that only smooth has."""
+
 OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", count=0)
 
 

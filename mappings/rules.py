@@ -96,6 +96,15 @@ class Rule(Struct, frozen=True):
     answers: tuple[type, ...] = ()
 
 
+def making(kind: type) -> Callable[..., tuple[Any, ...]]:
+    """Return the function of a rule whose target has no content: it makes one, whatever the source says."""
+
+    def make(*_source_and_context: object) -> tuple[Any, ...]:
+        return (kind(),)
+
+    return make
+
+
 class LossCounter(Protocol):
     """The interface that the functions of `Rules.none` need of their first parameter after the source."""
 

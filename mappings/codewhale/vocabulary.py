@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.extras import Extras
 from dragoman.mappings.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR
 
@@ -60,6 +61,15 @@ def cause_of(code: int, text: str) -> Cause:
     if code in CAUSE_OF_CODE:
         return CAUSE_OF_CODE[code]
     return next((cause for words, cause in WORDS if words in text), "internal")
+
+
+CAPABILITIES: dict[str, type[requests.RequestBase]] = {
+    "": requests.Capabilities,
+    "thread": requests.ThreadCapabilities,
+    "app": requests.AppCapabilities,
+    "prompt": requests.PromptCapabilities,
+}
+"""The subject of a GetCapabilities, which `ext` has as `kind` -> the request."""
 
 
 # -- capabilities of a server -----------------------------------------------------------------------

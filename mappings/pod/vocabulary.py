@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
+from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.values import Cause, End
+from dragoman.mappings.pod.wire import methods
 from dragoman.mappings.pod.wire.events import AlertSource, ErrorCode, InvokeKind, RunResult
 from dragoman.mappings.pod.wire.values import CompletionKind
 
@@ -54,3 +56,12 @@ COMPLETION_KINDS: dict[str, CompletionKind] = {kind: kind for kind in get_args(C
 
 BAD_METHOD = "invalid method: "
 """The beginning of a pod's error for a line that it cannot read (docs/dialects/pod.md, section 1.1)."""
+
+METHODS_WITHOUT_CONTENT: dict[type[methods.MethodBase], type[commands.CommandBase]] = {
+    methods.Resume: commands.ResumeTurn,
+    methods.Cancel: commands.CancelTurn,
+    methods.Pause: commands.PauseTurn,
+    methods.Compact: commands.Compact,
+    methods.Shutdown: commands.ShutdownBackend,
+}
+"""Methods -> their commands; neither says more than its name."""

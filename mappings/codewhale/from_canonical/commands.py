@@ -17,10 +17,11 @@ from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Item, Message, flatten
 from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.ids import thread_id, write_id
-from dragoman.mappings.codewhale.vocabulary import carried, given, keep
+from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, carried, given, keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.values import Answer
-from dragoman.mappings.extras import raw, read_raw
+from dragoman.mappings.extras import as_json, raw, read_raw
+from dragoman.mappings.losses import CLIENT_DETAILS
 from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
 
 FROM_COMMAND = Rules[[Context], requests.RequestBase]("canonical commands -> codewhale")
@@ -61,14 +62,6 @@ def _thread(command: commands.Command) -> str:
     return given(ext, "thread_id", str, thread_id(command.session))
 
 
-CAPABILITIES: dict[str, type[requests.RequestBase]] = {
-    "": requests.Capabilities,
-    "thread": requests.ThreadCapabilities,
-    "app": requests.AppCapabilities,
-    "prompt": requests.PromptCapabilities,
-}
-
-
 @FROM_COMMAND.rule(
     commands.GetCapabilities, produces=tuple(CAPABILITIES.values()), fidelity=Lossy(("session",))
 )  # capabilities belong to the server, not to a thread
@@ -78,9 +71,7 @@ def get_capabilities(command: commands.GetCapabilities, context: Context) -> Req
 
 
 @FROM_COMMAND.rule(
-    commands.OpenSession,
-    produces=(requests.Start, requests.Create),
-    fidelity=Lossy(("title", "agent", "user_name", "user_email", "supports", "metadata")),
+    commands.OpenSession, produces=(requests.Start, requests.Create), fidelity=Lossy(("title", *CLIENT_DETAILS))
 )
 def open_session(command: commands.OpenSession, context: Context) -> Requests:
     if given(command.ext, "kind", str, "") == "create":
@@ -96,11 +87,7 @@ def open_session(command: commands.OpenSession, context: Context) -> Requests:
     return _call(requests.Start, command, context, params)
 
 
-@FROM_COMMAND.rule(
-    commands.ResumeSession,
-    produces=(requests.Resume,),
-    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
-)
+@FROM_COMMAND.rule(commands.ResumeSession, produces=(requests.Resume,), fidelity=Lossy(CLIENT_DETAILS))
 def resume_session(command: commands.ResumeSession, context: Context) -> Requests:
     thread = _thread(command)
     usual = requests.ResumeParams(thread_id=thread, persist_extended_history=False)
@@ -132,9 +119,7 @@ def fork_session(command: commands.ForkSession, context: Context) -> Requests:
 
 
 @FROM_COMMAND.rule(
-    commands.ListSessions,
-    produces=(requests.List, requests.LoadedList),
-    fidelity=Lossy(("cursor", "query")),
+    commands.ListSessions, produces=(requests.List, requests.LoadedList), fidelity=Lossy(("cursor", "query"))
 )
 def list_sessions(command: commands.ListSessions, context: Context) -> Requests:
     if given(command.ext, "kind", str, "") == "loaded":
@@ -223,7 +208,7 @@ def _values(values: Raw) -> list[tuple[str, Any]]:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else as_json(value)
 
 
 @FROM_COMMAND.rule(commands.PromptOnce, produces=(requests.Prompt,))

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.values import Ext, Text
 from dragoman.mappings.codewhale.ids import read_id, session_id, thread_id
-from dragoman.mappings.codewhale.vocabulary import keep
+from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.requests import RequestBase
 from dragoman.mappings.extras import raw
@@ -36,28 +36,26 @@ def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more
     )
 
 
+class CommandHead(TypedDict):
+    """The fields of a command about one thread that every request has."""
+
+    request: str
+    session: str
+    ext: Ext | None
+
+
+def _head(message: RequestBase, thread: str, params: object = UNSET, **more: object) -> CommandHead:
+    """Return the fields of a command about the thread that the request names."""
+    ext = _form(message, params, thread, **more)
+    return CommandHead(request=read_id(message.id), session=session_id(thread), ext=ext)
+
+
 def _unset_if_none(value: object) -> object:
     return UNSET if value is None else value
 
 
 def _ignored(params: requests.NoParams | Raw | UnsetType) -> object:
     return UNSET if isinstance(params, requests.NoParams) else params
-
-
-@TO_COMMAND.rule(requests.Healthz, produces=(commands.Ping,))
-def healthz(message: requests.Healthz) -> Commands:
-    return (commands.Ping(request=read_id(message.id), ext=_form(message, message.params)),)
-
-
-@TO_COMMAND.rule(requests.Capabilities, produces=(commands.GetCapabilities,))
-def capabilities(message: requests.Capabilities) -> Commands:
-    return (commands.GetCapabilities(request=read_id(message.id), ext=_form(message, message.params)),)
-
-
-@TO_COMMAND.rule(requests.ThreadCapabilities, produces=(commands.GetCapabilities,))
-def thread_capabilities(message: requests.ThreadCapabilities) -> Commands:
-    ext = _form(message, message.params, kind="thread")
-    return (commands.GetCapabilities(request=read_id(message.id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Create, produces=(commands.OpenSession,))
@@ -77,16 +75,12 @@ def start(message: requests.Start) -> Commands:
 
 @TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,))
 def resume(message: requests.Resume) -> Commands:
-    params = message.params
-    ext = _form(message, params, params.thread_id)
-    return (commands.ResumeSession(request=read_id(message.id), session=session_id(params.thread_id), ext=ext),)
+    return (commands.ResumeSession(**_head(message, message.params.thread_id, message.params)),)
 
 
 @TO_COMMAND.rule(requests.Fork, produces=(commands.ForkSession,))
 def fork(message: requests.Fork) -> Commands:
-    params = message.params
-    ext = _form(message, params, params.thread_id)
-    return (commands.ForkSession(request=read_id(message.id), session=session_id(params.thread_id), ext=ext),)
+    return (commands.ForkSession(**_head(message, message.params.thread_id, message.params)),)
 
 
 @TO_COMMAND.rule(requests.List, produces=(commands.ListSessions,))
@@ -102,50 +96,29 @@ def list_threads(message: requests.List) -> Commands:
 @TO_COMMAND.rule(requests.SetName, produces=(commands.RenameSession,))
 def set_name(message: requests.SetName) -> Commands:
     params = message.params
-    ext = _form(message, thread=params.thread_id)
-    session = session_id(params.thread_id)
-    return (commands.RenameSession(request=read_id(message.id), session=session, title=params.name, ext=ext),)
+    return (commands.RenameSession(title=params.name, **_head(message, params.thread_id)),)
 
 
 @TO_COMMAND.rule(requests.GoalSet, produces=(commands.SetGoal,))
 def goal_set(message: requests.GoalSet) -> Commands:
     params = message.params
-    return (
-        commands.SetGoal(
-            request=read_id(message.id),
-            session=session_id(params.thread_id),
-            objective=params.objective,
-            token_budget=params.token_budget,
-            ext=_form(message, thread=params.thread_id),
-        ),
-    )
+    head = _head(message, params.thread_id)
+    return (commands.SetGoal(objective=params.objective, token_budget=params.token_budget, **head),)
 
 
 @TO_COMMAND.rule(requests.GoalProgress, produces=(commands.StoreWrite,))
 def goal_progress(message: requests.GoalProgress) -> Commands:
     """Return a StoreWrite: the backend's store adds these counts to the goal's progress."""
     params = message.params
-    session = session_id(params.thread_id)
-    ext = _form(message, thread=params.thread_id)
-    method = message.kind
-    return (
-        commands.StoreWrite(request=read_id(message.id), session=session, method=method, params=raw(params), ext=ext),
-    )
+    return (commands.StoreWrite(method=message.kind, params=raw(params), **_head(message, params.thread_id)),)
 
 
 @TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,))
 def message(message: requests.Message) -> Commands:
     params = message.params
     segments = (Text(text=params.input),) if params.input else ()
-    ext = _form(message, thread=params.thread_id, allowed_tools=_unset_if_none(params.allowed_tools))
-    session = session_id(params.thread_id)
-    return (commands.SubmitInput(request=read_id(message.id), session=session, segments=segments, ext=ext),)
-
-
-@TO_COMMAND.rule(requests.AppCapabilities, produces=(commands.GetCapabilities,))
-def app_capabilities(message: requests.AppCapabilities) -> Commands:
-    ext = _form(message, _ignored(message.params), kind="app")
-    return (commands.GetCapabilities(request=read_id(message.id), ext=ext),)
+    head = _head(message, params.thread_id, allowed_tools=_unset_if_none(params.allowed_tools))
+    return (commands.SubmitInput(segments=segments, **head),)
 
 
 @TO_COMMAND.rule(requests.ConfigGet, produces=(commands.GetConfig,))
@@ -164,12 +137,6 @@ def config_unset(message: requests.ConfigUnset) -> Commands:
     return (commands.UnsetConfig(request=read_id(message.id), key=message.params.key, ext=_form(message)),)
 
 
-@TO_COMMAND.rule(requests.LoadedList, produces=(commands.ListSessions,))
-def loaded_list(message: requests.LoadedList) -> Commands:
-    ext = _form(message, _ignored(message.params), kind="loaded")
-    return (commands.ListSessions(request=read_id(message.id), ext=ext),)
-
-
 @TO_COMMAND.rule(requests.SubmitUserInput, produces=(commands.AnswerInteraction,))
 def submit_user_input(message: requests.SubmitUserInput) -> Commands:
     params = message.params
@@ -182,30 +149,11 @@ def submit_user_input(message: requests.SubmitUserInput) -> Commands:
     )
 
 
-@TO_COMMAND.rule(requests.PromptCapabilities, produces=(commands.GetCapabilities,))
-def prompt_capabilities(message: requests.PromptCapabilities) -> Commands:
-    ext = _form(message, message.params, kind="prompt")
-    return (commands.GetCapabilities(request=read_id(message.id), ext=ext),)
-
-
 @TO_COMMAND.rule(requests.Prompt, produces=(commands.PromptOnce,))
 def prompt(message: requests.Prompt) -> Commands:
     params = message.params
-    thread = params.thread_id or ""
-    return (
-        commands.PromptOnce(
-            request=read_id(message.id),
-            session=session_id(thread),
-            prompt=params.prompt,
-            model=params.model or "",
-            ext=_form(message, thread=thread, allowed_tools=_unset_if_none(params.allowed_tools)),
-        ),
-    )
-
-
-@TO_COMMAND.rule(requests.Shutdown, produces=(commands.ShutdownBackend,))
-def shutdown(message: requests.Shutdown) -> Commands:
-    return (commands.ShutdownBackend(request=read_id(message.id), ext=_form(message, message.params)),)
+    head = _head(message, params.thread_id or "", allowed_tools=_unset_if_none(params.allowed_tools))
+    return (commands.PromptOnce(prompt=params.prompt, model=params.model or "", **head),)
 
 
 # -- requests whose only param is a thread, or that have no params -----------------------------------------
@@ -213,16 +161,14 @@ def shutdown(message: requests.Shutdown) -> Commands:
 
 def _about_thread(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
     def rule(message: Any) -> Commands:
-        thread = message.params.thread_id
-        ext = _form(message, thread=thread)
-        return (kind(request=read_id(message.id), session=session_id(thread), ext=ext),)
+        return (kind(**_head(message, message.params.thread_id)),)
 
     return rule
 
 
-def _about_nothing(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
+def _about_nothing(make: Callable[..., commands.Command], kind: str | UnsetType = UNSET) -> Callable[[Any], Commands]:
     def rule(message: Any) -> Commands:
-        return (kind(request=read_id(message.id), ext=_form(message, _ignored(message.params))),)
+        return (make(request=read_id(message.id), ext=_form(message, _ignored(message.params), kind=kind)),)
 
     return rule
 
@@ -236,3 +182,12 @@ TO_COMMAND.rule(requests.Interrupt, produces=(commands.CancelTurn,))(_about_thre
 TO_COMMAND.rule(requests.ConfigList, produces=(commands.ListConfig,))(_about_nothing(commands.ListConfig))
 TO_COMMAND.rule(requests.ConfigReload, produces=(commands.ReloadConfig,))(_about_nothing(commands.ReloadConfig))
 TO_COMMAND.rule(requests.Models, produces=(commands.ListModels,))(_about_nothing(commands.ListModels))
+TO_COMMAND.rule(requests.Healthz, produces=(commands.Ping,))(_about_nothing(commands.Ping))
+TO_COMMAND.rule(requests.Shutdown, produces=(commands.ShutdownBackend,))(_about_nothing(commands.ShutdownBackend))
+TO_COMMAND.rule(requests.LoadedList, produces=(commands.ListSessions,))(
+    _about_nothing(commands.ListSessions, kind="loaded")
+)
+for kind, request in CAPABILITIES.items():
+    TO_COMMAND.rule(request, produces=(commands.GetCapabilities,))(
+        _about_nothing(commands.GetCapabilities, kind=kind or UNSET)
+    )

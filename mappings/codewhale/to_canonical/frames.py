@@ -17,7 +17,7 @@ from dragoman.mappings.canonical import events
 from dragoman.mappings.codewhale.vocabulary import keep
 from dragoman.mappings.codewhale.wire import frames as wire
 from dragoman.mappings.codewhale.wire import values
-from dragoman.mappings.extras import raw, read_raw
+from dragoman.mappings.extras import as_json, raw, read_raw
 from dragoman.mappings.rules import Rules
 
 TO_FRAME = Rules[[], events.Event]("codewhale frames -> canonical events")
@@ -116,7 +116,7 @@ def elicitation(frame: wire.Elicitation) -> Events:
 
 @TO_FRAME.rule(wire.ExecBegin, produces=(events.ToolCallStarted, events.ToolCallArguments))
 def exec_begin(frame: wire.ExecBegin) -> Events:
-    return _called("exec_command", bytes(raw({"command": frame.command, "cwd": frame.cwd})).decode())
+    return _called("exec_command", as_json({"command": frame.command, "cwd": frame.cwd}))
 
 
 @TO_FRAME.rule(wire.ExecOutput, produces=(events.ToolOutputDelta,))
@@ -132,7 +132,7 @@ def exec_end(frame: wire.ExecEnd) -> Events:
 
 @TO_FRAME.rule(wire.PatchBegin, produces=(events.ToolCallStarted, events.ToolCallArguments))
 def patch_begin(frame: wire.PatchBegin) -> Events:
-    return _called("apply_patch", bytes(raw({"path": frame.path})).decode())
+    return _called("apply_patch", as_json({"path": frame.path}))
 
 
 @TO_FRAME.rule(wire.PatchEnd, produces=(events.ToolCallFinished,))
@@ -201,9 +201,9 @@ def _arguments(arguments: Raw) -> str:
         case values.McpPayload():
             return bytes(payload.raw_arguments).decode()
         case values.ShellPayload():
-            return bytes(raw(payload.params)).decode()
+            return as_json(payload.params)
         case values.CustomPayload():
-            return bytes(raw({"input": payload.input})).decode()
+            return as_json({"input": payload.input})
 
 
 def _output(output: Raw) -> tuple[str | None, bool]:

@@ -6,11 +6,15 @@ without a form in pando come last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.losses import CLIENT_DETAILS
 from dragoman.mappings.pando.from_canonical.context import Context, Messages
 from dragoman.mappings.pando.vocabulary import carried, given
 from dragoman.mappings.pando.wire import requests as wire
@@ -27,19 +31,33 @@ def _null(ext: Ext | None) -> bool:
     return carried(ext, "params") is not None
 
 
-def _session(command: commands.Command) -> wire.OfSession | None:
-    null = _null(command.ext) if not isinstance(command, Unmapped) else False
-    return None if null else wire.OfSession(session_id=command.session)
+def _about_session(make: Callable[..., Struct]) -> Callable[[Any, Context], Messages]:
+    def rule(command: Any, context: Context) -> Messages:
+        params = None if _null(command.ext) else wire.OfSession(session_id=command.session)
+        return (make(id=context.request, params=params),)
+
+    return rule
 
 
-@FROM_COMMAND.rule(commands.Ping, produces=(wire.InstancePing,))
-def ping(command: commands.Ping, context: Context) -> Messages:
-    return (wire.InstancePing(id=context.request, params=_ignored(command.ext)),)
+def _about_nothing(make: Callable[..., Struct]) -> Callable[[Any, Context], Messages]:
+    def rule(command: Any, context: Context) -> Messages:
+        return (make(id=context.request, params=_ignored(command.ext)),)
+
+    return rule
 
 
-@FROM_COMMAND.rule(commands.GetCapabilities, produces=(wire.InstanceInfo,), fidelity=Lossy(("session",)))
-def get_capabilities(command: commands.GetCapabilities, context: Context) -> Messages:
-    return (wire.InstanceInfo(id=context.request, params=_ignored(command.ext)),)
+FROM_COMMAND.rule(commands.Ping, produces=(wire.InstancePing,))(_about_nothing(wire.InstancePing))
+FROM_COMMAND.rule(commands.GetCapabilities, produces=(wire.InstanceInfo,), fidelity=Lossy(("session",)))(
+    _about_nothing(wire.InstanceInfo)
+)
+FROM_COMMAND.rule(commands.GetSession, produces=(wire.SessionGet,))(_about_session(wire.SessionGet))
+FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.SessionActivate,), fidelity=Lossy(CLIENT_DETAILS))(
+    _about_session(wire.SessionActivate)
+)
+FROM_COMMAND.rule(commands.GetHistory, produces=(wire.MessageList,), fidelity=Lossy(("limit", "cursor")))(
+    _about_session(wire.MessageList)
+)
+FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.SessionInterrupt,))(_about_session(wire.SessionInterrupt))
 
 
 @FROM_COMMAND.rule(
@@ -55,25 +73,6 @@ def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
     return (wire.StateSync(id=context.request, params=params),)
 
 
-@FROM_COMMAND.rule(commands.GetSession, produces=(wire.SessionGet,))
-def get_session(command: commands.GetSession, context: Context) -> Messages:
-    return (wire.SessionGet(id=context.request, params=_session(command)),)
-
-
-@FROM_COMMAND.rule(
-    commands.ResumeSession,
-    produces=(wire.SessionActivate,),
-    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
-)
-def resume_session(command: commands.ResumeSession, context: Context) -> Messages:
-    return (wire.SessionActivate(id=context.request, params=_session(command)),)
-
-
-@FROM_COMMAND.rule(commands.GetHistory, produces=(wire.MessageList,), fidelity=Lossy(("limit", "cursor")))
-def get_history(command: commands.GetHistory, context: Context) -> Messages:
-    return (wire.MessageList(id=context.request, params=_session(command)),)
-
-
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(wire.MessageSend,), fidelity=Lossy(("segments", "model"))
 )  # the input is one string: references and pastes become text
@@ -87,11 +86,6 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
     return (wire.MessageSend(id=context.request, params=None if _null(command.ext) else words),)
 
 
-@FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.SessionInterrupt,))
-def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
-    return (wire.SessionInterrupt(id=context.request, params=_session(command)),)
-
-
 # -- db.write ---------------------------------------------------------------------------------------
 
 
@@ -100,9 +94,7 @@ def _meta(ext: Ext | None, context: Context) -> wire.Meta | UnsetType:
 
 
 @FROM_COMMAND.rule(
-    commands.OpenSession,
-    produces=(wire.CreateSession,),
-    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata", "model", "cwd")),
+    commands.OpenSession, produces=(wire.CreateSession,), fidelity=Lossy((*CLIENT_DETAILS, "model", "cwd"))
 )
 def open_session(command: commands.OpenSession, context: Context) -> Messages:
     row = given(command.ext, "row", wire.NewSession, wire.NewSession())

@@ -7,6 +7,7 @@ come last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -44,25 +45,19 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     return (wire.SessionList(payload=wire.Sessions(sessions=rows), **context.envelope),)
 
 
-@FROM_EVENT.rule(
-    events.SessionUpdated, produces=(wire.SessionUpdate,), fidelity=Lossy(("session.status", "session.archived"))
-)
-def session_updated(event: events.SessionUpdated, context: Context) -> Messages:
-    return (wire.SessionUpdate(payload=replies.session(event.session), **context.envelope),)
+def _described(make: Callable[..., Struct]) -> Callable[[Any, Context], Messages]:
+    def rule(event: Any, context: Context) -> Messages:
+        return (make(payload=replies.session(event.session), **context.envelope),)
+
+    return rule
 
 
-@FROM_EVENT.rule(
-    events.SessionActivated, produces=(wire.SessionActivated,), fidelity=Lossy(("session.status", "session.archived"))
-)
-def session_activated(event: events.SessionActivated, context: Context) -> Messages:
-    return (wire.SessionActivated(payload=replies.session(event.session), **context.envelope),)
-
-
-@FROM_EVENT.rule(
-    events.SessionClosed, produces=(wire.SessionDeleted,), fidelity=Lossy(("session.status", "session.archived"))
-)
-def session_closed(event: events.SessionClosed, context: Context) -> Messages:
-    return (wire.SessionDeleted(payload=replies.session(event.session), **context.envelope),)
+for kind, topic in (
+    (events.SessionUpdated, wire.SessionUpdate),
+    (events.SessionActivated, wire.SessionActivated),
+    (events.SessionClosed, wire.SessionDeleted),
+):
+    FROM_EVENT.rule(kind, produces=(topic,), fidelity=Lossy(("session.status", "session.archived")))(_described(topic))
 
 
 @FROM_EVENT.rule(

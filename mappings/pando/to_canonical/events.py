@@ -6,6 +6,7 @@ depends on its command. Here it becomes a Reply with a raw result; the client tr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,8 @@ from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.rules import Rules
 
 TO_EVENT = Rules[[], events.Event]("pando -> canonical events")
+
+Events = tuple[events.Event, ...]
 
 
 def envelope(message: Any) -> tuple[str, int]:
@@ -46,29 +49,29 @@ def _publisher(instance: str, project: str, session: str | UnsetType) -> Ext | N
 
 
 @TO_EVENT.rule(wire.SessionList, produces=(events.SessionsListed,))
-def session_list(message: wire.SessionList) -> tuple[events.Event, ...]:
+def session_list(message: wire.SessionList) -> Events:
     rows = message.payload.sessions
     ext = keep(sessions=UNSET if rows is not None else None)
     return (events.SessionsListed(request="", sessions=tuple(map(summary, rows or ())), ext=ext),)
 
 
-@TO_EVENT.rule(wire.SessionUpdate, produces=(events.SessionUpdated,))
-def session_update(message: wire.SessionUpdate) -> tuple[events.Event, ...]:
-    return (events.SessionUpdated(session=summary(message.payload)),)
+def _described(make: Callable[..., events.Event]) -> Callable[[Any], Events]:
+    def rule(message: Any) -> Events:
+        return (make(session=summary(message.payload)),)
+
+    return rule
 
 
-@TO_EVENT.rule(wire.SessionActivated, produces=(events.SessionActivated,))
-def session_activated(message: wire.SessionActivated) -> tuple[events.Event, ...]:
-    return (events.SessionActivated(session=summary(message.payload)),)
-
-
-@TO_EVENT.rule(wire.SessionDeleted, produces=(events.SessionClosed,))
-def session_deleted(message: wire.SessionDeleted) -> tuple[events.Event, ...]:
-    return (events.SessionClosed(session=summary(message.payload)),)
+for topic, kind in (
+    (wire.SessionUpdate, events.SessionUpdated),
+    (wire.SessionActivated, events.SessionActivated),
+    (wire.SessionDeleted, events.SessionClosed),
+):
+    TO_EVENT.rule(topic, produces=(kind,))(_described(kind))
 
 
 @TO_EVENT.rule(wire.MessageAppend, produces=(events.MessageAppended,))
-def message_append(message: wire.MessageAppend) -> tuple[events.Event, ...]:
+def message_append(message: wire.MessageAppend) -> Events:
     payload = message.payload
     role = CANONICAL_ROLE.get(payload.role, "system")
     segments = (Text(text=payload.content),) if role == "user" and payload.content else ()
@@ -81,17 +84,17 @@ def message_append(message: wire.MessageAppend) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.LlmStart, produces=(events.ModelTurnStarted,))
-def llm_start(_message: wire.LlmStart) -> tuple[events.Event, ...]:
+def llm_start(_message: wire.LlmStart) -> Events:
     return (events.ModelTurnStarted(),)
 
 
 @TO_EVENT.rule(wire.LlmToken, produces=(events.TextDelta,))
-def llm_token(message: wire.LlmToken) -> tuple[events.Event, ...]:
+def llm_token(message: wire.LlmToken) -> Events:
     return (events.TextDelta(text=message.payload.token),)
 
 
 @TO_EVENT.rule(wire.LlmEnd, produces=(events.TurnEnded,))
-def llm_end(message: wire.LlmEnd) -> tuple[events.Event, ...]:
+def llm_end(message: wire.LlmEnd) -> Events:
     payload = message.payload
     counted = payload.tokens_in or payload.tokens_out  # released primaries send zeros
     usage = Usage(input_tokens=payload.tokens_in, output_tokens=payload.tokens_out) if counted else None
@@ -99,7 +102,7 @@ def llm_end(message: wire.LlmEnd) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.ToolStart, produces=(events.ToolCallStarted, events.ToolCallArguments))
-def tool_start(message: wire.ToolStart) -> tuple[events.Event, ...]:
+def tool_start(message: wire.ToolStart) -> Events:
     payload = message.payload
     if not payload.params:
         return (events.ToolCallStarted(call=payload.call_id, name=payload.tool_name),)
@@ -107,7 +110,7 @@ def tool_start(message: wire.ToolStart) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.ToolEnd, produces=(events.ToolCallFinished,))
-def tool_end(message: wire.ToolEnd) -> tuple[events.Event, ...]:
+def tool_end(message: wire.ToolEnd) -> Events:
     payload = message.payload
     return (
         events.ToolCallFinished(
@@ -117,19 +120,19 @@ def tool_end(message: wire.ToolEnd) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.InstanceHeartbeat, produces=(events.Heartbeat,))
-def instance_heartbeat(message: wire.InstanceHeartbeat) -> tuple[events.Event, ...]:
+def instance_heartbeat(message: wire.InstanceHeartbeat) -> Events:
     return (events.Heartbeat(report=raw(message.payload)),)
 
 
 @TO_EVENT.rule(wire.InstanceShutdown, produces=(events.BackendShutdown,))
-def instance_shutdown(message: wire.InstanceShutdown) -> tuple[events.Event, ...]:
+def instance_shutdown(message: wire.InstanceShutdown) -> Events:
     payload = message.payload
     reason = "" if payload.reason is UNSET else payload.reason
     return (events.BackendShutdown(reason=reason, ext=keep(instance_id=payload.instance_id)),)
 
 
 @TO_EVENT.rule(wire.StoreChange, produces=(events.StoreChanged,))
-def store_change(message: wire.StoreChange) -> tuple[events.Event, ...]:
+def store_change(message: wire.StoreChange) -> Events:
     return (events.StoreChanged(topic=message.topic, change=raw(message.payload)),)
 
 
@@ -144,7 +147,7 @@ def store_change(message: wire.StoreChange) -> tuple[events.Event, ...]:
         events.Pong,
     ),
 )
-def reply(message: Reply) -> tuple[events.Event, ...]:
+def reply(message: Reply) -> Events:
     problem = message.error
     if problem is UNSET or problem is None:
         return (events.Reply(request=message.id, result=message.result),)

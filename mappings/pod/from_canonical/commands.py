@@ -9,12 +9,12 @@ from msgspec import json
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.losses import Losses
+from dragoman.mappings.losses import CLIENT_DETAILS, Losses
 from dragoman.mappings.pod.segments import attachments, from_segments
-from dragoman.mappings.pod.vocabulary import COMPLETION_KINDS
+from dragoman.mappings.pod.vocabulary import COMPLETION_KINDS, METHODS_WITHOUT_CONTENT
 from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire.values import ChildReport
-from dragoman.mappings.rules import Lossy, Rules
+from dragoman.mappings.rules import Lossy, Rules, making
 
 FROM_COMMAND = Rules[[Losses], wire.MethodBase]("canonical commands -> pod")
 
@@ -40,29 +40,8 @@ def inject_note(command: commands.InjectNote, _losses: Losses) -> Methods:
     return (wire.Notify(params=wire.Note(message=command.text)),)
 
 
-@FROM_COMMAND.rule(commands.ResumeTurn, produces=(wire.Resume,))
-def resume_turn(_command: commands.ResumeTurn, _losses: Losses) -> Methods:
-    return (wire.Resume(),)
-
-
-@FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.Cancel,))
-def cancel_turn(_command: commands.CancelTurn, _losses: Losses) -> Methods:
-    return (wire.Cancel(),)
-
-
-@FROM_COMMAND.rule(commands.PauseTurn, produces=(wire.Pause,))
-def pause_turn(_command: commands.PauseTurn, _losses: Losses) -> Methods:
-    return (wire.Pause(),)
-
-
-@FROM_COMMAND.rule(commands.Compact, produces=(wire.Compact,))
-def compact(_command: commands.Compact, _losses: Losses) -> Methods:
-    return (wire.Compact(),)
-
-
-@FROM_COMMAND.rule(commands.ShutdownBackend, produces=(wire.Shutdown,))
-def shutdown_backend(_command: commands.ShutdownBackend, _losses: Losses) -> Methods:
-    return (wire.Shutdown(),)
+for kind, command in METHODS_WITHOUT_CONTENT.items():
+    FROM_COMMAND.rule(command, produces=(kind,))(making(kind))
 
 
 @FROM_COMMAND.rule(commands.ListCompletions, produces=(wire.ListCompletions,))
@@ -86,11 +65,7 @@ def get_session(command: commands.GetSession, _losses: Losses) -> Methods:
     return (wire.InspectPod(params=wire.Name(name=command.session)),)
 
 
-@FROM_COMMAND.rule(
-    commands.ResumeSession,
-    produces=(wire.AttachOrRestorePod,),
-    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
-)
+@FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.AttachOrRestorePod,), fidelity=Lossy(CLIENT_DETAILS))
 def resume_session(command: commands.ResumeSession, _losses: Losses) -> Methods:
     return (wire.AttachOrRestorePod(params=wire.Name(name=command.session)),)
 

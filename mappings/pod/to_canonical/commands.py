@@ -8,9 +8,10 @@ from __future__ import annotations
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.pod.entries import opaque
 from dragoman.mappings.pod.segments import to_segments
+from dragoman.mappings.pod.vocabulary import METHODS_WITHOUT_CONTENT
 from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire import values as wire_values
-from dragoman.mappings.rules import Rules
+from dragoman.mappings.rules import Rules, making
 
 TO_COMMAND = Rules[[], commands.Command]("pod -> canonical commands")
 
@@ -42,29 +43,8 @@ def _report_text(report: wire_values.ChildReport) -> str:
     return f"Pod {report.parent_pod} gave a part of its scope to its new pod {report.sub_pod}."
 
 
-@TO_COMMAND.rule(wire.Resume, produces=(commands.ResumeTurn,))
-def resume(_message: wire.Resume) -> tuple[commands.Command, ...]:
-    return (commands.ResumeTurn(),)
-
-
-@TO_COMMAND.rule(wire.Cancel, produces=(commands.CancelTurn,))
-def cancel(_message: wire.Cancel) -> tuple[commands.Command, ...]:
-    return (commands.CancelTurn(),)
-
-
-@TO_COMMAND.rule(wire.Pause, produces=(commands.PauseTurn,))
-def pause(_message: wire.Pause) -> tuple[commands.Command, ...]:
-    return (commands.PauseTurn(),)
-
-
-@TO_COMMAND.rule(wire.Compact, produces=(commands.Compact,))
-def compact(_message: wire.Compact) -> tuple[commands.Command, ...]:
-    return (commands.Compact(),)
-
-
-@TO_COMMAND.rule(wire.Shutdown, produces=(commands.ShutdownBackend,))
-def shutdown(_message: wire.Shutdown) -> tuple[commands.Command, ...]:
-    return (commands.ShutdownBackend(),)
+for kind, command in METHODS_WITHOUT_CONTENT.items():
+    TO_COMMAND.rule(kind, produces=(command,))(making(command))
 
 
 @TO_COMMAND.rule(wire.ListCompletions, produces=(commands.ListCompletions,))
