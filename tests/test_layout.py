@@ -34,7 +34,7 @@ RIDDLE = re.compile(r"(It|They|Those|These|That|The same|Of|What|Whose|Which|Who
 
 # Names in the folder of each dialect -> the modules that each dialect has in a package of that name.
 SKELETON: dict[str, set[str]] = {
-    "wire": set(),
+    "wire": {"codecs", "values"},
     "to_canonical": {"commands", "events"},
     "from_canonical": {"context", "commands", "events", "replies"},
     "translator": {"client", "server"},

@@ -7,9 +7,11 @@
 """
 
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
-from dragoman.mappings.codewhale.from_canonical import brought_along, public_ids, taken_along
+from dragoman.mappings.codewhale.from_canonical.commands import brought_along, taken_along
+from dragoman.mappings.codewhale.from_canonical.replies import public_ids
 from dragoman.mappings.codewhale.projection import Projection
-from dragoman.mappings.codewhale.translator import ClientTranslator, ServerTranslator
+from dragoman.mappings.codewhale.translator.client import ClientTranslator
+from dragoman.mappings.codewhale.translator.server import ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import GENERATIONS
 from dragoman.mappings.dialect import Dialect
 

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.mappings.canonical import Command, Event, events
-from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT, Context
-from dragoman.mappings.codewhale.from_canonical.context import bundled
-from dragoman.mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
+from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
+from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT
+from dragoman.mappings.codewhale.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.codewhale.to_canonical.events import TO_EVENT, envelope, place
 from dragoman.mappings.codewhale.vocabulary import given
-from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
+from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.dialect import Burst, Direction, Rendered
 
 

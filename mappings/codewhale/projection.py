@@ -14,12 +14,12 @@ from msgspec import UNSET
 
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import ANSWERED
-from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context
-from dragoman.mappings.codewhale.from_canonical.context import bundled
-from dragoman.mappings.codewhale.from_canonical.events import accepted
+from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
+from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
 from dragoman.mappings.codewhale.ids import named_thread, thread_id
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
-from dragoman.mappings.codewhale.wire import EVENTS, frames, lines, results
+from dragoman.mappings.codewhale.wire import frames, lines, results
+from dragoman.mappings.codewhale.wire.codecs import EVENTS
 from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.pando.directions import FROM_CLIENT, FROM_SERVER
-from dragoman.mappings.pando.from_canonical import public_ids
+from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.projection import Projection
-from dragoman.mappings.pando.translator import ClientTranslator, PublicationTranslator, ServerTranslator
+from dragoman.mappings.pando.translator.client import ClientTranslator
+from dragoman.mappings.pando.translator.publication import PublicationTranslator
+from dragoman.mappings.pando.translator.server import ServerTranslator
 from dragoman.mappings.pando.vocabulary import keep
 
 __all__ = ["DIALECT", "ClientTranslator", "Projection", "PublicationTranslator", "ServerTranslator"]

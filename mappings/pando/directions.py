@@ -12,12 +12,14 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import Burst, Direction, Frame, LineForm, Parts, Rendered
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Context
-from dragoman.mappings.pando.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
-from dragoman.mappings.pando.wire import EVENTS, REQUESTS
-from dragoman.mappings.pando.wire.codecs import READ_TOKEN, TOKEN
-from dragoman.mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.pando.from_canonical.context import Context
+from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope, place
+from dragoman.mappings.pando.wire.codecs import EVENTS, READ_TOKEN, REQUESTS, TOKEN
 from dragoman.mappings.pando.wire.topics import LlmToken
+from dragoman.mappings.pando.wire.values import nanoseconds
 
 PUB = "pub"
 RPC = "rpc"

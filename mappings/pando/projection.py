@@ -21,12 +21,12 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.dialect import Instance, Rendered, TextWriter
-from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, public_ids
-from dragoman.mappings.pando.from_canonical.context import NOBODY, Messages
-from dragoman.mappings.pando.wire import EVENTS
+from dragoman.mappings.pando.from_canonical.context import NOBODY, Context, Messages
+from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.wire import topics as wire
-from dragoman.mappings.pando.wire.codecs import ENCODER, TOKEN
-from dragoman.mappings.pando.wire.times import rfc3339
+from dragoman.mappings.pando.wire.codecs import ENCODER, EVENTS, TOKEN
+from dragoman.mappings.pando.wire.values import rfc3339
 from dragoman.mappings.parked_turn import ParkedTurn
 
 ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))

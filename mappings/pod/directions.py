@@ -6,12 +6,12 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered, TextSink
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pod.to_canonical.events import TO_EVENT
+from dragoman.mappings.pod.wire.codecs import EVENTS, METHODS
 from dragoman.mappings.pod.wire.events import TextDelta
 
 
@@ -21,13 +21,13 @@ def _write_events(burst: Burst[Event]) -> Rendered:
 
 def _write_commands(burst: Burst[Command]) -> Rendered:
     losses = Losses(FROM_COMMAND)
-    functions, encode = FROM_COMMAND.functions, wire.METHODS.encode
+    functions, encode = FROM_COMMAND.functions, METHODS.encode
     frames = [encode(method) for item in burst.items for method in functions[type(item)](item, losses)]
     return Rendered(frames=frames, losses=losses.take_losses())
 
 
 FROM_SERVER = Direction(
-    codec=wire.EVENTS,
+    codec=EVENTS,
     to_canonical=TO_EVENT,
     from_canonical=FROM_EVENT,
     envelope=None,  # messages of a pod have neither a request id nor a time
@@ -38,12 +38,12 @@ FROM_SERVER = Direction(
 def read_text(frame: Frame, add_text: TextSink) -> bool:
     """Pass the text of a `text_delta` to the sink; return False for any other frame, or if the sink refuses it."""
     try:
-        message = wire.EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
+        message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
     except MALFORMED:
         return False
     return type(message) is TextDelta and add_text(message.data.text, 0, "")
 
 
 FROM_CLIENT = Direction(
-    codec=wire.METHODS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
+    codec=METHODS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
 )

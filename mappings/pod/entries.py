@@ -30,8 +30,7 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.pod.segments import from_segments, to_segments
 from dragoman.mappings.pod.vocabulary import CANCELLED, END_OF_RESULT
-from dragoman.mappings.pod.wire import EVENTS
-from dragoman.mappings.pod.wire.codecs import known_segments
+from dragoman.mappings.pod.wire.codecs import EVENTS, known_segments
 from dragoman.mappings.pod.wire.events import RunResult
 from dragoman.mappings.pod.wire.values import Segment
 

@@ -14,8 +14,8 @@ from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
-from dragoman.mappings.pod.wire import EVENTS
 from dragoman.mappings.pod.wire import events as wire
+from dragoman.mappings.pod.wire.codecs import EVENTS
 
 
 class Projection(Context):

@@ -4,9 +4,10 @@
 
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
-from dragoman.mappings.smooth.from_canonical import public_ids
+from dragoman.mappings.smooth.from_canonical.replies import public_ids
 from dragoman.mappings.smooth.projection import Projection
-from dragoman.mappings.smooth.translator import ClientTranslator, ServerTranslator
+from dragoman.mappings.smooth.translator.client import ClientTranslator
+from dragoman.mappings.smooth.translator.server import ServerTranslator
 from dragoman.mappings.smooth.vocabulary import GENERATIONS
 
 __all__ = ["DIALECT"]

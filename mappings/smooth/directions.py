@@ -6,10 +6,13 @@ import msgspec
 
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Direction, Rendered
-from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT, Context
-from dragoman.mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT, envelope
+from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.smooth.from_canonical.context import Context
+from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
+from dragoman.mappings.smooth.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.smooth.to_canonical.events import TO_EVENT, envelope
 from dragoman.mappings.smooth.vocabulary import carried
-from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
+from dragoman.mappings.smooth.wire.codecs import ACTIONS, EVENTS
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:

@@ -18,12 +18,14 @@ from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.extras import as_json
 from dragoman.mappings.parked_turn import ParkedTurn
-from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, derived, error_event
+from dragoman.mappings.smooth.from_canonical.context import Context, error_event
+from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
+from dragoman.mappings.smooth.from_canonical.replies import derived
 from dragoman.mappings.smooth.vocabulary import SEED, UNSHOWN_BY_SEED
-from dragoman.mappings.smooth.wire import EVENTS
 from dragoman.mappings.smooth.wire import events as wire
+from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
-from dragoman.mappings.smooth.wire.times import NS_PER_MS
+from dragoman.mappings.smooth.wire.values import NS_PER_MS
 
 MAX_EVENT = 1_000_000
 """Bytes of the largest frame: Python and Go clients read at most 1 MiB (docs/dialects/smooth.md, section 1)."""

@@ -28,7 +28,7 @@ from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.script import Scripts
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.session.ports import BackendEvents
-from dragoman.mappings.pod.wire import EVENTS
+from dragoman.mappings.pod.wire.codecs import EVENTS
 from tests.smooth_frame_check import check
 
 DEADLINE = 20.0  # seconds for anything that a party waits for

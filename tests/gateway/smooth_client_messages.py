@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.gateway.routing.ids import session_id
-from dragoman.mappings.smooth.from_canonical import public_ids
+from dragoman.mappings.smooth.from_canonical.replies import public_ids
 
 Frame = dict[str, Any]
 

@@ -20,7 +20,8 @@ from dragoman.mappings.pando.wire.topics import Topic
 from dragoman.mappings.pod.wire.events import Event as PodEvent
 from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Nothing, RuleTable
-from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
+from dragoman.mappings.smooth.wire.actions import AnyAction
+from dragoman.mappings.smooth.wire.events import AnyEvent
 
 WIRE: dict[str, tuple[set[Any], set[Any]]] = {
     "smooth": (set(get_args(AnyEvent)), set(get_args(AnyAction))),

@@ -19,7 +19,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.smooth.from_canonical import public_ids
+from dragoman.mappings.smooth.from_canonical.replies import public_ids
 from tests.gateway.in_memory import AT_ONCE, InMemoryGateway, InMemoryPeer
 from tests.gateway.smooth_client_messages import AGENT
 from tests.oracle import ORACLES

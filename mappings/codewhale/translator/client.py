@@ -21,7 +21,8 @@ from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale.directions import FROM_SERVER
-from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
+from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.to_canonical.frames import plain
 from dragoman.mappings.codewhale.to_canonical.replies import (
     goal,
@@ -33,7 +34,7 @@ from dragoman.mappings.codewhale.to_canonical.replies import (
 )
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.translator.required import with_required_params
-from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
+from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls

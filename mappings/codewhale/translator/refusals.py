@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
+from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.from_canonical.events import problem_of
 from dragoman.mappings.codewhale.from_canonical.replies import missing
 from dragoman.mappings.codewhale.ids import echo_id

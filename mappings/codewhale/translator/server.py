@@ -19,9 +19,9 @@ from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, co
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.directions import FROM_CLIENT
-from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context, replies
-from dragoman.mappings.codewhale.from_canonical.context import bundled
-from dragoman.mappings.codewhale.from_canonical.events import accepted
+from dragoman.mappings.codewhale.from_canonical import replies
+from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
+from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
 from dragoman.mappings.codewhale.from_canonical.generations import masked, result_in
 from dragoman.mappings.codewhale.ids import mark_id, thread_id, write_id
 from dragoman.mappings.codewhale.translator import refusals
@@ -36,8 +36,8 @@ from dragoman.mappings.codewhale.vocabulary import (
     methods,
     thread_methods,
 )
-from dragoman.mappings.codewhale.wire import EVENTS, results
-from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed
+from dragoman.mappings.codewhale.wire import results
+from dragoman.mappings.codewhale.wire.codecs import EVENTS, GROUPS, typed
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError

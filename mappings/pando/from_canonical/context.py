@@ -16,7 +16,7 @@ from dragoman.mappings.dialect import Instance
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.requests import Meta
-from dragoman.mappings.pando.wire.times import rfc3339
+from dragoman.mappings.pando.wire.values import rfc3339
 from dragoman.mappings.rules import RuleTable
 
 Messages = tuple[Struct | bytes, ...]

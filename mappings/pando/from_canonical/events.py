@@ -22,7 +22,7 @@ from dragoman.mappings.pando.from_canonical.context import Context, Messages
 from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE, given
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
-from dragoman.mappings.pando.wire.times import duration, rfc3339
+from dragoman.mappings.pando.wire.values import duration, rfc3339
 from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 

@@ -15,8 +15,8 @@ from dragoman.mappings.dialect import Instance
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire import replies as wire
 from dragoman.mappings.pando.wire import requests
-from dragoman.mappings.pando.wire.times import duration, rfc3339
 from dragoman.mappings.pando.wire.topics import Session
+from dragoman.mappings.pando.wire.values import duration, rfc3339
 from dragoman.mappings.rfc3339 import NS
 
 

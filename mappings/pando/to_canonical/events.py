@@ -19,7 +19,7 @@ from dragoman.mappings.pando.to_canonical.replies import summary
 from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, CODE_OF_CAUSE, cause_of, keep
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.replies import Reply
-from dragoman.mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.pando.wire.values import nanoseconds
 from dragoman.mappings.rules import Rules
 
 TO_EVENT = Rules[[], events.Event]("pando -> canonical events")

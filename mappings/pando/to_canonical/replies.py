@@ -17,10 +17,9 @@ from dragoman.mappings.canonical.values import Ext, Message, SessionSummary
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, keep
 from dragoman.mappings.pando.wire import replies as wire
-from dragoman.mappings.pando.wire.base import usual
-from dragoman.mappings.pando.wire.codecs import as_go_reads
-from dragoman.mappings.pando.wire.times import nanoseconds, rfc3339
+from dragoman.mappings.pando.wire.codecs import as_go_reads, usual
 from dragoman.mappings.pando.wire.topics import Session
+from dragoman.mappings.pando.wire.values import nanoseconds, rfc3339
 
 T = TypeVar("T")
 

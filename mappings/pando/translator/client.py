@@ -33,13 +33,15 @@ from dragoman.mappings.dialect import (
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 from dragoman.mappings.pando.directions import FROM_SERVER, read_token
-from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, public_ids
-from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed, stored_rows
+from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.pando.from_canonical.context import Context
+from dragoman.mappings.pando.from_canonical.replies import public_ids
+from dragoman.mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed, stored_rows
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.vocabulary import given
-from dragoman.mappings.pando.wire import REQUESTS
+from dragoman.mappings.pando.wire.codecs import REQUESTS
 from dragoman.mappings.pando.wire.requests import Meta
-from dragoman.mappings.pando.wire.times import rfc3339
+from dragoman.mappings.pando.wire.values import rfc3339
 from dragoman.mappings.rfc3339 import NS
 
 CALL_MAX = 10.0

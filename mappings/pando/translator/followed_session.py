@@ -29,11 +29,11 @@ from dragoman.mappings.canonical import Event, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Message, flatten
 from dragoman.mappings.dialect import Burst, TextSink
-from dragoman.mappings.pando.to_canonical import with_text
+from dragoman.mappings.pando.to_canonical.replies import with_text
 from dragoman.mappings.pando.translator.known_messages import KnownMessages, has_results, up_to_input
 from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
-from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.pando.wire.topics import LlmToken
+from dragoman.mappings.pando.wire.values import nanoseconds
 from dragoman.mappings.rfc3339 import NS
 
 TURN_QUIET = 15.0  # seconds: docs/translation.md, rule 3.6

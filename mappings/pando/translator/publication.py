@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dragoman.mappings.canonical import Command, Event, SessionState, events
 from dragoman.mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context
-from dragoman.mappings.pando.from_canonical.context import NOBODY
+from dragoman.mappings.pando.from_canonical.context import NOBODY, Context
+from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pando.from_canonical.replies import described
-from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire import topics as wire
-from dragoman.mappings.pando.wire.times import duration, rfc3339
+from dragoman.mappings.pando.wire.codecs import EVENTS
+from dragoman.mappings.pando.wire.values import duration, rfc3339
 
 HEARTBEAT = 5.0
 """Seconds between two heartbeats, and before the first one (docs/dialects/pando.md, section 8)."""

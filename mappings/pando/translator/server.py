@@ -19,11 +19,12 @@ from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
 from dragoman.mappings.pando.directions import FROM_CLIENT
-from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, replies
-from dragoman.mappings.pando.from_canonical.context import NOBODY
+from dragoman.mappings.pando.from_canonical import replies
+from dragoman.mappings.pando.from_canonical.context import NOBODY, Context
+from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pando.translator import refusals
 from dragoman.mappings.pando.vocabulary import FAILED
-from dragoman.mappings.pando.wire import EVENTS
+from dragoman.mappings.pando.wire.codecs import EVENTS
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 
 HISTORY_MAX = 1 << 30

@@ -3,7 +3,8 @@
 
 A published message is its topic, 0x00 and a JSON envelope. JSON never contains 0x00, so that byte distinguishes a
 published message from a reply. The common path is one typed decode, chosen by the topic or the method. A refused frame
-is read again as Go reads it, and goes through the same typed decoder.
+is read again as Go reads it, and goes through the same typed decoder: names in any case, null and absent members as the
+zero value, and the last of two equal names.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from dragoman.mappings.codec import check_depth
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import decode_envelope
 from dragoman.mappings.pando.wire import requests, topics
-from dragoman.mappings.pando.wire.base import usual
 from dragoman.mappings.pando.wire.replies import Reply
-from dragoman.mappings.pando.wire.times import nanoseconds
-from dragoman.mappings.reflection import struct_field, struct_type
+from dragoman.mappings.pando.wire.values import nanoseconds
+from dragoman.mappings.reflection import alternatives, struct_field, struct_type
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 500  # Go reads 10,000 levels; this limit is below Python's own recursion limit
@@ -53,6 +53,38 @@ class Form:
             return self.decode(ENCODER.encode(spelled)), dropped
         except msgspec.DecodeError as error:
             raise PeerError("invalid", f"invalid `{name}`: {error}", value=value) from error
+
+
+def usual(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> object:
+    """Return an untyped value with the member names of `shape`, and add the paths of unknown members to `dropped`."""
+    match shape:
+        case inspect.StructType():
+            return _members(value, shape, path, dropped) if isinstance(value, dict) else value
+        case inspect.ListType():
+            if isinstance(value, list):
+                return [usual(member, shape.item_type, f"{path}[]", dropped) for member in value]
+        case inspect.UnionType():
+            for member in shape.types:
+                if isinstance(member, inspect.StructType | inspect.ListType):
+                    return usual(value, member, path, dropped)
+    return value
+
+
+def _members(value: dict[str, object], shape: inspect.StructType, path: str, dropped: list[str]) -> dict[str, object]:
+    known = {field.encode_name.lower(): field for field in shape.fields}
+    members: dict[str, object] = {}
+    for name, member in value.items():
+        field = known.get(name.lower())
+        if field is None:
+            dropped.append(f"{path}.{name}")
+        elif member is not None or _takes_null(field.type):
+            members[field.encode_name] = usual(member, field.type, f"{path}.{field.encode_name}", dropped)
+    return members
+
+
+def _takes_null(shape: inspect.Type) -> bool:
+    nullable = inspect.NoneType | inspect.RawType | inspect.AnyType
+    return any(isinstance(member, nullable) for member in alternatives(shape))
 
 
 def _constant(name: str) -> object:

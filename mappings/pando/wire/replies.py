@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.pando.wire.base import Wire
 from dragoman.mappings.pando.wire.requests import Text
-from dragoman.mappings.pando.wire.times import ZERO
 from dragoman.mappings.pando.wire.topics import Session
+from dragoman.mappings.pando.wire.values import ZERO, Wire
 
 
 class Problem(Wire, frozen=True, kw_only=True):

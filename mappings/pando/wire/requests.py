@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.pando.wire.base import Wire
-from dragoman.mappings.pando.wire.times import ZERO
+from dragoman.mappings.pando.wire.values import ZERO, Wire
 from dragoman.mappings.reflection import union_of
 
 EMPTY = Raw(b"{}")

@@ -9,8 +9,7 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.pando.wire.base import Wire
-from dragoman.mappings.pando.wire.times import ZERO
+from dragoman.mappings.pando.wire.values import ZERO, Wire
 from dragoman.mappings.reflection import union_of
 
 

@@ -16,8 +16,8 @@ from dragoman.mappings.canonical.state import RenderedHistory, SessionState
 from dragoman.mappings.canonical.values import Item, Message, Reasoning
 from dragoman.mappings.pod.entries import LogReader, MadeLog, run_is_open
 from dragoman.mappings.pod.from_canonical.replies import greeting
-from dragoman.mappings.pod.wire import EVENTS
 from dragoman.mappings.pod.wire import events as wire
+from dragoman.mappings.pod.wire.codecs import EVENTS
 
 SLICE = 64 * 1024  # bytes of one slice: about 0.4 ms
 KEY = "pod"

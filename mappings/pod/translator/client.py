@@ -11,13 +11,13 @@ from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Status
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, Translator
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_SERVER, read_text
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import problem
 from dragoman.mappings.pod.segments import attachments
 from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
+from dragoman.mappings.pod.wire.codecs import METHODS
 from dragoman.mappings.rules import Emulated, Nothing
 
 CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {events.TurnResult, events.ErrorReported}
@@ -107,7 +107,7 @@ class ClientTranslator(Translator[Event, Command]):
         if not messages and not isinstance(entry.fidelity, Emulated):
             why = entry.fidelity.why if isinstance(entry.fidelity, Nothing) else "it has no such method"
             return _reply(command.request, "unsupported", f"a pod has no method for this: {why}")
-        step.frames += [wire.METHODS.encode(message) for message in messages]
+        step.frames += [METHODS.encode(message) for message in messages]
         # A paused pod does not answer `pause`; notes and shutdown never have an answer
         # (docs/dialects/pod.md, section 8).
         if kind not in TRACKED or (kind is commands.PauseTurn and self._status == "paused"):

@@ -16,7 +16,6 @@ from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped, 
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerErrorCode
-from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_CLIENT
 from dragoman.mappings.pod.entries import opaque
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
@@ -26,6 +25,7 @@ from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
 from dragoman.mappings.pod.wire import events as out
+from dragoman.mappings.pod.wire.codecs import EVENTS
 from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Emulated
 
@@ -124,7 +124,7 @@ class ServerTranslator(Translator[Command, Event]):
         now = self._clock()
         if self._session is not None:
             self._session = state
-            return Step(frames=[wire.EVENTS.encode(rotation(state, now))])
+            return Step(frames=[EVENTS.encode(rotation(state, now))])
         self._session = state
         alerts = Projection(live=False).write(state.alerts[-ALERTS_SHOWN:], now)
         early, self._early = self._early, []
@@ -136,7 +136,7 @@ class ServerTranslator(Translator[Command, Event]):
         if self._session is None or self._shut or not cause or cause in get_args(PeerErrorCode):
             return Step()
         self._shut = True
-        return Step(frames=[wire.EVENTS.encode(out.Shutdown())])
+        return Step(frames=[EVENTS.encode(out.Shutdown())])
 
 
 METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_args(Method))
@@ -159,4 +159,4 @@ def _not_paused(failure: Failure) -> Failure:
 
 def _bad_method(text: str) -> bytes:
     data = out.Problem(code="internal", message=(BAD_METHOD + text)[:TEXT_MAX])
-    return wire.EVENTS.encode(out.Error(data=data))
+    return EVENTS.encode(out.Error(data=data))

@@ -14,7 +14,7 @@ from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import RuleTable
 from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, given
 from dragoman.mappings.smooth.wire import events as wire
-from dragoman.mappings.smooth.wire.times import NS_PER_MS
+from dragoman.mappings.smooth.wire.values import NS_PER_MS
 
 Messages = tuple[object, ...]
 """Wire structs, or untyped JSON for a message that is passed on unchanged."""

@@ -15,7 +15,7 @@ from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.named_uuid import named_uuid
 from dragoman.mappings.smooth.vocabulary import carried, given
 from dragoman.mappings.smooth.wire import replies as wire
-from dragoman.mappings.smooth.wire.times import rfc3339
+from dragoman.mappings.smooth.wire.values import rfc3339
 
 STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 

@@ -29,7 +29,7 @@ from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import actions as wire
-from dragoman.mappings.smooth.wire.base import ActionBase
+from dragoman.mappings.smooth.wire.values import ActionBase
 
 TO_COMMAND = Rules[[], Command]("smooth -> canonical commands")
 

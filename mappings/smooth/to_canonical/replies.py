@@ -13,7 +13,7 @@ from dragoman.mappings.canonical.values import ImageAttachment, Message, Session
 from dragoman.mappings.extras import read_raw
 from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import replies as wire
-from dragoman.mappings.smooth.wire.times import nanoseconds
+from dragoman.mappings.smooth.wire.values import nanoseconds
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:

@@ -34,14 +34,15 @@ from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
 from dragoman.mappings.smooth.directions import FROM_SERVER
-from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, Context
-from dragoman.mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
+from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.smooth.from_canonical.context import Context
+from dragoman.mappings.smooth.to_canonical.replies import history_page, session_opened, sessions_listed
 from dragoman.mappings.smooth.translator.opening import Opening
 from dragoman.mappings.smooth.vocabulary import given
-from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
 from dragoman.mappings.smooth.wire.actions import Cancel
+from dragoman.mappings.smooth.wire.codecs import ACTIONS, EVENTS
 from dragoman.mappings.smooth.wire.events import StreamToken
-from dragoman.mappings.smooth.wire.times import NS_PER_MS
+from dragoman.mappings.smooth.wire.values import NS_PER_MS
 
 WAITING_MAX = 1024
 """Commands and turns that a link remembers; past the limit the oldest is removed."""

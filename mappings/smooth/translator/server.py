@@ -28,12 +28,13 @@ from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth.directions import FROM_CLIENT
-from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
+from dragoman.mappings.smooth.from_canonical.context import Context, error_event
+from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.projection import MAX_EVENT, fitted
 from dragoman.mappings.smooth.translator.admission import admitted
 from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, omits_supports
-from dragoman.mappings.smooth.wire import EVENTS
 from dragoman.mappings.smooth.wire import events as wire
+from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND
 
 PENDING_MAX = 1024

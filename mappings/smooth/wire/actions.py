@@ -1,6 +1,6 @@
 """Actions of a smooth client (docs/dialects/smooth.md, section 3).
 
-Servers accept more than the schemas allow: spellings.py reads the other spellings, unknown keys are removed, and the
+Servers accept more than the schemas allow: codecs.py reads the other spellings, unknown keys are removed, and the
 translator checks formats and lengths. The seed's key `before` for history pages is left out: every server ignores it.
 """
 
@@ -10,12 +10,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from dragoman.mappings.codec import Codec
 from dragoman.mappings.reflection import union_of
-from dragoman.mappings.smooth.wire.base import ActionBase, Closed
-from dragoman.mappings.smooth.wire.spellings import usual_action
-
-MAX_DEPTH = 512  # as for events: metadata and values are small forms
+from dragoman.mappings.smooth.wire.values import ActionBase, Closed
 
 
 class AuthContext(Closed, frozen=True, kw_only=True):
@@ -131,5 +127,3 @@ class Ping(ActionBase, frozen=True, kw_only=True, tag="ping"):
 
 AnyAction = union_of(ActionBase)
 """The union of all actions."""
-
-ACTIONS: Codec[ActionBase] = Codec("smooth", AnyAction, max_depth=MAX_DEPTH, reshape=usual_action)

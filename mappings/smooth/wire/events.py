@@ -1,7 +1,7 @@
 """Events of a smooth server (docs/dialects/smooth.md, section 4), exactly as in the strict schemas.
 
 No struct allows undocumented keys. The payload is in `data`, for questions one level deeper in `data.data`. `data` is a
-mirror: it repeats `requestId` and leading fields of the frame. Some servers omit these; spellings.py fills them in.
+mirror: it repeats `requestId` and leading fields of the frame. Some servers omit these; codecs.py fills them in.
 Opaque JSON has the type `object`: it is decoded, so that only valid JSON in UTF-8 is passed on.
 """
 
@@ -11,16 +11,11 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta
 
-from dragoman.mappings.codec import Codec
 from dragoman.mappings.reflection import union_of
-from dragoman.mappings.smooth.wire.base import Closed, EventBase
-from dragoman.mappings.smooth.wire.spellings import COUNT_MAX, usual_event
+from dragoman.mappings.smooth.wire.values import COUNT_MAX, Closed, EventBase
 
 CAPABILITY_OF_KIND = {"identity_intake": "identity_form", "choices": "choice_chips"}
 """Kind of interaction -> the claim in `supports` that a client needs for it (docs/dialects/smooth.md, section 6)."""
-
-MAX_DEPTH = 512  # no server has a documented limit; tool arguments nest a few levels, Python's parser ends near 1000
-
 
 # -- answers to one request -------------------------------------------------------------------------
 
@@ -321,5 +316,3 @@ class InteractionInvalid(EventBase, frozen=True, kw_only=True, tag="interaction_
 
 AnyEvent = union_of(EventBase)
 """The union of all events."""
-
-EVENTS: Codec[EventBase] = Codec("smooth", AnyEvent, max_depth=MAX_DEPTH, reshape=usual_event)

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import Command, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, Item, Message, Paste, Reasoning, SessionSummary, Text
 from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, public_ids, replies
+from dragoman.mappings.codewhale.from_canonical import replies
+from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT
+from dragoman.mappings.codewhale.from_canonical.replies import public_ids
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
 from dragoman.mappings.codewhale.wire.lines import Line
 from dragoman.mappings.codewhale.wire.values import ThreadStatus

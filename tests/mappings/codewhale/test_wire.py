@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 from msgspec import inspect
 
-from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
-from dragoman.mappings.codewhale.wire.codecs import fitted
+from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS, fitted
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.results import (
     Answer,

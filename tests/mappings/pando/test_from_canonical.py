@@ -11,8 +11,8 @@ from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import FileAttachment, KnowledgeRef, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando import DIALECT
-from dragoman.mappings.pando.from_canonical import FROM_EVENT, public_ids
-from dragoman.mappings.pando.from_canonical.replies import described
+from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pando.from_canonical.replies import described, public_ids
 from dragoman.mappings.pando.vocabulary import keep
 
 

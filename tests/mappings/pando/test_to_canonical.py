@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.extras import raw
-from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
+from dragoman.mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed
 from dragoman.mappings.pando.vocabulary import given
 
 SESSION = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T23:28:20+02:00", "message_count": 4}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.mappings.pando.wire.times import ZERO, duration, nanoseconds, rfc3339
 from dragoman.mappings.pando.wire.topics import ChangeTopic
+from dragoman.mappings.pando.wire.values import ZERO, duration, nanoseconds, rfc3339
 
 
 @pytest.mark.parametrize(

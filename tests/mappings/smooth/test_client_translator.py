@@ -13,8 +13,7 @@ from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import Failure, Text
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT
-from dragoman.mappings.smooth.translator import ClientTranslator
-from dragoman.mappings.smooth.translator.client import WAITING_MAX
+from dragoman.mappings.smooth.translator.client import WAITING_MAX, ClientTranslator
 from dragoman.mappings.smooth.vocabulary import keep
 
 A = "0b0e9b0e-0000-4000-8000-00000000000a"

@@ -11,7 +11,8 @@ import pytest
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Direction, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
-from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
+from dragoman.mappings.smooth.wire.actions import AnyAction
+from dragoman.mappings.smooth.wire.events import AnyEvent
 from tests.data_files import DATA
 from tests.smooth_shapes import assert_emitted, assert_strict
 

@@ -26,8 +26,10 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.dialect import Burst, Loss
 from dragoman.mappings.smooth.directions import FROM_CLIENT
-from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, public_ids
-from dragoman.mappings.smooth.wire import EVENTS
+from dragoman.mappings.smooth.from_canonical.context import Context
+from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
+from dragoman.mappings.smooth.from_canonical.replies import public_ids
+from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.events import StreamReasoning
 from tests.smooth_shapes import assert_emitted, assert_reply
 

@@ -12,7 +12,7 @@ from msgspec import Raw, structs
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import End, Usage
 from dragoman.mappings.smooth.projection import Projection
-from dragoman.mappings.smooth.translator import ServerTranslator
+from dragoman.mappings.smooth.translator.server import ServerTranslator
 from dragoman.mappings.smooth.vocabulary import SEED
 from tests.mappings.smooth.test_projection import batch, turn_of
 from tests.shared import SHARED, needs_shared

@@ -18,7 +18,7 @@ from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Us
 from dragoman.mappings.dialect import Rendered
 from dragoman.mappings.smooth import projection
 from dragoman.mappings.smooth.projection import MAX_EVENT, Projection
-from dragoman.mappings.smooth.wire import EVENTS
+from dragoman.mappings.smooth.wire.codecs import EVENTS
 from tests.mappings.smooth.test_shapes import allowed
 from tests.shared import needs_shared
 from tests.smooth_shapes import assert_emitted

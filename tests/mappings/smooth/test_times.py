@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.mappings.smooth.wire.times import nanoseconds, rfc3339
+from dragoman.mappings.smooth.wire.values import nanoseconds, rfc3339
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENTS = st.datetimes(timezones=st.just(UTC))

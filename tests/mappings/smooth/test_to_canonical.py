@@ -15,7 +15,8 @@ from dragoman.mappings.canonical.events import (
     ToolCallArguments,
 )
 from dragoman.mappings.canonical.values import ImageAttachment, Message, SessionSummary, Text
-from dragoman.mappings.smooth.to_canonical import TO_EVENT, envelope, history_page, session_opened, sessions_listed
+from dragoman.mappings.smooth.to_canonical.events import TO_EVENT, envelope
+from dragoman.mappings.smooth.to_canonical.replies import history_page, session_opened, sessions_listed
 from dragoman.mappings.smooth.wire import events as wire
 
 A = "0b0e9b0e-0000-4000-8000-00000000000a"

@@ -16,8 +16,7 @@ from dragoman.mappings.canonical import Batch, Event, SessionState, commands, ev
 from dragoman.mappings.canonical.values import Cause, Failure, Message, Origin, Text
 from dragoman.mappings.dialect import Oversize, Step
 from dragoman.mappings.smooth import DIALECT
-from dragoman.mappings.smooth.translator import ServerTranslator
-from dragoman.mappings.smooth.translator.server import PENDING_MAX
+from dragoman.mappings.smooth.translator.server import PENDING_MAX, ServerTranslator
 from tests.smooth_shapes import assert_emitted, assert_reply
 
 SESSION = "5d0c7a52-1f1e-4c5e-9c38-0f6b1f2a9e01"

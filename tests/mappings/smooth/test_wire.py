@@ -16,7 +16,8 @@ from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment
 from dragoman.mappings.dialect import Direction, Oversize, Parts, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.vocabulary import omits_supports
-from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
+from dragoman.mappings.smooth.wire.actions import AnyAction
+from dragoman.mappings.smooth.wire.events import AnyEvent
 from tests.smooth_shapes import assert_strict
 
 

@@ -10,7 +10,7 @@ from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Text
 from dragoman.mappings.dialect import Burst, Rendered
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.from_canonical import FROM_COMMAND
+from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.rules import Nothing
 from tests.samples import full
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.mappings.pod.from_canonical import FROM_EVENT
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
+from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 
 
 def test_a_counter_continues_after_the_last_index_received() -> None:

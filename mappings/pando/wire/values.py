@@ -1,9 +1,15 @@
-"""Times and durations in pando's formats: RFC 3339 and Go's duration text (docs/dialects/pando.md, section 3)."""
+"""The base class of every pando message, and the times and durations in them (docs/dialects/pando.md, section 3).
+
+Messages are written as a pando writes them: all members in declaration order, including zero values. Times are RFC
+3339, durations have Go's text.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+
+from msgspec import Struct
 
 from dragoman.mappings.rfc3339 import NS, parse, seconds
 
@@ -11,6 +17,10 @@ ZERO = "0001-01-01T00:00:00Z"
 """Go's zero time, which means that the time is unknown."""
 
 STRICT = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9}\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """Base class of all wire structs of pando. A member that Go omits when it is empty is then UNSET."""
 
 
 @lru_cache(maxsize=64)  # called twice for each message: to check it and to read it

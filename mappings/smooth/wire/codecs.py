@@ -1,12 +1,19 @@
-"""Rewriting of other legal spellings of smooth messages to the usual spelling.
+"""The codecs of smooth: ACTIONS (client to server) and EVENTS (server to client).
 
-The source is docs/dialects/smooth.md, sections 2, 3 and 11.2. Only frames that the strict decoder refused are
-rewritten, and the result goes through the strict decoder again.
+Frames that the strict decoder refused may have another legal spelling (docs/dialects/smooth.md, sections 2, 3 and
+11.2). They are rewritten to the usual spelling, and the result goes through the strict decoder again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from dragoman.mappings.codec import Codec
+from dragoman.mappings.smooth.wire.actions import AnyAction
+from dragoman.mappings.smooth.wire.events import AnyEvent
+from dragoman.mappings.smooth.wire.values import COUNT_MAX, ActionBase, EventBase
+
+MAX_DEPTH = 512  # no server has a documented limit; tool arguments nest a few levels, Python's parser ends near 1000
 
 JsonObject = dict[str, object]
 
@@ -32,9 +39,6 @@ MIRRORED: dict[str, tuple[str, ...]] = {
 STATUS = {"eventual_response": 200, "cancelled": 499}
 FALLBACK_CODE = "INTERNAL_ERROR"
 """The code of an error without one, as in the reference clients (docs/dialects/smooth.md, section 8)."""
-
-COUNT_MAX = (1 << 63) - 1
-"""The largest count that every dialect can write."""
 
 OPTIONAL_ID = ("cancelled", "error")
 """Events whose `data.requestId` may be absent; the others need one, "" if it is unknown."""
@@ -203,3 +207,7 @@ def _is_file(item: object) -> bool:
         and isinstance(item.get("url"), str)
         and (mime_type is None or isinstance(mime_type, str))
     )
+
+
+ACTIONS: Codec[ActionBase] = Codec("smooth", AnyAction, max_depth=MAX_DEPTH, reshape=usual_action)
+EVENTS: Codec[EventBase] = Codec("smooth", AnyEvent, max_depth=MAX_DEPTH, reshape=usual_event)
