@@ -41,7 +41,6 @@ from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
     BatchWriter,
     ClientSocket,
-    FrameWriter,
     WebSocketTransport,
     retrieve,
 )
@@ -65,10 +64,7 @@ class DialledTransport(WebSocketTransport):
         tcp: asyncio.Transport,
         limits: TransportLimits,
     ) -> None:
-        batched = BatchWriter.possible(protocol)
-        writer = (
-            BatchWriter(protocol, tcp, masked_text_frames, MASKED_PING) if batched else FrameWriter(socket, MASKED_PING)
-        )
+        writer = BatchWriter(protocol, tcp, masked_text_frames, MASKED_PING)
         super().__init__(socket, tcp, writer, limits)
         self.count(protocol)
         self._client = socket

@@ -1,8 +1,7 @@
-"""The transport of a WebSocket connection after its handshake, for both sides, and two ways to write to it.
+"""The transport of a WebSocket connection after its handshake, for both sides, and its writer.
 
 Sending dominates the cost: a system call costs 20 times a frame (docs/measurements.md, section 2b), and aiohttp makes
-one for every message. So BatchWriter writes the headers itself and sends a batch at once. If the few semi-private names
-of aiohttp that it needs are missing, FrameWriter sends the messages to a server one by one.
+one for every message. So BatchWriter writes the headers itself and sends a batch at once.
 """
 
 from __future__ import annotations
@@ -44,29 +43,11 @@ class Socket(Protocol):
     async def close(self, *, code: int, message: bytes) -> object: ...
 
 
-class SocketWriter(Protocol):
-    """The sending side of a connection. `ping` is an encoded empty ping; `send` raises ConnectionError if the peer is
-    gone.
-    """
-
-    @property
-    def ping(self) -> bytes: ...
-
-    @property
-    def meter(self) -> Meter: ...
-
-    ended: bool
-    """True once the closing handshake has begun: nothing more is written."""
-
-    async def send(self, frames: Sequence[bytes]) -> None: ...
-
-    def try_send(self, frames: Sequence[bytes]) -> bool: ...
-
-
 class BatchWriter:
     """Writes a batch of frames with one call, bypassing aiohttp's writer but obeying its flow control.
 
     It depends on `_drain_waiter` and `_paused` of aiohttp's protocol. `meter` counts what the peer does not read.
+    `ping` is an encoded empty ping. A write raises ConnectionError if the peer is gone.
     """
 
     __slots__ = ("_encode", "_protocol", "_tcp", "_unsent", "ended", "meter", "ping")
@@ -76,16 +57,12 @@ class BatchWriter:
     ) -> None:
         self.ping = ping
         self.ended = False
+        """True once the closing handshake has begun: nothing more is written."""
         self.meter = Meter()
         self._unsent = 0  # bytes counted as waiting for the peer to read
         self._protocol = protocol
         self._tcp = tcp
         self._encode = encode
-
-    @staticmethod
-    def possible(protocol: BaseProtocol) -> bool:
-        """Return True if this aiohttp has the names that this class depends on."""
-        return hasattr(protocol, "_drain_waiter") and hasattr(protocol, "_paused")
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self.write(self._encode(frames))
@@ -133,26 +110,6 @@ class BatchWriter:
             raise ConnectionResetError("the peer is gone")
 
 
-class FrameWriter:
-    """Writes one message after another with aiohttp's public API, to a server.
-
-    aiohttp checks back-pressure only every 256 KiB, so a send may return with that much more queued than `send_high`.
-    """
-
-    def __init__(self, socket: ClientSocket, ping: bytes) -> None:
-        self.ping = ping
-        self.ended = False
-        self.meter = Meter()  # stays at zero: `send` waits for the peer after each frame
-        self._socket = socket
-
-    async def send(self, frames: Sequence[bytes]) -> None:
-        for frame in frames:
-            await self._socket.send_frame(frame, WSMsgType.TEXT)
-
-    def try_send(self, frames: Sequence[bytes]) -> bool:
-        return False  # aiohttp's API always awaits
-
-
 class WebSocketTransport:
     """The transport of a WebSocket connection, after its handshake."""
 
@@ -178,7 +135,7 @@ class WebSocketTransport:
         "try_send",
     )
 
-    def __init__(self, socket: Socket, tcp: asyncio.Transport, writer: SocketWriter, limits: TransportLimits) -> None:
+    def __init__(self, socket: Socket, tcp: asyncio.Transport, writer: BatchWriter, limits: TransportLimits) -> None:
         if not tcp.is_closing():  # uvloop refuses limits if the peer is gone already
             tcp.set_write_buffer_limits(high=limits.send_high)
         self.peer = address(tcp.get_extra_info("peername"))

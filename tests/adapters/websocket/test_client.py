@@ -143,7 +143,7 @@ async def failure(url: str) -> OSError:
 # -- frames --------------------------------------------------------------------------------------------
 
 
-async def test_frames_go_both_ways_as_text(write_path: str) -> None:
+async def test_frames_go_both_ways_as_text() -> None:
     async with dialled() as (peer, ours):
         await ours.send([b'{"action":"ping"}', "é".encode()])
         assert [await peer.recv(), await peer.recv()] == ['{"action":"ping"}', "é"]
@@ -151,7 +151,7 @@ async def test_frames_go_both_ways_as_text(write_path: str) -> None:
         assert await receive(ours) == [b'{"type":"pong"}']
 
 
-async def test_a_burst_arrives_completely_and_in_order(write_path: str) -> None:
+async def test_a_burst_arrives_completely_and_in_order() -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with dialled() as (peer, ours), asyncio.TaskGroup() as group:
         group.create_task(send_all(ours, frames))
@@ -295,7 +295,7 @@ async def test_a_ping_that_can_no_longer_be_answered_does_not_hide_the_frames_be
 
 
 @pytest.mark.parametrize("received", [True, False])
-async def test_sending_to_a_gone_server_raises_connection_error(received: bool, write_path: str) -> None:
+async def test_sending_to_a_gone_server_raises_connection_error(received: bool) -> None:
     async with raw() as (peer, ours):
         peer.writer.transport.abort()
         if received:
@@ -320,7 +320,7 @@ async def test_close_gives_up_on_a_server_that_does_not_answer() -> None:
         assert (await peer.until_end())[:2] == b"\x88\x82"
 
 
-async def test_close_gives_up_on_a_server_that_does_not_read(write_path: str) -> None:
+async def test_close_gives_up_on_a_server_that_does_not_read() -> None:
     async with raw(TransportLimits(close_deadline=0.05, send_high=1024)) as (_, ours):
         sent, closed = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
         assert isinstance(sent, ConnectionError)
@@ -352,16 +352,15 @@ async def test_after_the_end_the_same_server_is_dialled_again() -> None:
 # -- back-pressure -------------------------------------------------------------------------------------
 
 
-async def test_send_waits_for_a_server_that_does_not_read(write_path: str) -> None:
+async def test_send_waits_for_a_server_that_does_not_read() -> None:
     limits = TransportLimits(send_high=64 * 1024, close_deadline=1.0)
-    slack = {"batched": 0, "framewise": 256 * 1024}[write_path]  # see FrameWriter
     async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
         sending = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
         for _ in range(50):
             await asyncio.sleep(0)
         assert not sending.done()
-        assert ours._tcp.get_write_buffer_size() < limits.send_high + slack + 2 * 4 * MASKED
+        assert ours._tcp.get_write_buffer_size() < limits.send_high + 2 * 4 * MASKED
         for _ in range(FLOOD):
             await peer.reader.readexactly(4 * MASKED)
 
@@ -620,7 +619,7 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("trusting")
-async def test_a_server_that_is_trusted_is_dialled_over_tls(tls: ssl.SSLContext, write_path: str) -> None:
+async def test_a_server_that_is_trusted_is_dialled_over_tls(tls: ssl.SSLContext) -> None:
     async with other(tls) as (url, connections):
         ours = await connect(url, LIMITS)
         peer = await connections.get()

@@ -11,7 +11,7 @@ import pytest
 from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect
 from dragoman.adapters.websocket.frames import text_frames
-from dragoman.adapters.websocket.transport import BatchWriter, address
+from dragoman.adapters.websocket.transport import address
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import LIMITS, SMALL, refused, send_all, serving, some
 from tests.transport_reader import receive, receive_all
@@ -41,14 +41,14 @@ async def ends(
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1_000_000])
-async def test_every_size_of_header_is_written_and_read(side: str, size: int, write_path: str) -> None:
+async def test_every_size_of_header_is_written_and_read(side: str, size: int) -> None:
     frame = b"x" * size
     async with ends(side, BRIEF) as (ours, other), asyncio.TaskGroup() as group:
         group.create_task(ours.send([frame, b"next"]))
         assert await some(other, 2) == [frame, b"next"]
 
 
-async def test_a_burst_arrives_completely_and_in_order(side: str, write_path: str) -> None:
+async def test_a_burst_arrives_completely_and_in_order(side: str) -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with ends(side) as (ours, other):
         _, received = await asyncio.gather(send_all(ours, frames), some(other, len(frames)))
@@ -62,12 +62,6 @@ async def test_try_send_writes_a_frame_at_once_and_in_order(side: str) -> None:
         assert await some(other, 3) == [b"a", b"b", b"c"]
         await ours.close()
         assert not ours.try_send([b"late"])
-
-
-async def test_try_send_is_refused_if_aiohttp_cannot_write_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BatchWriter, "possible", staticmethod(lambda _protocol: False))
-    async with ends("client") as (ours, _):
-        assert not ours.try_send([b"a"])
 
 
 class CountingTransport:
@@ -88,17 +82,12 @@ class CountingTransport:
 async def test_all_frames_of_one_send_are_one_write(side: str) -> None:
     frames = [b'{"n":%d}' % n for n in range(500)]
     async with ends(side) as (ours, other):
-        assert isinstance(ours._writer, BatchWriter), "this aiohttp has what corking needs"
         counting = CountingTransport(ours._writer._tcp)
         ours._writer._tcp = counting  # type: ignore[assignment]  # has what is called
         await ours.send(frames)
         keys = 4 * len(frames) if isinstance(ours, DialledTransport) else 0
         assert [len(data) for data in counting.writes] == [len(text_frames(frames)) + keys]
         assert await some(other, len(frames)) == frames
-
-
-async def test_an_aiohttp_without_the_private_names_is_recognised() -> None:
-    assert not BatchWriter.possible(object())  # type: ignore[arg-type]  # another release's protocol
 
 
 async def test_one_receive_returns_all_ready_frames(side: str) -> None:
@@ -114,7 +103,7 @@ async def test_an_oversized_message_loses_only_that_message(side: str) -> None:
         assert await some(ours, 4) == [b"x" * 1000, *oversize, b"next"]
 
 
-async def test_frames_sent_before_a_close_arrive(side: str, write_path: str) -> None:
+async def test_frames_sent_before_a_close_arrive(side: str) -> None:
     async with ends(side) as (ours, other):
         await ours.send([b"one", b"two"])
         received, _ = await asyncio.gather(receive_all(other), ours.close(CloseReason.GOING_AWAY))
