@@ -96,7 +96,7 @@ class Commands:
             case commands.AnswerApproval() | commands.AnswerInteraction():
                 self._questions.answer(client, command)
             case commands.AnswerOtp():
-                self._questions.answer_code(client, command)
+                self._questions.codes.answer(client, command)
             case commands.RenameSession() if not context.upstream.commands.can_write_type(commands.RenameSession):
                 self._rename(client, command)
             case Unmapped():

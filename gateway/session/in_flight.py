@@ -17,6 +17,7 @@ from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.events import TurnAccepted
 from dragoman.mappings.canonical.values import Segment
 from dragoman.mappings.dialect import Dialect
 
@@ -121,3 +122,9 @@ class InFlight:
         """Stop waiting for any answer."""
         for request in self.requests():
             self.settle(request)
+
+
+def acknowledge(client: Client | None, request: str) -> None:
+    """Tell a client that only calls that its answer in words was taken; others see the turn go on."""
+    if client is not None and not client.attaches:
+        client.send([TurnAccepted(request=request)])

@@ -13,15 +13,15 @@ from msgspec import UNSET, structs
 from dragoman.gateway.observability import audit
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.context import SessionContext
-from dragoman.gateway.session.in_flight import PendingCommand
+from dragoman.gateway.session.in_flight import PendingCommand, acknowledge
 from dragoman.gateway.session.normal_form import Given, denied
+from dragoman.gateway.session.one_time_codes import OneTimeCodes
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
-    AnswerOtp,
     SubmitInput,
 )
 from dragoman.mappings.canonical.state import Question, QuestionBlock, Resolution
@@ -31,7 +31,6 @@ from dragoman.mappings.forms import Form, declines
 NS = 1_000_000_000
 
 Answer = AnswerApproval | AnswerInteraction
-Verdict = events.InteractionInvalid | events.OtpInvalid | events.OtpVerified
 
 log = structlog.get_logger("dragoman.questions")
 
@@ -51,6 +50,7 @@ class Questions:
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
         self._giver = ""  # id of the client that gave the answer, "" for the gateway
+        self.codes = OneTimeCodes(context)
         self._beaten = NOBODY  # ids of clients whose answer to the last question comes too late
 
     @property
@@ -160,7 +160,7 @@ class Questions:
         """Act on an input that answers a question; return False if it answers none."""
         block = self.open
         if block is None:
-            return self._hear_code(client, command)
+            return self.codes.hear(client, command)
         if block.words is None or client.can_be_asked(block.asked):
             return False
         text = flatten(command.segments)
@@ -194,7 +194,7 @@ class Questions:
             self._give(client, structs.replace(answer, values=form.values), command.segments)
         else:
             self._ask_on(form, fault, command.segments, Origin(link=client.id, request=command.request))
-            _acknowledge(client, command.request)
+            acknowledge(client, command.request)
 
     def _ask_on(self, form: Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
         now = self._context.services.clock()
@@ -216,24 +216,6 @@ class Questions:
         block = self.open
         return block is not None and block.words is not None and not client.can_be_asked(block.asked)
 
-    # -- one-time codes: no park, the turn has ended ---------------------------------------------------
-
-    def _hear_code(self, client: Client, command: SubmitInput) -> bool:
-        state = self._context.state
-        if state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
-            return False
-        code = wording.code(flatten(command.segments))
-        if not code:
-            return False
-        answer = AnswerOtp(request=command.request, session=command.session, code=code)
-        self.answer_code(client, answer, command.segments)
-        return True
-
-    def answer_code(self, client: Client, command: AnswerOtp, segments: tuple[Segment, ...] = ()) -> None:
-        """Send the backend a one-time code; `segments` is what the client typed to say it in words."""
-        _note_answer(self._context, client, command)
-        self._context.in_flight.forward(client, command, segments)
-
     # -- what the backend says to an answer --------------------------------------------------------------
 
     def replied(self, pending: PendingCommand, failure: Failure | None) -> bool:
@@ -252,44 +234,26 @@ class Questions:
                     self._context.effects.deliver(self._context.form.questions.answered(lost, now), now)
         if not pending.segments or failure is not None:
             return False
-        _acknowledge(pending.client, command.request)
+        acknowledge(pending.client, command.request)
         return True
 
-    def judged(self, pending: PendingCommand, event: Verdict) -> None:
-        """Act on the verdict of the backend about an answer."""
-        if isinstance(event, events.InteractionInvalid):
-            self.given, self._giver = None, ""
-        state, command, client = self._context.state, pending.command, pending.client
-        refused = state.otp.refused if state.otp is not None else ()
-        if isinstance(event, events.OtpVerified) or (
-            isinstance(event, events.OtpInvalid) and event.attempts_remaining <= 0
-        ):
-            state.otp = None
+    def judged(
+        self, pending: PendingCommand, event: events.InteractionInvalid | events.OtpInvalid | events.OtpVerified
+    ) -> None:
+        """Act on the verdict of the backend about an answer: ask again for a form whose values it refused."""
+        if not isinstance(event, events.InteractionInvalid):
+            self.codes.judged(pending, event)
+            return
+        self.given, self._giver = None, ""
+        client, request = pending.client, pending.command.request
         if client is None:
             return
         if not pending.segments:
-            client.send([structs.replace(event, request=command.request)])
-        elif isinstance(event, events.InteractionInvalid):
-            if self._form is not None:
-                origin = Origin(link=client.id, request=command.request)
-                self._ask_on(self._form, self._form.again(event), pending.segments, origin)
-            _acknowledge(client, command.request)
-        elif isinstance(event, events.OtpInvalid):
-            self._note(client, command.request, pending.segments, wording.code_invalid(event))
-        elif self._context.route.otp_resend and refused:
-            again = SubmitInput(request=command.request, session=command.session, segments=refused)
-            self._context.effects.command(client, again)
-        else:
-            self._note(client, command.request, pending.segments, f"{event.text}\nSend your message again.")
-
-    def _note(self, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
-        """Answer an input outside of any turn with a text; a client that waits for a reply gets one."""
-        now = self._context.services.clock()
-        self._context.effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
-        if client.dialect.has_request_ids:
-            client.send([events.QuestionAsked(text=text), events.Reply(request=request)])
-        else:
-            _acknowledge(client, request)
+            client.send([structs.replace(event, request=request)])
+            return
+        if self._form is not None:
+            self._ask_on(self._form, self._form.again(event), pending.segments, Origin(link=client.id, request=request))
+        acknowledge(client, request)
 
 
 def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str] | None:
@@ -320,23 +284,14 @@ def _refuse(context: SessionContext, client: Client, command: Answer, fault: tup
     client.refuse(command.request, *fault)
 
 
-def _note_answer(context: SessionContext, client: Client | None, command: Answer | AnswerOtp) -> None:
+def _note_answer(context: SessionContext, client: Client | None, command: Answer) -> None:
     """Write a line of the audit log about an answer that goes to the backend."""
-    question = "" if isinstance(command, AnswerOtp) else command.question
     if isinstance(command, AnswerApproval):
         outcome = "approved" if command.approved else "denied"
-    elif isinstance(command, AnswerInteraction):
-        outcome = "declined" if command.declined else "answered"
     else:
-        outcome = "code sent"
+        outcome = "declined" if command.declined else "answered"
     session = context.state.id
-    audit.note("answer", client or "gateway", session=session, outcome=outcome, question=question)
-
-
-def _acknowledge(client: Client | None, request: str) -> None:
-    """Tell a client that only calls that its answer in words was taken; others see the turn go on."""
-    if client is not None and not client.attaches:
-        client.send([events.TurnAccepted(request=request)])
+    audit.note("answer", client or "gateway", session=session, outcome=outcome, question=command.question)
 
 
 def _verdict(question: Question, *, approved: bool) -> Answer:

@@ -26,10 +26,6 @@ from tests.gateway.smooth_server_messages import (
     acknowledged,
     answered,
     called,
-    code_sent,
-    code_valid,
-    code_wanted,
-    code_wrong,
     confirmation,
     confirmed,
     create,
@@ -41,7 +37,6 @@ from tests.gateway.smooth_server_messages import (
     submitted,
     taken,
     told,
-    verified,
 )
 from tests.gateway.smooth_server_messages import problem as refused
 
@@ -742,101 +737,6 @@ async def test_a_question_in_a_turn_that_ended_for_its_clients_is_denied_and_not
         assert made.losses("ApprovalRequested") == 1
 
 
-# -- one-time codes ------------------------------------------------------------------------------------
-
-
-def code_asked(made: InMemoryGateway) -> Script:
-    """Return a script in which `p` sent "Pay" and the ended turn asks it for a one-time code."""
-    return (
-        made.script()
-        .asks_server("p", "Pay")
-        .server_sends(taken("$t"), code_wanted("$t"), code_sent("$t"), answered("$t", ""))
-        .receives(
-            "p",
-            echo("Pay"),
-            *BEGAN,
-            delta("$wanted"),
-            done("$wanted"),
-            delta("$sent"),
-            done("$sent"),
-            *ENDED,
-        )
-    )
-
-
-async def test_a_requested_code_does_not_park_the_turn() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        names = await code_asked(made).sends("p", run("Never mind")).server_receives(told("$u", "Never mind")).done()
-        assert "Pay 5." in names["$wanted"]
-        assert "***12" in names["$sent"]
-
-
-async def test_the_refused_input_is_sent_again_after_a_right_code() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        await (
-            code_asked(made)
-            .sends("p", run("code 123456"))
-            .server_receives(verified("$v", "123456"))
-            .server_sends(code_valid("$v"))
-            .server_receives(told("$u", "Pay"))
-            .server_sends(taken("$u"), said("$u", "Paid."), answered("$u", "Paid."))
-            .receives("p", echo("Pay"), *BEGAN, delta("Paid."), done("Paid."), *ENDED)
-            .done()
-        )
-
-
-async def test_without_otp_resend_the_client_is_asked_to_repeat_its_input() -> None:
-    async with in_memory_gateway(upstream="smooth", otp_resend=False) as made:
-        names = await (
-            code_asked(made)
-            .sends("p", run("/code 123456"))
-            .server_receives(verified("$v", "123456"))
-            .server_sends(code_valid("$v"))
-            .receives("p", *heard("/code 123456"), delta("$text"), done("$text"), *ENDED)
-            .server_receives()
-            .done()
-        )
-        assert "again" in names["$text"]
-
-
-async def test_a_wrong_code_is_asked_for_again_in_a_new_run_until_the_attempts_are_used_up() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        over = ENDED
-        names = await (
-            code_asked(made)
-            .sends("p", run("code 1"))
-            .server_receives(verified("$v", "1"))
-            .server_sends(code_wrong("$v", 1))
-            .receives("p", *heard("code 1"), delta("$one"), done("$one"), *over)
-            .sends("p", run("code 2"))
-            .server_receives(verified("$w", "2"))
-            .server_sends(code_wrong("$w", 0))
-            .receives("p", *heard("code 2"), delta("$none"), done("$none"), *over)
-            .sends("p", run("code 3"))
-            .server_receives(told("$u", "code 3"))
-            .done()
-        )
-        assert "1 try is left" in names["$one"]
-        assert "left" not in names["$none"]
-
-
-async def test_a_smooth_client_verifies_a_code_in_its_own_form_and_repeats_its_input_itself() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        await (
-            joined(code_asked(made), "a")
-            .sends("a", ask("verify_otp", "v1", code="9"))
-            .server_receives(verified("$v", "9"))
-            .server_sends(code_wrong("$v", 2))
-            .receives("a", needs("v1", "otp_invalid"))
-            .sends("a", ask("verify_otp", "v2", code="123456"))
-            .server_receives(verified("$w", "123456"))
-            .server_sends(code_valid("$w"))
-            .receives("a", needs("v2", "otp_verified"))
-            .server_receives()
-            .done()
-        )
-
-
 # -- forms ---------------------------------------------------------------------------------------------
 
 
@@ -1099,18 +999,6 @@ async def test_a_question_after_text_is_a_paragraph_of_its_own() -> None:
         )
         assert names["$asked"].startswith("\n\n"), "a blank line stands before it"
         assert not names["$next"].startswith("\n"), "its run has no other text"
-
-
-async def test_a_requested_code_after_text_is_a_paragraph_of_its_own() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        names = await (
-            opened(made)
-            .server_sends(code_wanted("$t"), code_sent("$t"), answered("$t", ""))
-            .receives("p", delta("$wanted"), done("$wanted"), delta("$sent"), done("$sent"), *ENDED)
-            .done()
-        )
-        assert not names["$wanted"].startswith("\n")
-        assert names["$sent"].startswith("\n\n")
 
 
 @pytest.mark.parametrize("dialect", ["pando", "codewhale"])
