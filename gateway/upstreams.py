@@ -20,7 +20,8 @@ from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.backends.single import SingleKind
 from dragoman.gateway.backends.status import BackendStatus
-from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
+from dragoman.gateway.backends.target import UpstreamTarget
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.forwarded_tokens import FORWARDED

@@ -7,4 +7,5 @@ pods            a directory of pods           shared           one connection fo
 conversations   one opened for each session   catalog          what a backend's store lists
 history_loader  whole histories, in pages     demultiplexing   answers and text over such a connection
 forgotten_rows  rows of forgotten sessions    dials            how often a route dials
+target          what can be dialled, and what operators are told of it
 """

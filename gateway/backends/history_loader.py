@@ -26,7 +26,14 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
+from dragoman.mappings.canonical.commands import (
+    GetHistory,
+    GetSession,
+    ListSessions,
+    OpenSession,
+    ResumeSession,
+    resume_session,
+)
 from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss, TextSink
@@ -189,14 +196,7 @@ class HistoryLoader(AskingBackend):
             if self._taken(self._resume):
                 raise Refused(failure("the conversation is already open in another session"))
         wanted = self.connected().opening or OpenSession()
-        opened = yield ResumeSession(
-            session=self._resume,
-            agent=wanted.agent,
-            user_name=wanted.user_name,
-            user_email=wanted.user_email,
-            supports=wanted.supports,
-            metadata=wanted.metadata,
-        )
+        opened = yield structs.replace(resume_session(wanted, self._resume), request="", ext=None)
         if isinstance(opened, SessionOpened):
             yield from self._load(opened, [])
         elif isinstance(opened, Reply) and opened.failure is not None:

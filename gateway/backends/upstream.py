@@ -11,21 +11,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from msgspec import Struct, field
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
-from dragoman.gateway.backends.dials import RouteDials
-from dragoman.gateway.backends.failover import FailoverConnection
-from dragoman.gateway.backends.status import BackendStatus
+from dragoman.gateway.backends.target import ConnectionReport, UpstreamTarget
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link, LinkEvents, Peer
-from dragoman.gateway.observability import logs
-from dragoman.gateway.observability.trace_context import OUTGOING, TraceContext
+from dragoman.gateway.observability.trace_context import OUTGOING
 from dragoman.gateway.overload.fair_queue import DIAL
 from dragoman.gateway.public_reason import exit_reason, full_reason, public_reason
 from dragoman.gateway.services import Services
@@ -33,64 +29,41 @@ from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
-from dragoman.mappings.dialect import Burst, Dialect, Frame, Translator
+from dragoman.mappings.dialect import Burst, Frame, Translator
 
 if TYPE_CHECKING:
-    from dragoman.gateway.recording.recorder import Tap
+    pass
 
 NS = 1_000_000_000
-UNHEARD = "the connection ended before the backend said anything"
 
 log = structlog.get_logger("dragoman.upstream")
-
-
-class UpstreamTarget(Struct, frozen=True, kw_only=True):
-    """A backend that can be dialled by `connect`.
-
-    `endpoint` names it in logs, `tap` records the connection, and `status` counts it. `trace` returns the trace context
-    of the session that the connection is for. `failover` is set if the route has several upstreams: `connect` is a
-    method of it then. `dials` is shared by all sessions of the route.
-    """
-
-    endpoint: str
-    dialect: Dialect
-    connect: Callable[[], Awaitable[Transport]]
-    dials: RouteDials
-    tap: Tap | None = None
-    trace: Callable[[], TraceContext | None] = lambda: None
-    status: BackendStatus = field(default_factory=BackendStatus)
-    failover: FailoverConnection | None = None
-
-
-_ATTRIBUTES = (
-    "_complaint",
-    "_ended_by_peer",
-    "_endpoint",
-    "_first",
-    "_link",
-    "_lost_at",
-    "_may_go_on",
-    "_over_at",
-    "_name",
-    "_resting",
-    "_running",
-    "_services",
-    "_session",
-    "_spawn",
-    "_stopped",
-    "_target",
-    "_translator",
-    "_transport",
-    "_waiting",
-    "_wanted",
-)
-"""The attributes of Upstream, in slots because each session has one."""
 
 
 class Upstream:
     """The connection of the session `name` to a backend that we dial; `spawn` runs it as a task."""
 
-    __slots__ = _ATTRIBUTES
+    # Slots, because each session has one.
+    __slots__ = (
+        "_ended_by_peer",
+        "_first",
+        "_link",
+        "_lost_at",
+        "_may_go_on",
+        "_name",
+        "_over_at",
+        "_report",
+        "_resting",
+        "_running",
+        "_services",
+        "_session",
+        "_spawn",
+        "_stopped",
+        "_target",
+        "_translator",
+        "_transport",
+        "_waiting",
+        "_wanted",
+    )
 
     def __init__(
         self,
@@ -102,6 +75,7 @@ class Upstream:
     ) -> None:
         self._name = name
         self._target = target
+        self._report = ConnectionReport(name, target, services.clock)
         self._session = session
         self._spawn = spawn
         self._services = services
@@ -118,8 +92,6 @@ class Upstream:
         self._lost_at: int | None = None  # ns: when the connection was lost in a turn
         self._may_go_on = False  # True if that turn may continue over a new connection
         self._translator: Translator[Event, Command] | None = None
-        self._complaint = ""  # the last logged complaint about a backend of another dialect
-        self._endpoint = target.endpoint  # for the log
 
     def start(self) -> None:
         # A backend that opens conversations is dialled with the first command that needs it.
@@ -177,22 +149,18 @@ class Upstream:
         self._target.status.wanted += 1
         try:
             failures = 0
-            reached = True  # each change is logged, not each attempt
             while not self._ending:
                 self._wanted.clear()
                 self._target.status.attempts += 1
                 OUTGOING.set(self._target.trace())  # a context variable, set for this task alone
                 try:
                     deadline = self._services.limits.connect_deadline if self._target.failover is None else None
-                    transport = await self._target.dials.connect(self._endpoint, self._target.connect, deadline)
+                    transport = await self._target.dials.connect(self._report.endpoint, self._target.connect, deadline)
                 except (OSError, TimeoutError) as error:
-                    self._note_unreachable(error, is_new=reached)
-                    reached = False
+                    self._note_unreachable(error)
                     failures += 1
                 else:
-                    reached = True
-                    if self._target.failover is not None:
-                        self._endpoint = self._target.failover.endpoint
+                    self._report.note_reached()
                     heard = await self._serve(transport)
                     failures = 0 if heard else failures + 1  # who accepts and drops is not dialled again at once
                     if self._may_go_on and heard:
@@ -204,21 +172,14 @@ class Upstream:
         finally:
             self._target.status.wanted -= 1
 
-    def _note_unreachable(self, error: OSError | TimeoutError, *, is_new: bool) -> None:
-        """Fail what waits for a backend that cannot be reached; log it if it `is_new`."""
+    def _note_unreachable(self, error: OSError | TimeoutError) -> None:
+        """Fail what waits for a backend that cannot be reached."""
         late = f"no connection within {self._services.limits.connect_deadline:g} s"
-        why = full_reason(error) or late
-        if is_new:
-            self._log_change("warning", "backend not reachable, trying again", cause=why)
-        self._target.status.note_fault(why, self._services.clock())
+        self._report.note_unreachable(full_reason(error) or late)
         unsent, self._waiting = self._waiting, []
         cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
         text = f"{UNREACHABLE}: {public_reason(error) or late}"
         self._may_go_on = bool(self._session.lost(text, unsent, cause))
-
-    def _log_change(self, level: str, text: str, **details: str) -> None:
-        if logs.LEVEL.passes("upstream", level):
-            getattr(log, level)(text, session=self._name, endpoint=self._endpoint, **details)
 
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""
@@ -229,8 +190,7 @@ class Upstream:
         """Use this connection until it ends; return True if the backend sent anything."""
         if self._ending:  # while we were connecting
             await transport.close()
-            if self._target.failover is not None:
-                self._target.failover.note_end("")
+            self._report.note_unused()
             return False
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
             self._translator = self._target.dialect.client(self._services.clock, self._services.new_id)
@@ -247,46 +207,26 @@ class Upstream:
             self._target.tap,
         )
         self._link, self._transport = link, transport
-        if not self._complaint:
-            self._log_change("info", "backend connected")
-        self._target.status.connected += 1
+        self._report.note_begin()
         try:
             await link.run(self._begin)
         finally:
             self._link = self._first = self._transport = None
-            self._target.status.connected -= 1
-            self._target.status.heard -= link.heard
-            self._target.status.dropped += link.heard and self._ended_by_peer
-            fault = UNHEARD if not link.heard and self._ended_by_peer else ""
-            if fault:
-                self._target.dials.note_failure(self._endpoint, fault)
-            if self._target.failover is not None:
-                self._target.failover.note_end(fault)
+            self._report.note_end(heard=link.heard, by_peer=self._ended_by_peer)
         return link.heard
 
     def _understands(self, frames: Sequence[Frame]) -> bool:
         if self._first is None or not self._first.take(frames):
             return False
         self._first = None
-        self._target.status.note_heard()
-        if self._target.failover is not None:
-            self._target.failover.note_heard()
+        self._report.note_heard()
         return True
 
     def _give_up(self) -> None:
         """Disconnect a backend that speaks another dialect; what waits for it fails with these words."""
         if self._first is not None and self._link is not None:
-            self._log_complaint(self._first)
+            self._report.note_wrong_dialect(self._first)
             self._link.end(CloseReason.PROTOCOL, f"it {self._first.complaint(quoted=False)}")
-
-    def _log_complaint(self, first: FirstFrames) -> None:
-        """Log that the backend speaks another dialect, once until it changes."""
-        complaint = first.complaint(quoted=True)
-        if complaint != self._complaint:
-            self._log_change(
-                "warning", "backend of another dialect, trying again", cause=f"{self._endpoint} {complaint}"
-            )
-        self._complaint = complaint
 
     def _link_over(self, _link: Link) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""
@@ -295,14 +235,12 @@ class Upstream:
             return
         reason = "" if self._resting else exit_reason(self._transport)
         text = "the connection to the backend was lost"
-        if self._first is not None and self._first.are_wrong:
+        is_wrong = self._first is not None and self._first.are_wrong
+        if self._first is not None and is_wrong:
             text = f"the backend {self._first.complaint(quoted=False)}"
-            self._log_complaint(self._first)
-        elif not self._resting:
-            self._complaint = ""
-            self._log_change("warning", "backend lost, connecting again", **({"cause": reason} if reason else {}))
+            self._report.note_wrong_dialect(self._first)
         if not self._resting:
-            self._target.status.note_fault(f"{text}: {reason}" if reason else text, self._services.clock())
+            self._report.note_lost(text, reason, is_wrong=is_wrong)
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
         if self._translator is not None:

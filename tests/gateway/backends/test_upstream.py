@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.dials import RouteDials
-from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
+from dragoman.gateway.backends.target import UpstreamTarget
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput

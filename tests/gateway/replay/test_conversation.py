@@ -13,7 +13,8 @@ import pytest
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.backends.dials import RouteDials
-from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
+from dragoman.gateway.backends.target import UpstreamTarget
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.replay.conversation import GONE, PrivateConversation, SessionFilter
