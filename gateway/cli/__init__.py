@@ -5,4 +5,5 @@ program      the table of commands, errors and exit codes     running      event
 options      options that several commands have               progress     progress bars on a terminal
 recordings   open recordings with progress                    output       write a new file, or stdout
 redactor     the redactor of `redact`, `scan` and `import`    quick_start  less CPU and memory at the start
+turn_display the events of a turn in `chat`
 """

@@ -13,12 +13,13 @@ from dragoman.gateway.backend_client import BackendClient, TurnOutcome, TurnRunn
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import set_up
-from dragoman.gateway.cli.terminal import DIM, Terminal
+from dragoman.gateway.cli.terminal import Terminal
+from dragoman.gateway.cli.turn_display import TurnDisplay
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.session.wording import UNREACHABLE
-from dragoman.mappings.canonical import Command, Event, events
+from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListSessions
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.errors import ConfigError
@@ -66,11 +67,10 @@ class Chat:
     def __init__(self, client: BackendClient, terminal: Terminal) -> None:
         self._client = client
         self._terminal = terminal
-        self._turn = TurnRunner(client, self._show, self._ask, self._show_other)
+        self._display = TurnDisplay(terminal)
+        self._turn = TurnRunner(client, self._display.show, self._ask, self._show_other)
         self._question: TypedAnswer | None = None  # the open question of a turn that another client began
-        self._calls: dict[str, tuple[str, str]] = {}  # open tool call -> name and arguments
         self._sending = False  # an input of this client, which a backend may echo before it accepts it
-        self._error = ""  # the error that was shown last
         self._code = 0
         self._commands: dict[str, Callable[[str], None]] = {
             "/help": self._help,
@@ -117,7 +117,8 @@ class Chat:
     # -- turns -------------------------------------------------------------------------------------------
 
     def _send(self, text: str) -> None:
-        self._error, self._sending = "", True
+        self._sending = True
+        self._display.begin()
         try:
             outcome = self._turn.run(text)
         except KeyboardInterrupt:
@@ -149,15 +150,7 @@ class Chat:
         if failure is not None:
             self._terminal.fail(f"Not sent: {self._client.explain(failure).removeprefix('not sent: ')}")
         elif ended is not None:
-            self._tell_turn_end(ended)
-
-    def _tell_turn_end(self, ended: events.TurnEnded) -> None:
-        if ended.end == "failed":
-            why = ended.failure.text if ended.failure is not None else ""
-            if not why or why != self._error:
-                self._terminal.fail(f"The turn failed: {why}" if why else "The turn failed.")
-        elif ended.end != "completed":
-            self._terminal.note(f"The turn ended: {ended.end.replace('_', ' ')}.")
+            self._display.tell_end(ended)
 
     def _ask(self, words: str) -> str | None:
         """Return the line that the user types at a question of this client's turn."""
@@ -181,47 +174,6 @@ class Chat:
 
     # -- what happens ------------------------------------------------------------------------------------
 
-    def _show(self, event: Event) -> None:
-        """Show an event of this client's turn as it comes."""
-        match event:
-            case events.TextDelta():
-                self._terminal.write(event.text)
-            case events.ReasoningDelta() if self._terminal.live:
-                self._terminal.write(event.text, DIM)
-            case events.TextDone() | events.ReasoningDone():
-                self._terminal.end_line()
-            case events.TurnEnded():
-                pass
-            case _:
-                self._show_detail(event)
-
-    def _show_detail(self, event: Event) -> None:
-        """Show an event that is one line."""
-        match event:
-            case events.ToolCallStarted():
-                self._calls[event.call] = event.name, ""
-            case events.ToolCallArguments() if event.done:
-                self._calls[event.call] = event.name or self._calls.get(event.call, ("", ""))[0], event.json
-            case events.ToolCallFinished():
-                name, arguments = self._calls.pop(event.call, (event.name, ""))
-                result = event.summary or event.output or ""
-                self._terminal.row(f"· {name} {arguments} {'failed' if event.is_error else '→'} {result}")
-            case events.Preamble():
-                self._terminal.row(event.text)
-            case events.ModelRetry():
-                self._terminal.row(f"The model call is tried again in {event.wait_ms / 1000:g} s: {event.text}")
-            case events.ErrorReported():
-                self._error = event.text
-                self._terminal.fail(f"Error: {event.text}")
-            case events.Alert() | events.Gap():
-                self._terminal.note(event.text)
-            case events.OtpSent():
-                self._terminal.note(f"A one-time code was sent by {event.channel} to {event.destination}.")
-            case events.CompactionStarted():
-                self._terminal.row("The backend summarises the history.")
-            case _:
-                pass
-
     def _show_other(self, incoming: InProcessEvent) -> None:
         """Show an event of a turn that this client did not begin, in whole lines."""
         event = incoming.event
@@ -238,13 +190,13 @@ class Chat:
             case events.TurnEnded():
                 if self._question is not None and not isinstance(self._question.asked, events.OtpRequired):
                     self._question = None  # a code may be typed after the turn
-                self._tell_turn_end(event)
+                self._display.tell_end(event)
             case events.BackendShutdown():
                 self._terminal.note("The backend shuts down.")
             case None:
                 pass
             case _ if incoming.turn or isinstance(event, events.Alert | events.Gap):
-                self._show_detail(event)
+                self._display.show_detail(event)
 
     # -- commands ----------------------------------------------------------------------------------------
 
