@@ -1,11 +1,11 @@
-"""A client of one backend with blocking calls, for `dragoman send` and `dragoman chat`.
+"""A client of one backend with blocking calls, for `dragoman send`, `chat` and `drive`.
 
     caller's thread                      thread with an event loop
     BackendClient.say  -> commands ->    InProcessTransport -> gateway -> backend
     next_event         <- bounded queue  <- canonical events
 
 The gateway runs in a thread of its own. So the caller may block in a terminal, and Ctrl-C is an ordinary
-KeyboardInterrupt. If the queue is full, the transport waits, and the gateway merges text as for any slow client.
+KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -22,7 +22,6 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.check import check_route
@@ -64,7 +63,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import Failure, Text
-from dragoman.mappings.errors import ConfigError, DragomanError, first_error
+from dragoman.mappings.errors import ConfigError, first_error
 from dragoman.mappings.forms import Form, declines
 
 ROUTE = "client"
@@ -73,7 +72,6 @@ CANCEL_WAIT = 3.0  # seconds for the end of a turn that the user cancelled
 DRAIN = 1.0  # seconds for the gateway to end what is open
 JOIN = 5.0  # seconds for its thread to end: a child gets a few to exit
 QUEUE = 1024  # events that the caller has not taken: a screenful, many times over
-FULL_PAUSE = 0.01  # seconds until a full queue is tried again
 
 Asked = Question | OtpRequired
 
@@ -102,7 +100,7 @@ class BackendClient:
         self._waiting: SimpleQueue[InProcessEvent | BaseException] = SimpleQueue()
         self._lock = threading.Lock()
         self._prompting: Callable[[InProcessEvent], None] | None = None
-        self._transport: QueuedTransport | None = None
+        self._transport: InProcessTransport | None = None
         self._requests = count(1)
         self.session = ""
 
@@ -145,8 +143,8 @@ class BackendClient:
         The client leaves the session that it was shown before.
         """
         self._leave()
-        self._transport = QueuedTransport(self._take)
-        self._call(self._app.join, in_process_dialect(self._dialect), self._transport)
+        transport = self._transport = InProcessTransport(lambda incoming: self._take(transport, incoming))
+        self._call(self._app.join, in_process_dialect(self._dialect), transport)
         request = self.say(ResumeSession(session=session) if session else OpenSession())
         deadline = time.monotonic() + OPEN_DEADLINE
         while (incoming := self.next_event(deadline - time.monotonic())) is not None:
@@ -216,7 +214,7 @@ class BackendClient:
             with self._lock:
                 self._prompting = None
 
-    def _take(self, transport: QueuedTransport, incoming: InProcessEvent | BaseException) -> bool:
+    def _take(self, transport: InProcessTransport, incoming: InProcessEvent | BaseException) -> bool:
         """Queue an event, or give it to the prompt; return False if the queue is full."""
         with self._lock:
             if transport is not self._transport:
@@ -228,24 +226,6 @@ class BackendClient:
                 return False
             self._waiting.put(incoming)
         return True
-
-
-class QueuedTransport(InProcessTransport):
-    """The transport of a BackendClient, which waits while the queue is full."""
-
-    def __init__(self, take: Callable[[QueuedTransport, InProcessEvent | BaseException], bool]) -> None:
-        super().__init__(lambda _event: None)
-        self._take = take
-
-    async def send(self, frames: Sequence[bytes]) -> None:
-        for incoming in map(self.read, frames):
-            while not self._take(self, incoming):  # noqa: ASYNC110  # another thread takes events from the queue
-                await asyncio.sleep(FULL_PAUSE)
-
-    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        if text:
-            self._take(self, DragomanError(f"the gateway disconnected this client: {text}"))
-        await super().close(reason, text)
 
 
 class TypedAnswer:

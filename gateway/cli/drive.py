@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from rich.text import Text
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel, RecordingFile
 from dragoman.gateway.cli.progress import steps
 from dragoman.gateway.cli.recordings import tell_problems
-from dragoman.gateway.cli.running import run, set_up
+from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.printable import counted, printable
 from dragoman.gateway.recording.reader import open_recording
@@ -50,9 +49,10 @@ def drive(
     set_up(log_level, log_json)
     plan, backend = read_plan(open_recording(file)), parse(upstream)
     tell_problems(plan.recording)
-    work = functools.partial(drive_plan, plan, backend, deadline=deadline, ignore_inexpressible=ignore_inexpressible)
     with steps(file.name, len(plan.inputs)) as progress:
-        driven = run(work(progress=progress))
+        driven = drive_plan(
+            plan, backend, deadline=deadline, progress=progress, ignore_inexpressible=ignore_inexpressible
+        )
     if as_json:
         typer.echo(msgspec.json.encode(driven).decode())
     else:

@@ -11,15 +11,16 @@ replaced by the question itself: the turn continues and its text does not contai
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Callable, Iterator
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, structs
 
+from dragoman.gateway.backend_client import BackendClient
 from dragoman.gateway.recording.show.compare import COMPARED, Difference, compare, turns_of
-from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport
+from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.session.wording import in_words
@@ -34,10 +35,6 @@ DEADLINE = 60.0  # seconds for one turn: a model may think for long
 
 class DrivingError(ConfigError):
     """Raised with the reason if the backend cannot be driven at all."""
-
-
-class UnreachedError(DrivingError):
-    """Raised with the reason if the backend cannot be reached, without its endpoint."""
 
 
 class Driven(Struct, frozen=True, kw_only=True):
@@ -68,22 +65,20 @@ class Driver:
 
     def __init__(
         self,
+        client: BackendClient,
         plan: ReplayPlan,
         *,
         deadline: float = DEADLINE,
         progress: Callable[[int], None] = lambda _turns: None,
         expressible: Callable[[type], bool] = lambda _kind: True,
     ) -> None:
-        self.transport = InProcessTransport(self._take_event)
+        self._client = client
         self._plan = plan
         self._deadline = deadline
         self._progress = progress
         self._expressible = expressible
-        self._requests = count(1)
         self._heard = DrivenEvents()
         self._answers: dict[str, Event] = {}
-        self._news = asyncio.Event()
-        self._attached = False
         self._question: Question | None = None
         self._asked: Question | None = None
         self._accepted = False
@@ -93,21 +88,20 @@ class Driver:
         self._refusals: list[str] = []
         self._ignored: set[str] = set()
 
-    async def run(self) -> Driven:
-        """Drive the backend behind this driver's transport.
-
-        Raise DrivingError if the recording has no turn, or no session can be opened.
-        """
+    def run(self) -> Driven:
+        """Drive the backend. Raise DrivingError if the recording has no turn, or no session can be opened."""
         recorded = [(line.turn, event) for line, event in self._plan.recording.events()]
         if not self._plan.inputs or not any(turn for turn, _ in recorded):
             raise DrivingError(f"{self._plan.recording.path} has no turn that a client began: nothing can be driven")
-        await self._open()
+        try:
+            self._client.open()
+        except ConfigError as error:
+            raise DrivingError(f"the backend opened no session: {error}") from error
         for number, turn in enumerate(self._plan.inputs):
             self._progress(number)
-            if not await self._drive_turn(turn):
+            if not self._drive_turn(turn):
                 break
         self._progress(len(self._plan.inputs))
-        self.transport.leave()
         one, other = list(turns_of(self._comparable(recorded))), turns_of(self._comparable(self._heard.events))
         return Driven(
             turns=len(one),
@@ -126,22 +120,14 @@ class Driver:
 
     # -- to the backend ------------------------------------------------------------------------------------
 
-    async def _open(self) -> None:
-        request = self._send(commands.OpenSession())
-        if not await self._wait_until(lambda: self._attached or request in self._answers):
-            raise DrivingError("the backend opened no session in time")
-        answer = self._answers.get(request)
-        if not self._attached and isinstance(answer, events.Reply) and answer.failure is not None:
-            raise DrivingError(f"the backend opened no session: {answer.failure.text}")
-
-    async def _drive_turn(self, turn: RecordedTurn) -> bool:
+    def _drive_turn(self, turn: RecordedTurn) -> bool:
         """Send an input and what followed; return False if its turn did not end, which allows no further input."""
         first, *rest = turn.parts
         if not isinstance(first.command, commands.SubmitInput):
             return True
         self._heard.begin()
         self._question, self._text = None, 0
-        accepted = await self._send_input(first.command)
+        accepted = self._send_input(first.command)
         if accepted is None:
             return self._give_up("did not accept an input")
         if not accepted:
@@ -151,22 +137,22 @@ class Driver:
         for before, part in pairwise((first, *rest)):
             refused = before.answer if isinstance(before.answer, events.InteractionInvalid) else None
             asked = self._question_in(before) if refused is None else asked  # it stays open
-            await self._send_recorded(part, streamed, asked, refused)
+            self._send_recorded(part, streamed, asked, refused)
             streamed += self._streamed(part)
-        return await self._wait_for_end()
+        return self._wait_for_end()
 
-    async def _send_input(self, command: commands.SubmitInput) -> bool | None:
+    def _send_input(self, command: commands.SubmitInput) -> bool | None:
         """Send an input; return whether it was accepted, or None after the deadline."""
         self._accepted = self._ended = False
         request = self._send(command)
-        if not await self._wait_until(lambda: self._accepted or request in self._answers):
+        if not self._wait_until(lambda: self._accepted or request in self._answers):
             return None
         if not self._accepted:
             self._note_refusal(self._answers[request])
         self._reached = self._reached or self._accepted
         return self._accepted
 
-    async def _send_recorded(
+    def _send_recorded(
         self, part: TurnPart, streamed: int, asked: Question | None, refused: events.InteractionInvalid | None
     ) -> None:
         """Send a recorded command of a turn at its time: an answer to a question, or any other command."""
@@ -174,19 +160,19 @@ class Driver:
         if command is None:
             return
         if isinstance(command, ANSWERS):
-            if await self._wait_until(lambda: self._question is not None or self._ended) and self._question is not None:
+            if self._wait_until(lambda: self._question is not None or self._ended) and self._question is not None:
                 self._answer(command)
             elif self._ended and asked is not None:
-                await self._type(part, command, asked, refused)
+                self._type(part, command, asked, refused)
             return
-        await self._wait_until(lambda: self._ended or self._text >= streamed)
+        self._wait_until(lambda: self._ended or self._text >= streamed)
         if self._ended and isinstance(command, commands.CancelTurn):
             return  # a turn that has ended cannot be cancelled
         over = self._ended
         if isinstance(command, commands.ResumeTurn) and any(line.turn for line, _ in self._plan.events(part)):
             self._ended = over = False  # the recorded turn went on; without events in it there was nothing to resume
         request = self._send(command)
-        await self._wait_until(lambda: request in self._answers or (self._ended and not over))
+        self._wait_until(lambda: request in self._answers or (self._ended and not over))
         answer = self._answers.get(request)
         if isinstance(answer, events.Reply) and answer.failure is not None:
             self._ended = True
@@ -206,19 +192,19 @@ class Driver:
             )
             self._send(structs.replace(given, question=asked.question, kind=asked.kind))
 
-    async def _type(
+    def _type(
         self, part: TurnPart, answer: Command, asked: Question, refused: events.InteractionInvalid | None
     ) -> None:
         """Type the answer to the recorded question, if the run ended in exactly the question's words."""
         for number, (words, text) in enumerate(typed(asked, answer, refused)):
-            if not await self._wait_until(lambda: self._ended) or not (taken := self._heard.take_back(words)):
+            if not self._wait_until(lambda: self._ended) or not (taken := self._heard.take_back(words)):
                 return
             self._text -= taken
             if number == 0 and refused is None:
                 self._heard.take_more(asked)
             if number == 0 and not isinstance(part.answer, events.InteractionInvalid):
                 self._heard.take_more(resolved(asked, answer))
-            if not await self._send_input(commands.SubmitInput(segments=(Text(text=text),))):
+            if not self._send_input(commands.SubmitInput(segments=(Text(text=text),))):
                 self._ended = True
                 return
 
@@ -227,9 +213,9 @@ class Driver:
         asked = [event for _, event in self._plan.events(part) if isinstance(event, Question)]
         return asked[-1] if asked else None
 
-    async def _wait_for_end(self) -> bool:
+    def _wait_for_end(self) -> bool:
         """Wait for the end of the turn, and deny further questions."""
-        while await self._wait_until(lambda: self._ended or self._question is not None):
+        while self._wait_until(lambda: self._ended or self._question is not None):
             if self._ended:
                 return True
             self._answer(commands.AnswerApproval(approved=False))
@@ -244,24 +230,20 @@ class Driver:
         """Note a refusal; raise DrivingError if the backend was never reached."""
         if isinstance(answer, events.Reply) and answer.failure is not None:
             if answer.failure.cause == "upstream_lost" and not self._reached:
-                raise UnreachedError(answer.failure.text)
+                raise DrivingError(self._client.explain(answer.failure))
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
     def _streamed(self, part: TurnPart) -> int:
         return sum(len(event.text) for _, event in self._plan.events(part) if isinstance(event, events.TextDelta))
 
     def _send(self, command: Command) -> str:
-        request = f"drive-{next(self._requests)}"
-        self.transport.say(structs.replace(command, request=request, session=""))
-        return request
+        return self._client.say(structs.replace(command, session=""))
 
     # -- from the backend ---------------------------------------------------------------------------------------
 
     def _take_event(self, told: InProcessEvent) -> None:
         event = told.event
-        if told.attached:
-            self._attached = True
-        elif told.turn:
+        if told.turn:
             self._heard.take(told.turn, event)
         elif event is not None and (request := getattr(event, "request", "")):
             self._answers[request] = event
@@ -278,17 +260,15 @@ class Driver:
                 self._question = None
             case events.TurnEnded():
                 self._ended = True
-        self._news.set()
 
-    async def _wait_until(self, holds: Callable[[], bool]) -> bool:
+    def _wait_until(self, holds: Callable[[], bool]) -> bool:
         """Wait until a condition holds; return False after the deadline."""
-        try:
-            async with asyncio.timeout(self._deadline):
-                while not holds():
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            return False
+        until = time.monotonic() + self._deadline
+        while not holds():
+            told = self._client.next_event(until - time.monotonic())
+            if told is None:
+                return False
+            self._take_event(told)
         return True
 
 

@@ -29,7 +29,10 @@ from dragoman.mappings.dialect import (
     Step,
     Translator,
 )
+from dragoman.mappings.errors import DragomanError
 from dragoman.mappings.rules import EXACT, Rule, RuleTable
+
+FULL_PAUSE = 0.01  # seconds until a client without room is tried again
 
 ENCODER = msgspec.json.Encoder()
 
@@ -52,13 +55,17 @@ COMMAND: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 
 
 class InProcessTransport:
-    """The transport of the client in this process; `hear` is called with each event."""
+    """The transport of the client in this process.
+
+    `take` is called with each event, and with the reason if the gateway disconnects the client. It returns False if it
+    has no room: the transport waits, and the gateway merges text as for any slow client.
+    """
 
     peer = "inside"
 
-    def __init__(self, hear: Callable[[InProcessEvent], None]) -> None:
+    def __init__(self, take: Callable[[InProcessEvent | DragomanError], bool]) -> None:
         self.meter = Meter()
-        self._hear = hear
+        self._take = take
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._pulled = PulledInbound()
 
@@ -79,13 +86,9 @@ class InProcessTransport:
         self._pulled.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        for frame in frames:
-            self._hear(self.read(frame))
-
-    @staticmethod
-    def read(frame: bytes) -> InProcessEvent:
-        """Return the event of a frame."""
-        return EVENT.decode(frame)
+        for incoming in map(EVENT.decode, frames):
+            while not self._take(incoming):  # noqa: ASYNC110  # another thread makes room
+                await asyncio.sleep(FULL_PAUSE)
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         return False  # a direct call would let the client respond within a step of the session
@@ -97,6 +100,8 @@ class InProcessTransport:
         """Do nothing: the commands of this process are few."""
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+        if text:
+            self._take(DragomanError(f"the gateway disconnected this client: {text}"))
         self._said.put_nowait(None)
 
 

@@ -1,22 +1,21 @@
-"""Serve or drive a recording with an app of its own: in the caller's event loop, or in a thread beside the caller."""
+"""Serve or drive a recording with an app of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
+from dragoman.gateway.backend_client import BackendClient
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver, DrivingError, UnreachedError
-from dragoman.gateway.replay.in_process import in_process_dialect
+from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver
 from dragoman.gateway.replay.plan import ReplayPlan
 from dragoman.gateway.replay.playing import open_plan
 from dragoman.gateway.replay.turn_matcher import MatchReport
@@ -47,7 +46,7 @@ def replaying(
     return App(Config(routes=(route,), limits=limits, recording=kept))
 
 
-async def drive(
+def drive(
     plan: ReplayPlan,
     upstream: Endpoint,
     *,
@@ -59,28 +58,18 @@ async def drive(
 
     With `ignore_inexpressible` only events are compared that both the recorded and the live backend can express.
     """
-    route = Route(name="drive", listen=(), upstream=upstream)
-    check_route(route)
-    app = App(Config(routes=(route,), limits=Limits(drain_deadline=min(deadline, 1.0))))
     dialects = (registry.recorded(plan.recording.header), registry.upstream(upstream)) if ignore_inexpressible else ()
-    driver = Driver(
-        plan,
-        deadline=deadline,
-        progress=progress,
-        expressible=lambda kind: all(d.events.can_read_type(QUESTIONS.get(kind, kind)) for d in dialects),
-    )
-    driven: list[Driven] = []
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(), name="drive:gateway")
-        await app.ready.wait()
-        app.join(in_process_dialect(registry.upstream(upstream)), driver.transport)
-        try:
-            driven.append(await driver.run())
-        except UnreachedError as error:
-            raise DrivingError(f"{error} ({upstream.masked})") from error
-        finally:
-            app.stop.set()
-    return driven[0]
+
+    def is_expressible(kind: type) -> bool:
+        return all(dialect.events.can_read_type(QUESTIONS.get(kind, kind)) for dialect in dialects)
+
+    with BackendClient(upstream) as client:
+        return Driver(client, plan, deadline=deadline, progress=progress, expressible=is_expressible).run()
+
+
+def driven(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inexpressible: bool = False) -> Driven:
+    """Drive a live backend with a recording."""
+    return drive(open_plan(file), parse(upstream), deadline=deadline, ignore_inexpressible=ignore_inexpressible)
 
 
 QUICK = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs no further output
@@ -158,20 +147,6 @@ def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
         if thread.is_alive() and loops:
             loops[0].call_soon_threadsafe(app.stop.set)
         thread.join(END)
-
-
-def driven(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inexpressible: bool = False) -> Driven:
-    """Drive a live backend with a recording in a separate thread, because the caller may have a running event loop."""
-
-    def run() -> Driven:
-        plan = open_plan(file)
-        return asyncio.run(drive(plan, parse(upstream), deadline=deadline, ignore_inexpressible=ignore_inexpressible))
-
-    with ThreadPoolExecutor(1, thread_name_prefix="dragoman:drive") as pool:
-        try:
-            return pool.submit(run).result()
-        except BaseExceptionGroup as error:
-            raise first_error(error) from None
 
 
 def _first(told: SimpleQueue[str | BaseException]) -> str:

@@ -48,7 +48,7 @@ async def demo(dialect: str, folder: Path, script: list[list[Line]]) -> AsyncIte
 
 async def driven(recording: Path, dialect: str, folder: Path, script: list[list[Line]], deadline: float = 20) -> Driven:
     async with demo(dialect, folder / "live", script) as endpoint:
-        return await drive(read_plan(open_recording(recording)), endpoint, deadline=deadline)
+        return await asyncio.to_thread(drive, read_plan(open_recording(recording)), endpoint, deadline=deadline)
 
 
 @pytest.mark.parametrize("backend", DIALECTS)
@@ -65,7 +65,7 @@ async def test_driving_an_unchanged_backend_finds_no_difference(backend: str, tm
 async def test_driving_a_replay_of_the_same_recording_finds_no_difference(backend: str, tmp_path: Path) -> None:
     recording = await record("pod", backend, tmp_path)
     replay = parse(f"replay+file:{recording}?speed=instant")
-    assert str(await drive(read_plan(open_recording(recording)), replay, deadline=20)) == ""
+    assert str(await asyncio.to_thread(drive, read_plan(open_recording(recording)), replay, deadline=20)) == ""
 
 
 async def test_a_recording_in_parts_is_driven_as_one(tmp_path: Path) -> None:
@@ -76,11 +76,9 @@ async def test_a_recording_in_parts_is_driven_as_one(tmp_path: Path) -> None:
     assert (str(found), found.turns >= 6) == ("", True)
 
 
-async def test_driving_a_replay_of_the_frozen_recording_finds_no_difference() -> None:
+def test_driving_a_replay_of_the_frozen_recording_finds_no_difference() -> None:
     recording = FROZEN / "v4.jsonl"
-    found = await drive(
-        read_plan(open_recording(recording)), parse(f"replay+file:{recording}?speed=instant"), deadline=20
-    )
+    found = drive(read_plan(open_recording(recording)), parse(f"replay+file:{recording}?speed=instant"), deadline=20)
     assert (str(found), found.turns) == ("", 1)
 
 
@@ -225,8 +223,7 @@ async def test_a_backend_that_does_not_end_a_turn_is_given_up(tmp_path: Path) ->
     assert not found.same
 
 
-async def test_a_missing_backend_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_backend_is_an_error(tmp_path: Path) -> None:
     play = read_plan(open_recording(FROZEN / "v4.jsonl"))
-    with pytest.raises(ExceptionGroup) as caught:
-        await drive(play, parse("smooth+ws://127.0.0.1:9/ws"), deadline=5)
-    assert caught.group_contains(DrivingError, match="the backend opened no session: .*cannot be reached")
+    with pytest.raises(DrivingError, match=r"the backend opened no session: .*cannot be reached"):
+        drive(play, parse("smooth+ws://127.0.0.1:9/ws"), deadline=5)

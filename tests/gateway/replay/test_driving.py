@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, cast
 
-import msgspec
 import pytest
 from msgspec import Raw, structs
 
+from dragoman.gateway.backend_client import BackendClient
 from dragoman.gateway.recording.show.compare import turns_of
-from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, DrivingError, resolved, typed
-from dragoman.gateway.replay.in_process import COMMAND, InProcessEvent
+from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, resolved, typed
+from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
@@ -22,7 +24,6 @@ from dragoman.mappings.canonical.commands import (
     AnswerInteraction,
     AnswerOtp,
     CancelTurn,
-    OpenSession,
     ResumeTurn,
     SubmitInput,
 )
@@ -43,131 +44,143 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import Failure, FieldError, Message, flatten
 from tests.gateway.replay.recording_builder import RecordingBuilder
-from tests.transport_reader import receive
 
 ASKED = ApprovalRequested(tool="refund", description="42", question="then")
 FORM = InteractionRequired(question="f then", kind="identity", spec=Raw(b"{}"), reason="who")
 
 
+class Client:
+    """The client of a driver, whose other end the test plays."""
+
+    def __init__(self) -> None:
+        self.said: SimpleQueue[Command] = SimpleQueue()
+        self.told: SimpleQueue[InProcessEvent] = SimpleQueue()
+        self._requests = count(1)
+
+    def open(self) -> None:
+        """Open a session at once."""
+
+    def say(self, command: Command) -> str:
+        request = f"r{next(self._requests)}"
+        self.said.put(structs.replace(command, request=request))
+        return request
+
+    def next_event(self, timeout: float) -> InProcessEvent | None:
+        try:
+            return self.told.get(timeout=timeout) if timeout > 0 else None
+        except Empty:
+            return None
+
+
 class Backend:
     """The backend at the other end of a driver."""
 
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
-    async def hears(self) -> Any:
+    def hears(self) -> Any:
         """Return the next command."""
-        (frame,) = await asyncio.wait_for(receive(self.driver.transport), 5)
-        assert isinstance(frame, bytes)
-        return COMMAND.decode(frame)
+        return self._client.said.get(timeout=5)
 
-    async def sends(self, *events: Event, turn: str = "t") -> None:
+    def sends(self, *events: Event, turn: str = "t") -> None:
         """Deliver these events to all clients."""
-        await self.driver.transport.send(
-            [msgspec.json.encode(InProcessEvent(event=event, turn=turn)) for event in events]
-        )
+        for event in events:
+            self._client.told.put(InProcessEvent(event=event, turn=turn))
 
-    async def answers(self, event: Event) -> None:
-        """Send these events to the driver alone."""
-        await self.driver.transport.send([msgspec.json.encode(InProcessEvent(event=event))])
+    def answers(self, event: Event) -> None:
+        """Send this event to the driver alone."""
+        self._client.told.put(InProcessEvent(event=event))
 
-    async def opens(self) -> None:
-        assert isinstance(await self.hears(), OpenSession)
-        await self.driver.transport.send([msgspec.json.encode(InProcessEvent(attached="s"))])
-
-    async def accepts(self, turn: str = "t") -> str:
+    def accepts(self, turn: str = "t") -> str:
         """Accept the next input; return its text."""
-        command = await self.hears()
+        command = self.hears()
         assert isinstance(command, SubmitInput)
         text = flatten(command.segments)
         message = MessageAppended(message=Message(role="user", text=text))
-        await self.sends(TurnAccepted(request=command.request), message, turn=turn)
+        self.sends(TurnAccepted(request=command.request), message, turn=turn)
         return text
 
 
-@asynccontextmanager
-async def driving(
-    tape: RecordingBuilder, folder: Path, deadline: float = 5
-) -> AsyncIterator[tuple[Backend, list[Driven]]]:
-    driver, found = Driver(tape.plan(folder), deadline=deadline), list[Driven]()
+@contextmanager
+def driving(
+    tape: RecordingBuilder,
+    folder: Path,
+    deadline: float = 5,
+    progress: Callable[[int], None] = lambda _turns: None,
+) -> Iterator[tuple[Backend, list[Driven]]]:
+    """Run a driver in a thread; the list has its result when the block is left."""
+    client, found = Client(), list[Driven]()
+    driver = Driver(cast("BackendClient", client), tape.plan(folder), deadline=deadline, progress=progress)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(driver.run)
+        yield Backend(client), found
+        found.append(running.result(20))
 
-    async def run() -> None:
-        found.append(await driver.run())
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(run(), name="driver")
-        yield Backend(driver), found
-
-
-async def test_inputs_are_sent_one_after_the_other_and_their_answers_compared(tmp_path: Path) -> None:
+def test_inputs_are_sent_one_after_the_other_and_their_answers_compared(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
-    async with driving(tape, tmp_path) as (backend, found):
-        await backend.opens()
-        assert await backend.accepts() == "one"
-        await backend.sends(TextDelta(text="1"), TurnEnded(end="completed"))
-        assert await backend.accepts("t2") == "two"
-        await backend.sends(TextDelta(text="two"), TurnEnded(end="completed"), turn="t2")
+    with driving(tape, tmp_path) as (backend, found):
+        assert backend.accepts() == "one"
+        backend.sends(TextDelta(text="1"), TurnEnded(end="completed"))
+        assert backend.accepts("t2") == "two"
+        backend.sends(TextDelta(text="two"), TurnEnded(end="completed"), turn="t2")
     assert (found[0].turns, found[0].same) == (2, False)
     assert [(d.turn, d.what, d.a, d.b) for d in found[0].differences] == [(2, "text", "2", "two")]
     assert str(found[0]) == "turn 2: text\n- 2\n+ two"
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_question_gets_its_recorded_answer_under_the_new_id(approved: bool, tmp_path: Path) -> None:
+def test_a_question_gets_its_recorded_answer_under_the_new_id(approved: bool, tmp_path: Path) -> None:
     resolved = ApprovalResolved(approved=approved, question="then")
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=approved, question="then"))
-    async with driving(tape.sends(resolved).ends(), tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(ApprovalRequested(tool="refund", description="42", question="now"))
-        answer = await backend.hears()
+    with driving(tape.sends(resolved).ends(), tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(ApprovalRequested(tool="refund", description="42", question="now"))
+        answer = backend.hears()
         assert (answer.approved, answer.question) == (approved, "now")
-        await backend.sends(ApprovalResolved(approved=approved, question="now"), TurnEnded(end="completed"))
+        backend.sends(ApprovalResolved(approved=approved, question="now"), TurnEnded(end="completed"))
     assert str(found[0]) == ""
 
 
-async def test_a_form_is_filled_in_as_recorded(tmp_path: Path) -> None:
+def test_a_form_is_filled_in_as_recorded(tmp_path: Path) -> None:
     filled = AnswerInteraction(question="f then", values=Raw(b'{"name":"Ann"}'))
     tape = (
         RecordingBuilder().turn("one", FORM, end=None).asks(filled).sends(InteractionResolved(question="f then")).ends()
     )
-    async with driving(tape, tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(InteractionRequired(question="f now", kind="identity", spec=Raw(b"{}"), reason="who"))
-        answer = await backend.hears()
+    with driving(tape, tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(InteractionRequired(question="f now", kind="identity", spec=Raw(b"{}"), reason="who"))
+        answer = backend.hears()
         assert (bytes(answer.values), answer.question) == (b'{"name":"Ann"}', "f now")
-        await backend.sends(InteractionResolved(question="f now"), TurnEnded(end="completed"))
+        backend.sends(InteractionResolved(question="f now"), TurnEnded(end="completed"))
     assert str(found[0]) == ""
 
 
-async def test_a_refused_form_is_filled_in_again_as_recorded(tmp_path: Path) -> None:
+def test_a_refused_form_is_filled_in_again_as_recorded(tmp_path: Path) -> None:
     wrong, right = (AnswerInteraction(question="f then", values=Raw(json)) for json in (b'{"n":1}', b'{"n":2}'))
     invalid = InteractionInvalid(question="f then", kind="identity", errors=(), text="no")
     tape = RecordingBuilder().turn("one", FORM, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
-    async with driving(tape.sends(InteractionResolved(question="f then")).ends(), tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(FORM)
-        first = await backend.hears()
-        await backend.answers(structs.replace(invalid, request=first.request))
-        second = await backend.hears()
+    with driving(tape.sends(InteractionResolved(question="f then")).ends(), tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(FORM)
+        first = backend.hears()
+        backend.answers(structs.replace(invalid, request=first.request))
+        second = backend.hears()
         assert [bytes(answer.values) for answer in (first, second)] == [b'{"n":1}', b'{"n":2}']
-        await backend.sends(InteractionResolved(question="f then"), TurnEnded(end="completed"))
+        backend.sends(InteractionResolved(question="f then"), TurnEnded(end="completed"))
     assert str(found[0]) == ""
 
 
-async def test_a_question_in_words_is_answered_in_words_and_is_no_turn_of_its_own(tmp_path: Path) -> None:
+def test_a_question_in_words_is_answered_in_words_and_is_no_turn_of_its_own(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
     tape.sends(ApprovalResolved(approved=True, question="then"), TextDelta(text="Done.")).ends().turn("two")
-    async with driving(tape, tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
-        assert await backend.accepts("t2") == "approve"
-        await backend.sends(TextDelta(text="Done."), TurnEnded(end="completed"), turn="t2")
-        assert await backend.accepts("t3") == "two"
-        await backend.sends(TurnEnded(end="completed"), turn="t3")
+    with driving(tape, tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
+        assert backend.accepts("t2") == "approve"
+        backend.sends(TextDelta(text="Done."), TurnEnded(end="completed"), turn="t2")
+        assert backend.accepts("t3") == "two"
+        backend.sends(TurnEnded(end="completed"), turn="t3")
     assert (str(found[0]), found[0].turns) == ("", 2)
 
 
@@ -188,164 +201,144 @@ def filled_in_again() -> RecordingBuilder:
     return tape.sends(InteractionResolved(question="f then"), TextDelta(text="Thanks.")).ends()
 
 
-async def test_a_refused_form_in_words_is_typed_again_from_the_wrong_field(tmp_path: Path) -> None:
+def test_a_refused_form_in_words_is_typed_again_from_the_wrong_field(tmp_path: Path) -> None:
     fields = (
         ("Your name? (1 of 2)", "Ada"),
         ("Your phone? (2 of 2)", "1"),
         ("phone: too short\nYour phone? (2 of 2)", "55"),
     )
-    async with driving(filled_in_again(), tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts("t0")
+    with driving(filled_in_again(), tmp_path) as (backend, found):
+        backend.accepts("t0")
         for number, (words, text) in enumerate(fields):
             said = TextDelta(text=f"{words}\nskip declines.")
-            await backend.sends(said, TurnEnded(end="paused"), turn=f"t{number}")
-            assert await backend.accepts(f"t{number + 1}") == text
-        await backend.sends(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t3")
+            backend.sends(said, TurnEnded(end="paused"), turn=f"t{number}")
+            assert backend.accepts(f"t{number + 1}") == text
+        backend.sends(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t3")
     assert (str(found[0]), found[0].turns) == ("", 1)
 
 
-async def test_a_form_in_words_that_is_not_refused_now_is_not_typed_again(tmp_path: Path) -> None:
-    async with driving(filled_in_again(), tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts("t0")
+def test_a_form_in_words_that_is_not_refused_now_is_not_typed_again(tmp_path: Path) -> None:
+    with driving(filled_in_again(), tmp_path) as (backend, found):
+        backend.accepts("t0")
         for number, words in enumerate(("Your name? (1 of 2)", "Your phone? (2 of 2)")):
             said = TextDelta(text=f"{words}\nskip declines.")
-            await backend.sends(said, TurnEnded(end="paused"), turn=f"t{number}")
-            await backend.accepts(f"t{number + 1}")
-        await backend.sends(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t2")
+            backend.sends(said, TurnEnded(end="paused"), turn=f"t{number}")
+            backend.accepts(f"t{number + 1}")
+        backend.sends(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t2")
     assert [difference.what for difference in found[0].differences] == ["answer"]
 
 
-async def test_no_answer_is_typed_to_another_prompt(tmp_path: Path) -> None:
+def test_no_answer_is_typed_to_another_prompt(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
     tape.sends(ApprovalResolved(approved=True, question="then")).ends().turn("two")
-    async with driving(tape, tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(TextDelta(text="I did it."), TurnEnded(end="completed"))
-        assert await backend.accepts("t2") == "two"
-        await backend.sends(TurnEnded(end="completed"), turn="t2")
+    with driving(tape, tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(TextDelta(text="I did it."), TurnEnded(end="completed"))
+        assert backend.accepts("t2") == "two"
+        backend.sends(TurnEnded(end="completed"), turn="t2")
     assert {difference.what for difference in found[0].differences} == {"text", "question refund", "answer"}
 
 
-async def test_a_refused_answer_in_words_is_reported(tmp_path: Path) -> None:
+def test_a_refused_answer_in_words_is_reported(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
-    async with driving(tape.sends(ApprovalResolved(approved=True)).ends(), tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
+    with driving(tape.sends(ApprovalResolved(approved=True)).ends(), tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
         failure = Failure(cause="busy", text="somebody else answered")
-        await backend.answers(Reply(request=(await backend.hears()).request, failure=failure))
+        backend.answers(Reply(request=(backend.hears()).request, failure=failure))
     assert found[0].refusals == ("the backend refused: somebody else answered",)
 
 
-async def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> None:
-    async with driving(RecordingBuilder().turn("one"), tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(ASKED)
-        assert (await backend.hears()).approved is False
-        await backend.sends(ApprovalResolved(approved=False), FORM)
-        assert (await backend.hears()).declined is True
-        await backend.sends(InteractionResolved(question="f then", declined=True), TurnEnded(end="completed"))
+def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> None:
+    with driving(RecordingBuilder().turn("one"), tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(ASKED)
+        assert (backend.hears()).approved is False
+        backend.sends(ApprovalResolved(approved=False), FORM)
+        assert (backend.hears()).declined is True
+        backend.sends(InteractionResolved(question="f then", declined=True), TurnEnded(end="completed"))
     assert {difference.what for difference in found[0].differences} >= {"question refund", "question identity"}
 
 
-async def test_a_cancel_is_sent_after_as_much_output_as_recorded(tmp_path: Path) -> None:
+def test_a_cancel_is_sent_after_as_much_output_as_recorded(tmp_path: Path) -> None:
     tape = (
         RecordingBuilder()
         .turn("one", TextDelta(text="12345"), end=None)
         .asks(CancelTurn(), Reply(request=""))
         .ends("cancelled")
     )
-    async with driving(tape, tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(TextDelta(text="123"))
-        await backend.sends(TextDelta(text="45"))
-        cancel = await backend.hears()
+    with driving(tape, tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(TextDelta(text="123"))
+        backend.sends(TextDelta(text="45"))
+        cancel = backend.hears()
         assert isinstance(cancel, CancelTurn)
-        await backend.answers(Reply(request=cancel.request))
-        await backend.sends(TurnEnded(end="cancelled"))
+        backend.answers(Reply(request=cancel.request))
+        backend.sends(TurnEnded(end="cancelled"))
     assert str(found[0]) == ""
 
 
-async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
+def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
     tape = (
         RecordingBuilder()
         .turn("one", TextDelta(text="12345"), end=None)
         .asks(CancelTurn(), Reply(request=""))
         .ends("cancelled")
     )
-    async with driving(tape, tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(TextDelta(text="1"), TurnEnded(end="completed"))
+    with driving(tape, tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(TextDelta(text="1"), TurnEnded(end="completed"))
     assert {difference.what for difference in found[0].differences} == {"text", "end"}
 
 
-async def test_a_resume_without_effect_ends_no_turn(tmp_path: Path) -> None:
+def test_a_resume_without_effect_ends_no_turn(tmp_path: Path) -> None:
     """A pod refuses it by an error to all clients, so the recording has no answer to it."""
-    async with driving(RecordingBuilder().turn("one").asks(ResumeTurn()).turn("two"), tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(TurnEnded(end="completed"))
-        resume = await backend.hears()
+    with driving(RecordingBuilder().turn("one").asks(ResumeTurn()).turn("two"), tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(TurnEnded(end="completed"))
+        resume = backend.hears()
         assert isinstance(resume, ResumeTurn)
         failure = Failure(cause="not_running", text="nothing is paused")
-        await backend.answers(Reply(request=resume.request, failure=failure))
-        assert await backend.accepts("t2") == "two"
-        await backend.sends(TurnEnded(end="completed"), turn="t2")
+        backend.answers(Reply(request=resume.request, failure=failure))
+        assert backend.accepts("t2") == "two"
+        backend.sends(TurnEnded(end="completed"), turn="t2")
     assert found[0].same
 
 
-async def test_requests_recorded_after_a_turn_are_sent_after_that_turn(tmp_path: Path) -> None:
+def test_requests_recorded_after_a_turn_are_sent_after_that_turn(tmp_path: Path) -> None:
     wrong = OtpInvalid(request="", attempts_remaining=2, text="wrong")
     tape = RecordingBuilder().turn("one").asks(AnswerOtp(code="1"), wrong).turn("two")
-    async with driving(tape, tmp_path) as (backend, found):
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(TurnEnded(end="completed"))
-        code = await backend.hears()
+    with driving(tape, tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(TurnEnded(end="completed"))
+        code = backend.hears()
         assert isinstance(code, AnswerOtp)
-        await backend.answers(OtpInvalid(request=code.request, attempts_remaining=2, text="wrong"))
-        assert await backend.accepts("t2") == "two"
-        await backend.sends(TurnEnded(end="completed"), turn="t2")
+        backend.answers(OtpInvalid(request=code.request, attempts_remaining=2, text="wrong"))
+        assert backend.accepts("t2") == "two"
+        backend.sends(TurnEnded(end="completed"), turn="t2")
     assert str(found[0]) == ""
 
 
-async def test_a_refused_input_is_reported_and_the_next_one_sent(tmp_path: Path) -> None:
-    async with driving(RecordingBuilder().turn("one").turn("two"), tmp_path) as (backend, found):
-        await backend.opens()
-        first = await backend.hears()
-        await backend.answers(Reply(request=first.request, failure=Failure(cause="busy", text="compacting")))
-        assert await backend.accepts() == "two"
-        await backend.sends(TurnEnded(end="completed"))
+def test_a_refused_input_is_reported_and_the_next_one_sent(tmp_path: Path) -> None:
+    with driving(RecordingBuilder().turn("one").turn("two"), tmp_path) as (backend, found):
+        first = backend.hears()
+        backend.answers(Reply(request=first.request, failure=Failure(cause="busy", text="compacting")))
+        assert backend.accepts() == "two"
+        backend.sends(TurnEnded(end="completed"))
     assert found[0].refusals == ("the backend refused: compacting",)
 
 
-async def test_a_silent_backend_is_given_up_at_the_deadline(tmp_path: Path) -> None:
-    async with driving(RecordingBuilder().turn("one").turn("two"), tmp_path, deadline=0.05) as (backend, found):
-        await backend.opens()
+def test_a_silent_backend_is_given_up_at_the_deadline(tmp_path: Path) -> None:
+    with driving(RecordingBuilder().turn("one").turn("two"), tmp_path, deadline=0.05) as (_, found):
+        pass  # the backend says nothing
     assert found[0].refusals == ("the backend did not accept an input within 0.05 s",)
 
 
-async def test_a_backend_that_opens_no_session_cannot_be_driven(tmp_path: Path) -> None:
-    driver = Driver(RecordingBuilder().turn("one").plan(tmp_path), deadline=0.05)
-    with pytest.raises(DrivingError, match="opened no session in time"):
-        await driver.run()
-
-
-async def test_the_progress_of_driving_is_reported(tmp_path: Path) -> None:
+def test_the_progress_of_driving_is_reported(tmp_path: Path) -> None:
     told: list[int] = []
-    driver = Driver(RecordingBuilder().turn("one").plan(tmp_path), progress=told.append)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(driver.run(), name="driver")
-        backend = Backend(driver)
-        await backend.opens()
-        await backend.accepts()
-        await backend.sends(TurnEnded(end="completed"))
+    with driving(RecordingBuilder().turn("one"), tmp_path, progress=told.append) as (backend, _):
+        backend.accepts()
+        backend.sends(TurnEnded(end="completed"))
     assert told == [0, 1]
 
 

@@ -11,6 +11,7 @@ from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTranspor
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import Ping
 from dragoman.mappings.canonical.events import ApprovalRequested, Pong, TextDelta
+from dragoman.mappings.errors import DragomanError
 from tests.gateway.replay.recording_builder import said
 from tests.transport_reader import receive, receive_all
 
@@ -18,7 +19,7 @@ DIALECT = in_process_dialect(registry.dialect("pod"))
 
 
 async def test_events_of_an_in_process_client_arrive_unchanged() -> None:
-    transport = InProcessTransport(lambda _told: None)
+    transport = InProcessTransport(lambda _told: True)
     translator = DIALECT.server(lambda: 0, lambda: "id", "")
     transport.say(said("one", request="a"))
     transport.say(Ping(request="b"))
@@ -28,8 +29,13 @@ async def test_events_of_an_in_process_client_arrive_unchanged() -> None:
 
 
 async def test_an_in_process_client_gets_its_answers_the_session_and_all_broadcasts() -> None:
-    told: list[InProcessEvent] = []
-    transport = InProcessTransport(told.append)
+    told: list[InProcessEvent | DragomanError] = []
+
+    def take(incoming: InProcessEvent | DragomanError) -> bool:
+        told.append(incoming)
+        return True
+
+    transport = InProcessTransport(take)
     translator, projection = DIALECT.server(lambda: 0, lambda: "id", ""), DIALECT.projection("", "")
     batch = Batch(session="s", epoch=1, first_seq=0, events=[TextDelta(text="a")], turn="t")
     for frames in (
@@ -47,7 +53,7 @@ async def test_an_in_process_client_gets_its_answers_the_session_and_all_broadca
 
 
 async def test_an_in_process_client_leaves_like_any_client() -> None:
-    transport = InProcessTransport(lambda _told: None)
+    transport = InProcessTransport(lambda _told: True)
     transport.leave()
     assert await receive(transport) == []
     await transport.close()

@@ -42,10 +42,10 @@ def test_a_file_that_is_no_recording_cannot_be_driven(tmp_path: Path) -> None:
         read_plan(open_recording(tmp_path / "a"))
 
 
-async def test_an_endpoint_that_cannot_be_dialled_is_refused(tmp_path: Path) -> None:
+def test_an_endpoint_that_cannot_be_dialled_is_refused(tmp_path: Path) -> None:
     play = read_plan(open_recording(RecordingBuilder().turn("one").write(tmp_path)))
     with pytest.raises(ConfigError, match="cannot connect to this"):
-        await drive(play, parse("smooth+unix:/x"))
+        drive(play, parse("smooth+unix:/x"))
 
 
 def tape(folder: Path) -> Path:
