@@ -1,9 +1,7 @@
 """Newline-delimited frames over stdin and stdout: of child processes (`Children`) and of this process (`listen`)."""
 
-from dragoman.adapters.stdio.child import ChildTransport
-from dragoman.adapters.stdio.children import Children
+from dragoman.adapters.stdio.child import Children, ChildTransport
 from dragoman.adapters.stdio.own import OwnTransport, listen
-from dragoman.adapters.stdio.process import ChildLimits
-from dragoman.adapters.stdio.settings import ChildSettings
+from dragoman.adapters.stdio.process import ChildLimits, ChildSettings
 
 __all__ = ["ChildLimits", "ChildSettings", "ChildTransport", "Children", "OwnTransport", "listen"]

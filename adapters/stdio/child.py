@@ -1,31 +1,44 @@
-"""A child process as a peer: its stdin and stdout form one transport.
+"""Child processes as peers, bounded in number: the stdin and stdout of each form one transport.
+
+    async with Children(most=10) as children:
+        transport = await children.spawn(["codewhale", "app-server", "--stdio"], limits, ChildSettings(env=env))
 
 The transport ends when the child has exited or closed its stdout. Output written before is delivered first. A process
 that inherited the child's stdout does not keep the transport open.
+
+Children are spawned only here. Leaving the block ends all of them. If the process exits without leaving the block
+(`sys.exit` in a signal handler), an `atexit` hook kills them. If the process is killed, its watchdog ends them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import errno
 import os
+import signal
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.stdio.ends import REST
-from dragoman.adapters.stdio.process import ChildLimits, Process
-from dragoman.adapters.stdio.settings import ChildSettings
+from dragoman.adapters.stdio.process import ChildLimits, ChildSettings, Process
 from dragoman.adapters.stdio.stderr_tail import StderrTail
-from dragoman.adapters.stdio.strays import end_strays
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.adapters.stdio.watchdog import Watchdog
-from dragoman.adapters.stdio.watchdog_program import MARK
+from dragoman.adapters.stdio.watchdog_program import MARK, find_marked, send
 
 log = structlog.get_logger("dragoman.child")
 
+DEFAULTS = ChildLimits()
+POLL = 0.05  # seconds between two looks for strays that have ended
 EXIT_WAIT = 0.1  # seconds to wait for the exit after the pipes closed: the kernel needs microseconds
 
 
@@ -149,3 +162,105 @@ class ChildTransport(LineStream):
                 variables=", ".join(self._settings.withheld),
             )
         self._begun.set()
+
+
+async def end_strays(mark: str, log: FilteringBoundLogger, *, reap: bool, wait: float) -> None:
+    """Log the processes that outlive a child whose group has ended. With `reap`, end them: SIGTERM, and SIGKILL after
+    `wait` seconds.
+
+    These are daemons and language servers in sessions of their own, which a signal to the child's group does not reach.
+    Each process inherits a variable that marks the child, so they are found by their environment (Linux only). A
+    process that clears its environment is not found.
+    """
+    variable = f"{MARK}={mark}"
+    strays = await asyncio.to_thread(find_marked, variable)
+    if not strays:
+        return
+    names = ", ".join(f"{_name(pid)} ({pid})" for pid in strays)
+    if not reap:
+        log.warning(
+            'processes of the child still run in sessions of their own; the route\'s `reap = "all"` would end them',
+            left=names,
+        )
+        return
+    log.info("end the processes that the child left in sessions of their own", left=names)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = asyncio.get_running_loop().time() + wait
+        send(strays, number, os.kill)
+        while strays and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(POLL)
+            strays = await asyncio.to_thread(find_marked, variable)
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+    except OSError:  # it has ended meanwhile
+        return "?"
+
+
+class Children:
+    """The running children, at most `most`. A child is counted until its whole process group has ended."""
+
+    def __init__(self, most: int, bounds: ChildLimits = DEFAULTS) -> None:
+        self.most = most
+        self._bounds = bounds
+        self._live: set[ChildTransport] = set()
+        self._ending = False
+        self._watchdog = Watchdog()
+
+    def change_most(self, most: int) -> None:
+        """Allow another number of children; those that run stay."""
+        self.most = most
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    async def spawn(
+        self, argv: Sequence[str], limits: TransportLimits, settings: ChildSettings, *, cwd: str | None = None
+    ) -> ChildTransport:
+        """Start a child; raise OSError with the reason, EBUSY if the limit is reached."""
+        if self._ending:
+            raise OSError(errno.EBUSY, "busy: the gateway is stopping and starts no more children", *argv[:1])
+        if len(self) >= self.most:
+            raise OSError(errno.EBUSY, f"busy: {self.most} children are running, which is the limit", *argv[:1])
+        self._watchdog.start()
+        child = ChildTransport(
+            argv, limits, self._bounds, settings=settings, cwd=cwd, over=self._live.discard, watchdog=self._watchdog
+        )
+        self._live.add(child)
+        try:
+            await child.wait_started()
+        except BaseException:
+            child.kill()
+            await child.close()
+            raise
+        return child
+
+    async def close(self) -> None:
+        """End all children at the same time and refuse new ones. Takes no longer than the deadlines of one child."""
+        self._ending = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                for child in self._live:
+                    group.create_task(child.close(), name=f"{child.peer}:close")
+        finally:
+            self.kill()
+            self._watchdog.close()
+
+    def kill(self) -> None:
+        """Send SIGKILL to the groups of all children, without an event loop."""
+        for child in self._live:
+            child.kill()
+
+    async def __aenter__(self) -> Self:
+        atexit.register(self.kill)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        finally:
+            atexit.unregister(self.kill)

@@ -45,6 +45,20 @@ class ChildLimits(Struct, frozen=True, kw_only=True, gc=False):
     kill_wait: float = 1.0  # the kernel ends it at once unless it waits for a broken disk
 
 
+class ChildSettings(Struct, frozen=True, kw_only=True):
+    """The environment and the bounds of a child process, as its route says (docs/design.md, section 6).
+
+    `env`: its whole environment. `withheld`: names of the gateway's variables that it does not get, for the log.
+    `rlimits`: number of a resource (RLIMIT_NOFILE and so on) -> its soft and hard limit. `reap_all`: also end the
+    processes that the child has put into sessions of their own.
+    """
+
+    env: Mapping[str, str]
+    withheld: tuple[str, ...] = ()
+    rlimits: Mapping[int, tuple[int, int]] = {}
+    reap_all: bool = False
+
+
 class Streams(Struct, frozen=True):
     """The gateway's ends of a child's pipes."""
 

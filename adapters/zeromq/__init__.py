@@ -2,8 +2,8 @@
 
 from dragoman.adapters.zeromq.client import connect
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer, has_curve, is_key
-from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.server import PrimaryEvents, listen
+from dragoman.adapters.zeromq.sockets import ZeroMQLimits
 
 __all__ = [
     "CurveClient",

@@ -22,9 +22,8 @@ import zmq
 from dragoman.adapters.base import Accept, CloseReason, Sink, TransportLimits
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.polled import BATCH, Message
-from dragoman.adapters.zeromq.sockets import Sockets, oversize
+from dragoman.adapters.zeromq.sockets import Sockets, ZeroMQLimits, oversize
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.dialect import Frame, Loss, Parts
 

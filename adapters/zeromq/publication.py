@@ -18,9 +18,8 @@ import zmq
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.polled import BATCH, Message
-from dragoman.adapters.zeromq.sockets import Sockets
+from dragoman.adapters.zeromq.sockets import Sockets, ZeroMQLimits
 from dragoman.adapters.zeromq.subscribers import Subscribers
 from dragoman.mappings.dialect import Loss
 

@@ -15,11 +15,9 @@ from msgspec import Struct, field
 
 from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
-from dragoman.adapters.zeromq.contexts import SOCKETS_MAX, CountedContext, shared_context
 from dragoman.adapters.zeromq.curve import CurveServer
-from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.publication import Publication
-from dragoman.adapters.zeromq.sockets import Sockets
+from dragoman.adapters.zeromq.sockets import SOCKETS_MAX, CountedContext, Sockets, ZeroMQLimits, shared_context
 from dragoman.mappings.dialect import Loss
 
 PORT_TRIES = 32  # the port next to a chosen one is in use about once in a thousand times

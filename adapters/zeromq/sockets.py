@@ -1,8 +1,11 @@
-"""The ZeroMQ sockets of one connection or listener.
+"""The ZeroMQ sockets of one connection or listener, and the context that all of an event loop share.
 
-When the last holder releases them, the sockets are closed, each with a linger, and they leave their context
-(contexts.py). Bound sockets leave it when their lingering messages are sent or given up and their ports are free, which
-libzmq tells by the last event of their monitors. The last to leave the context waits for all lingering messages.
+A context has two threads and a few descriptors. 100 contexts are 200 threads that compete for a core, so there is one
+(docs/performance.md). Only a listener with CURVE has its own context, because libzmq has one authenticator for each.
+
+When the last holder releases them, the sockets are closed, each with a linger, and they leave their context. Bound
+sockets leave it when their lingering messages are sent or given up and their ports are free, which libzmq tells by the
+last event of their monitors. The last to leave the context waits for all lingering messages.
 
 No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9).
 """
@@ -12,15 +15,91 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from itertools import count
+from weakref import WeakKeyDictionary
 
 import zmq
+from msgspec import Struct
 
 from dragoman.adapters.base import TransportLimits
-from dragoman.adapters.zeromq.contexts import CountedContext
 from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
 from dragoman.adapters.zeromq.polled import Message, Polled
 from dragoman.mappings.dialect import Oversize
+
+
+class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
+    """The bounds of a ZeroMQ listener, beside TransportLimits. Times are in seconds.
+
+    `publish_wait`: how long a publication waits for a full subscriber. `stall_deadline`: when a subscriber that reads
+    nothing is disconnected, if there are others. `send_hwm`: messages queued for one subscriber. `answered`: when a
+    silent caller that has its answers is removed, and `idle`: one that waits for an answer. `callers`: the largest
+    number of callers. `subscribers`: connections for publications at once. `subscriptions`: topics of one of them;
+    libzmq holds about 40 bytes of memory for each byte of a topic.
+    """
+
+    publish_wait: float = 0.2  # docs/design.md, section 6
+    stall_deadline: float = 10.0  # a busy terminal reads again far sooner; a stopped one never does
+    send_hwm: int = 1000  # libzmq's default; a full subscriber must read half of it before it takes more
+    # a pando client ends each call after 10 s (docs/dialects/pando.md, section 5)
+    idle: float = 60.0
+    answered: float = 5.0  # a view makes one call and is abandoned; 1,000 of them held 40 MiB, with their connections
+    callers: int = 1024  # a view abandons one every few seconds, and each stays for `answered`
+    subscribers: int = 256  # a project has a terminal and a few viewers
+    subscriptions: int = 256  # a real subscriber has at most ten
+
+
+SOCKETS_MAX = 16_384  # six for each connection or listener; a context of this size takes 0.2 MB
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, CountedContext] = WeakKeyDictionary()
+
+
+class CountedContext:
+    """A ZeroMQ context with the number of its users. The last user terminates it."""
+
+    def __init__(self, sockets_max: int) -> None:
+        self._context = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, sockets_max)
+        self._users = 0
+        self._monitors = count(1)
+
+    def use(self) -> None:
+        """Add a user."""
+        self._users += 1
+
+    def create_socket(self, kind: zmq.SocketType) -> zmq.Socket[bytes]:
+        """Create a socket of this kind; raise ZMQError if there are too many sockets or descriptors."""
+        return self._context.socket(kind)
+
+    def monitor_address(self) -> str:
+        """Return an address for the events of one socket, which no other socket of this context has."""
+        return f"inproc://monitor-{next(self._monitors)}"
+
+    def authenticate(self, curve: CurveServer) -> Callable[[], None]:
+        """Accept only the clients of this server in every encrypted listener of the context; return what stops that."""
+        from zmq.auth.asyncio import AsyncioAuthenticator  # needed only where CURVE is configured
+
+        authenticator = AsyncioAuthenticator(self._context)
+        authenticator.configure_curve_callback("*", curve)
+        authenticator.start()
+        return authenticator.stop
+
+    async def leave(self) -> None:
+        """Remove a user whose sockets are closed. After the last one, wait until all messages are sent or given up."""
+        self._users -= 1
+        if self._users == 0:
+            for loop in [loop for loop, context in _shared.items() if context is self]:
+                del _shared[loop]  # a new connection may come while this context ends
+            await asyncio.to_thread(self._context.term)
+
+
+def shared_context() -> CountedContext:
+    """Return the context of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _shared:
+        _shared[loop] = CountedContext(SOCKETS_MAX)
+    return _shared[loop]
+
 
 HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it libzmq drops the connection
 SPARE_PARTS = 2  # kept above the limit: a caller's identity, and one part that reveals the excess

@@ -13,7 +13,7 @@ import pytest
 import zmq
 from msgspec import structs
 
-from dragoman.adapters.zeromq import contexts
+from dragoman.adapters.zeromq import sockets
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.mappings.dialect import Missed, Parts
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, until
@@ -177,7 +177,7 @@ async def test_a_connection_is_dialled_while_the_last_one_ends() -> None:
 async def test_a_dial_without_a_free_socket_fails_and_leaves_the_other_connections_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(contexts, "SOCKETS_MAX", 14)  # a primary and a connection need six each
+    monkeypatch.setattr(sockets, "SOCKETS_MAX", 14)  # a primary and a connection need six each
     async with primary() as ours, dialled(ours) as client:
         with pytest.raises(OSError, match=ours.publications):
             await ours.dial()

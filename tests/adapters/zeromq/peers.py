@@ -12,9 +12,9 @@ from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.adapters.zeromq.client import DialledSockets, connect
 from dragoman.adapters.zeromq.curve import CurveServer
-from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.server import PrimaryEvents, ZeroMQListener, listen
+from dragoman.adapters.zeromq.sockets import ZeroMQLimits
 from dragoman.mappings.dialect import Loss
 
 DEADLINE = 20.0  # what should happen at once happens far below

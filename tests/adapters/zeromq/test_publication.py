@@ -12,9 +12,9 @@ import zmq
 from msgspec import structs
 
 from dragoman.adapters.zeromq.curve import CurveServer
-from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.publication import TOPIC_MAX
+from dragoman.adapters.zeromq.sockets import ZeroMQLimits
 from dragoman.mappings.dialect import Loss
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, Primary, peer, primary, until
 from tests.transport_reader import receive

@@ -9,7 +9,7 @@ import socket
 import pytest
 import zmq
 
-from dragoman.adapters.zeromq import contexts, server
+from dragoman.adapters.zeromq import server, sockets
 from dragoman.adapters.zeromq.server import PrimaryEvents, listen
 from tests.adapters.zeromq.peers import DEADLINE, LIMITS, peer, primary
 from tests.reserved_ports import reserved_port
@@ -74,7 +74,7 @@ async def test_an_address_of_another_machine_is_refused() -> None:
 
 
 async def test_a_listener_without_a_free_socket_is_refused_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contexts, "SOCKETS_MAX", 8)  # a listener needs six
+    monkeypatch.setattr(sockets, "SOCKETS_MAX", 8)  # a listener needs six
     async with primary():
         with pytest.raises(OSError, match=r"127\.0\.0\.1:0"):
             await listen_at(0, None)
