@@ -54,9 +54,11 @@ def _sum(a: N | None, b: N | None) -> N | None:
 
 
 def _history(state: SessionState, event: events.HistorySnapshot) -> None:
+    # A history may contain messages of the run that goes on; a turn may not be open yet.
+    fresh = {item.id for item in state.transcript[state.fresh :] if isinstance(item, Message)}
     state.transcript = list(event.items)
-    own = state.turn.id if state.turn is not None else None  # a rotated history may contain items of the open turn
-    state.fresh = next((i for i, item in enumerate(event.items) if item.turn == own), len(event.items))
+    places = (i for i, item in enumerate(event.items) if isinstance(item, Message) and item.id in fresh)
+    state.fresh = next(places, len(event.items))
     state.snapshot_ext = event.ext
     state.conversation = event.conversation or state.conversation
     state.summed_up = event.summed_up
@@ -209,11 +211,15 @@ def _usage(state: SessionState, event: events.UsageReported) -> None:
 def _result(state: SessionState, event: events.TurnResult) -> None:
     if state.turn is not None:
         state.turn.result, state.turn.result_ext = event.end, event.ext
+    elif event.end == "rolled_back":
+        _take_back(state)
 
 
 def _status(state: SessionState, event: events.StatusChanged) -> None:
     state.status = event.status
     state.found_running = state.found_running and event.status == "running"
+    if event.status != "running" and state.turn is None:
+        state.fresh = len(state.transcript)  # the run of another client is over, of which nothing else was told
 
 
 def _alert(state: SessionState, event: events.Alert) -> None:
@@ -245,15 +251,20 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
     state.turn = None
     if event.text and event.text != turn.text():
         turn.correct_text(event.text)
-    if event.end == "rolled_back":  # docs/translation.md, rule 3.6: the user's message leaves the transcript
-        del state.transcript[state.fresh :]
-        state.summed_up = min(state.summed_up, state.fresh)
+    if event.end == "rolled_back":
+        _take_back(state)
     else:
         state.transcript += _items(turn, event.message)
         for call in turn.calls.values():
             if call.result is None and len(state.unanswered) < UNANSWERED_KEPT:
                 state.unanswered[call.call] = call.name
     state.fresh = len(state.transcript)
+
+
+def _take_back(state: SessionState) -> None:
+    """Remove the user's message of a run that was rolled back (docs/translation.md, rule 3.6)."""
+    del state.transcript[state.fresh :]
+    state.summed_up = min(state.summed_up, state.fresh)
 
 
 def _items(turn: OpenTurn, message: str) -> list[Item]:

@@ -10,10 +10,12 @@ from tests.gateway.in_memory import AT_ONCE, NEVER, InMemoryGateway, Script, in_
 from tests.gateway.pod_messages import (
     CANCEL,
     FINISHED,
+    Frame,
     delta,
     done,
     echo,
     problem,
+    rotated,
     run,
     run_end,
     say,
@@ -210,6 +212,34 @@ async def test_a_rolled_back_input_is_cancelled_and_removed_from_the_history() -
             .receives("a", {"requestId": "h", "status": 200, "data": {"messages": [], "hasMore": False}})
             .done()
         )
+
+
+TURN = say("turn_start", turn=0)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        took("Hi"),
+        (*took("Hi"), TURN),
+        (*took("Hi"), rotated(), TURN),  # the first run of a fresh pod
+        (*took("Hi"), TURN, rotated()),
+    ],
+)
+async def test_an_input_of_another_client_that_the_pod_rolled_back_leaves_the_history(begin: tuple[Frame, ...]) -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .pod_sends(*took("First"), TURN, delta("Yes"), done("Yes"), *FINISHED)
+            .pod_sends(*begin, run_end("rolled_back"), status("idle"))
+            .ignores("a")
+            .done()
+        )
+        state = made.session.state
+        kept = [("user", "First"), ("assistant", "Yes")]
+        assert [(message.role, message.text) for message in state.messages()] == ([] if rotated() in begin else kept)
+        assert state.fresh == len(state.transcript)
 
 
 # -- deadlines ---------------------------------------------------------------------------------------
