@@ -43,7 +43,7 @@ SKELETON: dict[str, set[str]] = {
     "vocabulary": set(),
 }
 # Dialect -> the further modules that stand beside those: both directions use them.
-OWN_MODULES = {"codewhale": {"ids"}, "pod": {"entries", "segments"}}
+OWN_MODULES = {"codewhale": {"ids"}, "pod": {"entries"}}
 
 SUPPRESSION = re.compile(
     r"#\s*(type:\s*ignore|noqa|pragma:\s*no cover)(\[[^\]]*\]|:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*)?(?P<rest>.*)"

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -30,9 +30,6 @@ from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Frame, Translator
-
-if TYPE_CHECKING:
-    pass
 
 NS = 1_000_000_000
 

@@ -28,8 +28,7 @@ from dragoman.mappings.canonical.values import (
     flatten,
     snake_case,
 )
-from dragoman.mappings.pod.segments import from_segments, to_segments
-from dragoman.mappings.pod.vocabulary import CANCELLED, END_OF_RESULT
+from dragoman.mappings.pod.vocabulary import CANCELLED, END_OF_RESULT, carried, from_segments, keep, to_segments
 from dragoman.mappings.pod.wire.codecs import EVENTS, known_segments
 from dragoman.mappings.pod.wire.events import RunResult
 from dragoman.mappings.pod.wire.values import Segment
@@ -220,8 +219,7 @@ class LogReader:
             segments = to_segments(entry.segments)
             return Message(role="user", text=flatten(segments), segments=segments, at=at)
         if isinstance(entry, SystemItemEntry):
-            ext = {"pod.item": opaque(entry.item)}
-            return Message(role="system", text=system_text(entry.item), at=at, ext=ext)
+            return Message(role="system", text=system_text(entry.item), at=at, ext=keep(item=opaque(entry.item)))
         return _logged(entry.item, at, self._names)
 
     def _append(self, item: Item) -> None:
@@ -315,9 +313,8 @@ def user_segments(message: Message) -> list[Segment]:
 
 def system_item(message: Message) -> object:
     """Return a system message as SystemItem: the pod's original if `ext` has it, else a notification."""
-    if message.ext and "pod.item" in message.ext:
-        return message.ext["pod.item"]
-    return {"kind": "notification", "message": message.text, "body": message.text}
+    own = carried(message.ext, "item")
+    return {"kind": "notification", "message": message.text, "body": message.text} if own is None else own
 
 
 def logged_item(item: Item) -> dict[str, object]:

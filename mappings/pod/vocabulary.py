@@ -1,14 +1,20 @@
-"""Tables of pod: error codes to causes, run results to ends (docs/translation.md, rules 3.6 and 3.11)."""
+"""Tables of pod: error codes to causes, run results to ends, segments (docs/translation.md, rules 3.6, 3.10, 3.11)."""
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Callable, Iterable
+from typing import Any, get_args
 
-from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical import commands, values
 from dragoman.mappings.canonical.values import Cause, End
+from dragoman.mappings.extras import Extras
 from dragoman.mappings.pod.wire import methods
+from dragoman.mappings.pod.wire import values as wire
 from dragoman.mappings.pod.wire.events import AlertSource, ErrorCode, InvokeKind, RunResult
 from dragoman.mappings.pod.wire.values import CompletionKind
+
+EXTRAS = Extras("pod")
+keep, carried, given = EXTRAS.keep, EXTRAS.carried, EXTRAS.given
 
 # `error{internal}` with this text is the end of a cancelled run (docs/dialects/pod.md, section 8)
 CANCELLED = "Cancelled"
@@ -65,3 +71,37 @@ METHODS_WITHOUT_CONTENT: dict[type[methods.MethodBase], type[commands.CommandBas
     methods.Shutdown: commands.ShutdownBackend,
 }
 """Methods -> their commands; neither says more than its name."""
+
+
+TO_SEGMENT: dict[type, Callable[[Any], values.Segment]] = {
+    wire.Text: lambda s: values.Text(text=s.content),
+    wire.Paste: lambda s: values.Paste(text=s.content, id=s.id, chars=s.chars, lines=s.lines),
+    wire.FileRef: lambda s: values.FileRef(path=s.path),
+    wire.KnowledgeRef: lambda s: values.KnowledgeRef(slug=s.slug),
+    wire.WorkflowInvoke: lambda s: values.WorkflowInvoke(slug=s.slug),
+    wire.Unknown: lambda _: values.UnknownSegment(),
+}
+
+FROM_SEGMENT: dict[type, Callable[[Any], wire.Segment]] = {
+    values.Text: lambda s: wire.Text(content=s.text),
+    values.Paste: lambda s: wire.Paste(content=s.text, id=s.id, chars=s.chars, lines=s.lines),
+    values.FileRef: lambda s: wire.FileRef(path=s.path),
+    values.KnowledgeRef: lambda s: wire.KnowledgeRef(slug=s.slug),
+    values.WorkflowInvoke: lambda s: wire.WorkflowInvoke(slug=s.slug),
+    values.UnknownSegment: lambda _: wire.Unknown(),
+}
+
+
+def to_segments(segments: Iterable[wire.Segment]) -> tuple[values.Segment, ...]:
+    """Return wire segments as canonical segments."""
+    return tuple([TO_SEGMENT[type(segment)](segment) for segment in segments])
+
+
+def from_segments(segments: Iterable[values.Segment]) -> list[wire.Segment]:
+    """Return canonical segments as pod segments, without `attachments`, for which a pod has no form."""
+    return [FROM_SEGMENT[type(segment)](segment) for segment in segments if type(segment) in FROM_SEGMENT]
+
+
+def attachments(segments: Iterable[values.Segment]) -> list[values.Segment]:
+    """Return the segments without a form in pod: images and files by URL."""
+    return [segment for segment in segments if type(segment) not in FROM_SEGMENT]

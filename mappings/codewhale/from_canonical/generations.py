@@ -1,9 +1,11 @@
-"""Conversion of results to the generation that the client speaks, if the backend's generation differs.
+"""Conversion of results and requests to the generation of the peer that gets them.
 
-The two generations differ in few fields (docs/dialects/codewhale.md, sections 2.2 and 10):
+The generations differ in few fields (docs/dialects/codewhale.md, sections 2.2, 10 and 12):
 
     goal.continuation_count     required since 0.8.61, unknown before
     app/config/get data.value   secrets are masked since 0.9.0
+    params.operation_key        required since 0.10.2 where a thread begins, ignored before
+    params.allowed_tools        required since 0.10.2 with an input, ignored before
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from dragoman.mappings.codewhale.vocabulary import SEED
-from dragoman.mappings.codewhale.wire import frames, results
+from dragoman.mappings.codewhale.wire import frames, requests, results
 from dragoman.mappings.codewhale.wire.values import ThreadGoal
+from dragoman.mappings.dialect import NewId
 from dragoman.mappings.extras import raw, read_raw
 
 SECRET = re.compile(
@@ -67,3 +70,32 @@ def masked(key: str, result: Any) -> Any:
         return result
     shown = f"{value[:4]}{MASK}{value[-4:]}" if len(value) > SHORT else "*" * 8
     return replace(result, data=raw(members | {"value": shown}))
+
+
+def with_required_params(message: requests.RequestBase, new_id: NewId) -> requests.RequestBase:
+    """Return a request that a server of 0.10.2 accepts: with an operation key, or with no allowed tools."""
+    match message:
+        case requests.Start():
+            start = message.params if isinstance(message.params, requests.StartParams) else requests.StartParams()
+            return replace(message, params=_keyed(start, new_id))
+        case requests.Resume() | requests.Fork():
+            return replace(message, params=_keyed(message.params, new_id))
+        case requests.Create():
+            metadata = message.params.metadata if isinstance(message.params, requests.CreateParams) else UNSET
+            return replace(message, params=requests.CreateParams(metadata=_keyed_metadata(metadata, new_id)))
+        case requests.Message() | requests.Prompt() if message.params.allowed_tools is None:
+            tool_free: Any = replace(message.params, allowed_tools=[])
+            return replace(message, params=tool_free)
+    return message
+
+
+def _keyed(params: Any, new_id: NewId) -> Any:
+    return params if params.operation_key is not None else replace(params, operation_key=new_id())
+
+
+def _keyed_metadata(metadata: Any, new_id: NewId) -> Raw:
+    """Return the metadata of `thread/create` with an operation key; servers before 0.10.2 ignore all metadata."""
+    members = {} if metadata is UNSET else read_raw(metadata, dict[str, Raw])
+    if members is None and bytes(metadata) != b"null":
+        return metadata  # type: ignore[no-any-return]  # a client's own mistake: the server refuses it
+    return raw({"operation_key": new_id(), **(members or {})})

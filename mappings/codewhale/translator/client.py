@@ -23,6 +23,7 @@ from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale.directions import FROM_SERVER
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.context import Context
+from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.to_canonical.frames import plain
 from dragoman.mappings.codewhale.to_canonical.replies import (
     goal,
@@ -33,7 +34,6 @@ from dragoman.mappings.codewhale.to_canonical.replies import (
     sessions_listed,
 )
 from dragoman.mappings.codewhale.translator.opening import Opening
-from dragoman.mappings.codewhale.translator.required import with_required_params
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator

@@ -5,13 +5,18 @@ The commands without a form in pod come last. The second argument of each rule c
 
 from __future__ import annotations
 
-from msgspec import json
+from typing import Any
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.losses import CLIENT_DETAILS, Losses
-from dragoman.mappings.pod.segments import attachments, from_segments
-from dragoman.mappings.pod.vocabulary import COMPLETION_KINDS, METHODS_WITHOUT_CONTENT
+from dragoman.mappings.pod.vocabulary import (
+    COMPLETION_KINDS,
+    METHODS_WITHOUT_CONTENT,
+    attachments,
+    from_segments,
+    given,
+)
 from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire.values import ChildReport
 from dragoman.mappings.rules import Lossy, Rules, making
@@ -19,6 +24,8 @@ from dragoman.mappings.rules import Lossy, Rules, making
 FROM_COMMAND = Rules[[Losses], wire.MethodBase]("canonical commands -> pod")
 
 Methods = tuple[wire.MethodBase, ...]
+
+REPORT: Any = ChildReport
 
 
 @FROM_COMMAND.rule(
@@ -34,10 +41,8 @@ def submit_input(command: commands.SubmitInput, losses: Losses) -> Methods:
 
 @FROM_COMMAND.rule(commands.InjectNote, produces=(wire.Notify, wire.PodEvent))
 def inject_note(command: commands.InjectNote, _losses: Losses) -> Methods:
-    if command.ext and "pod.pod_event" in command.ext:
-        report: ChildReport = json.decode(command.ext["pod.pod_event"], type=ChildReport)
-        return (wire.PodEvent(params=report),)
-    return (wire.Notify(params=wire.Note(message=command.text)),)
+    report = given(command.ext, "pod_event", REPORT, None)
+    return (wire.Notify(params=wire.Note(message=command.text)) if report is None else wire.PodEvent(params=report),)
 
 
 for kind, command in METHODS_WITHOUT_CONTENT.items():

@@ -14,6 +14,7 @@ from msgspec import UNSET, json
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import BackendInfo, Failure, SessionSummary, Status
+from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.pod.entries import (
     MS,
     canonical_items,
@@ -25,8 +26,7 @@ from dragoman.mappings.pod.entries import (
     user_segments,
 )
 from dragoman.mappings.pod.from_canonical.context import Context
-from dragoman.mappings.pod.from_canonical.replies import described, greeting, original
-from dragoman.mappings.pod.segments import attachments, from_segments
+from dragoman.mappings.pod.from_canonical.replies import described, greeting
 from dragoman.mappings.pod.vocabulary import (
     ALERT_SOURCES,
     CANCELLED,
@@ -35,6 +35,10 @@ from dragoman.mappings.pod.vocabulary import (
     ERROR_CODES,
     INVOKE_KINDS,
     RESULT_OF_END,
+    attachments,
+    carried,
+    from_segments,
+    given,
 )
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.rules import Emulated, Lossy, Rules
@@ -60,7 +64,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
         if event.rotated or event.status is None:
             return (rotated,)
         return rotated, wire.Status(data=wire.State(status=event.status))
-    entries: list[object] = original(event.ext, "pod.entries", list[object], [])
+    entries = given(event.ext, "entries", list[object], [])
     if not entries:
         entries = made_entries(event.items)
     history = wire.History(
@@ -71,13 +75,14 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
 
 def _start(event: events.HistorySnapshot, context: Context) -> object:
     """Return the first entry of the segment: the pod's own, with the input that came before the rotation added."""
-    if not event.ext or "pod.entry" not in event.ext:
+    own = carried(event.ext, "entry")
+    if own is None:
         return segment_start(context.session, event.items, context.at)
-    entry = json.decode(event.ext["pod.entry"])
+    entry = json.decode(own)
     shown = len(canonical_items([entry]))
     history = entry.get("history", []) if isinstance(entry, dict) else None
     if shown >= len(event.items) or not isinstance(history, list):
-        return event.ext["pod.entry"]
+        return own
     return {**entry, "history": [*history, *map(logged_item, event.items[shown:])]}
 
 
@@ -224,7 +229,7 @@ def error_reported(event: events.ErrorReported, _context: Context) -> Events:
 
 def problem(event: events.ErrorReported | Failure) -> wire.Error:
     """Return a failure as a pod's `error`, with the original code if it came from a pod."""
-    code = original(event.ext, "pod.code", str, "")
+    code = given(event.ext, "code", str, "")
     code_now = ERROR_CODES.get(code, CODE_OF_CAUSE[event.cause])
     return wire.Error(data=wire.Problem(code=code_now, message=event.text))
 
@@ -255,9 +260,8 @@ def sessions_listed(event: events.SessionsListed, _context: Context) -> Events:
 
 def _pod(session: SessionSummary) -> object:
     """Return a session as an item of the list of pods (docs/dialects/pod.md, section 10)."""
-    if session.ext and "pod.pod" in session.ext:
-        return session.ext["pod.pod"]
-    return {**described(session.session, session.status), "state": "readable"}
+    own = carried(session.ext, "pod")
+    return {**described(session.session, session.status), "state": "readable"} if own is None else own
 
 
 @FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,))
@@ -379,16 +383,8 @@ def _run_over(result: wire.RunResult) -> Events:
 
 # -- events without a form in pod -------------------------------------------------------------------
 
-IN_WORDS = "the question in words: the run pauses, and the next input is the answer"
-FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)
-FROM_EVENT.carried(events.InteractionRequired, IN_WORDS)
-FROM_EVENT.carried(events.InteractionInvalid, IN_WORDS)
-FROM_EVENT.carried(events.OtpRequired, "the question in words; an input `code` and the number is the answer")
-FROM_EVENT.carried(events.OtpSent, "text in the run")
-FROM_EVENT.carried(events.OtpInvalid, "text in a run of its own")
-FROM_EVENT.carried(events.OtpVerified, "the refused input, sent again")
-FROM_EVENT.carried(events.ApprovalResolved, "the run that goes on")
-FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
+for source, how in IN_WORDS.items():
+    FROM_EVENT.carried(source, how)
 FROM_EVENT.carried(events.SessionOpened, "the snapshot that a client gets when it attaches")
 FROM_EVENT.carried(events.TurnAccepted, "status{running}")
 FROM_EVENT.carried(events.TurnEnded, "run_end or error, and status")

@@ -6,23 +6,11 @@ A client that already has its snapshot gets a changed history as a rotation.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from msgspec import json
-
 from dragoman.mappings.canonical.state import SessionState
-from dragoman.mappings.canonical.values import BackendInfo, Ext, Status
+from dragoman.mappings.canonical.values import BackendInfo, Status
 from dragoman.mappings.pod.entries import segment_start
+from dragoman.mappings.pod.vocabulary import given
 from dragoman.mappings.pod.wire import events as wire
-
-T = TypeVar("T")
-
-
-def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
-    """Return the value that a pod sent for `field`, kept in `ext`; else `default`."""
-    if ext is None or field not in ext:
-        return default
-    return json.decode(ext[field], type=shape)
 
 
 def greeting(backend: BackendInfo) -> wire.Greeting:
@@ -32,10 +20,10 @@ def greeting(backend: BackendInfo) -> wire.Greeting:
         cwd=backend.cwd,
         provider=backend.provider or "unknown",
         model=backend.model,
-        scope_summary=original(backend.ext, "pod.scope_summary", str, ""),
+        scope_summary=given(backend.ext, "scope_summary", str, ""),
         tools=list(backend.tools),
-        context_window=original(backend.ext, "pod.context_window", int, 0),
-        context_tokens=original(backend.ext, "pod.context_tokens", int, 0),
+        context_window=given(backend.ext, "context_window", int, 0),
+        context_tokens=given(backend.ext, "context_tokens", int, 0),
     )
 
 

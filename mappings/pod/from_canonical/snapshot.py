@@ -16,6 +16,7 @@ from dragoman.mappings.canonical.state import RenderedHistory, SessionState
 from dragoman.mappings.canonical.values import Item, Message, Reasoning
 from dragoman.mappings.pod.entries import LogReader, MadeLog, run_is_open
 from dragoman.mappings.pod.from_canonical.replies import greeting
+from dragoman.mappings.pod.vocabulary import carried, given
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.pod.wire.codecs import EVENTS
 
@@ -154,10 +155,8 @@ class _SnapshotWriter:
 
 
 def _own_entries(state: SessionState) -> list[Raw]:
-    ext = state.snapshot_ext or {}
-    if "pod.entry" in ext:
-        return [ext["pod.entry"]]
-    return json.decode(ext["pod.entries"], type=list[Raw]) if "pod.entries" in ext else []
+    entry = carried(state.snapshot_ext, "entry")
+    return given(state.snapshot_ext, "entries", list[Raw], []) if entry is None else [entry]
 
 
 def _begins_with(transcript: Sequence[Item], beginning: Sequence[Item]) -> bool:

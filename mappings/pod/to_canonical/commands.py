@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.pod.entries import opaque
-from dragoman.mappings.pod.segments import to_segments
-from dragoman.mappings.pod.vocabulary import METHODS_WITHOUT_CONTENT
+from dragoman.mappings.pod.vocabulary import METHODS_WITHOUT_CONTENT, keep, to_segments
 from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire import values as wire_values
 from dragoman.mappings.rules import Rules, making
@@ -29,7 +28,7 @@ def notify(message: wire.Notify) -> tuple[commands.Command, ...]:
 @TO_COMMAND.rule(wire.PodEvent, produces=(commands.InjectNote,))
 def pod_event(message: wire.PodEvent) -> tuple[commands.Command, ...]:
     report = message.params
-    return (commands.InjectNote(text=_report_text(report), ext={"pod.pod_event": opaque(report)}),)
+    return (commands.InjectNote(text=_report_text(report), ext=keep(pod_event=opaque(report))),)
 
 
 def _report_text(report: wire_values.ChildReport) -> str:

@@ -5,13 +5,12 @@ Fields without a canonical counterpart are kept in `ext` as `pod.FIELD`, so that
 
 from __future__ import annotations
 
-from msgspec import UNSET, Raw, json
+from msgspec import UNSET
 
 from dragoman.mappings.canonical import events
-from dragoman.mappings.canonical.values import BackendInfo, Completion, Ext, Message, SessionSummary, Usage, flatten
+from dragoman.mappings.canonical.values import BackendInfo, Completion, Message, SessionSummary, Usage, flatten
 from dragoman.mappings.pod.entries import MS, conversation, opaque, system_text
-from dragoman.mappings.pod.segments import to_segments
-from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT
+from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT, keep, to_segments
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.rules import Rules
 
@@ -30,7 +29,7 @@ def snapshot(message: wire.Snapshot) -> tuple[events.Event, ...]:
             compacted=logged.compacted,
             status=data.status,
             backend=_backend(data.greeting),
-            ext={"pod.entries": opaque(data.entries)},
+            ext=keep(entries=opaque(data.entries)),
         ),
     )
 
@@ -42,11 +41,11 @@ def _backend(greeting: wire.Greeting) -> BackendInfo:
         provider=greeting.provider,
         cwd=greeting.cwd,
         tools=tuple(greeting.tools),
-        ext={
-            "pod.scope_summary": Raw(json.encode(greeting.scope_summary)),
-            "pod.context_window": Raw(json.encode(greeting.context_window)),
-            "pod.context_tokens": Raw(json.encode(greeting.context_tokens)),
-        },
+        ext=keep(
+            scope_summary=greeting.scope_summary,
+            context_window=greeting.context_window,
+            context_tokens=greeting.context_tokens,
+        ),
     )
 
 
@@ -59,7 +58,7 @@ def user_message(message: wire.UserMessage) -> tuple[events.Event, ...]:
 @TO_EVENT.rule(wire.SystemItem, produces=(events.MessageAppended,))
 def system_item(message: wire.SystemItem) -> tuple[events.Event, ...]:
     item = message.data.item
-    shown = Message(role="system", text=system_text(item), ext={"pod.item": opaque(item)})
+    shown = Message(role="system", text=system_text(item), ext=keep(item=opaque(item)))
     return (events.MessageAppended(message=shown),)
 
 
@@ -183,9 +182,7 @@ def error(message: wire.Error) -> tuple[events.Event, ...]:
     if code == "internal" and text == CANCELLED:
         return (events.TurnResult(end="cancelled"),)
     cause = CAUSE_OF_CODE[code]
-    ext: Ext | None = None
-    if CODE_OF_CAUSE[cause] != code:
-        ext = {"pod.code": Raw(json.encode(code))}
+    ext = keep(code=UNSET if CODE_OF_CAUSE[cause] == code else code)
     return (events.ErrorReported(cause=cause, text=text, ext=ext),)
 
 
@@ -193,7 +190,7 @@ def error(message: wire.Error) -> tuple[events.Event, ...]:
 def segment_rotated(message: wire.SegmentRotated) -> tuple[events.Event, ...]:
     entry = message.data.entry
     logged = conversation([entry])
-    ext: Ext = {"pod.entry": opaque(entry)}
+    ext = keep(entry=opaque(entry))
     rotated = events.HistorySnapshot(
         items=logged.items, rotated=True, conversation=logged.id, compacted=logged.compacted, ext=ext
     )
@@ -227,7 +224,7 @@ def _summary(pod: object) -> SessionSummary:
         session=name,
         title=name,
         status=state if state in ("running", "paused") else "idle",
-        ext={"pod.pod": opaque(pod)},
+        ext=keep(pod=opaque(pod)),
     )
 
 

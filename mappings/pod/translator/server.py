@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, get_args
 
-from msgspec import Raw, structs
+from msgspec import structs
 
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped, commands, events
@@ -23,7 +23,7 @@ from dragoman.mappings.pod.from_canonical.replies import described, rotation
 from dragoman.mappings.pod.from_canonical.snapshot import snapshot_line
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
-from dragoman.mappings.pod.vocabulary import BAD_METHOD
+from dragoman.mappings.pod.vocabulary import BAD_METHOD, keep
 from dragoman.mappings.pod.wire import events as out
 from dragoman.mappings.pod.wire.codecs import EVENTS
 from dragoman.mappings.pod.wire.methods import Method
@@ -154,7 +154,7 @@ def _not_paused(failure: Failure) -> Failure:
     """
     if failure.cause != "not_running" or failure.ext is not None:
         return failure
-    return structs.replace(failure, ext={"pod.code": Raw(b'"not_paused"')})
+    return structs.replace(failure, ext=keep(code="not_paused"))
 
 
 def _bad_method(text: str) -> bytes:

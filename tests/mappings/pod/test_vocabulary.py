@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from dragoman.mappings.canonical import values
-from dragoman.mappings.pod.segments import attachments, from_segments, to_segments
+from dragoman.mappings.pod.vocabulary import attachments, from_segments, to_segments
 from dragoman.mappings.pod.wire import values as wire
 from tests.samples import full
 
