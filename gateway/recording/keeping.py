@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import structlog
-from msgspec import Struct
 
+from dragoman.gateway.config.model import Recording
 from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
@@ -28,21 +28,12 @@ MODE = 0o600
 log = structlog.get_logger("dragoman.recording")
 
 
-class Keep(Struct, frozen=True, kw_only=True):
-    """How much of a folder is kept: number of files, seconds since their last change, bytes of all. None: no limit."""
-
-    count: int | None = None
-    age: float | None = None
-    bytes: int | None = None
-
-
 class Keeper:
-    """Compress and delete closed recordings, a step at a time, so that the writer's thread can write in between."""
+    """Compress and delete closed recordings as `wanted`, a step at a time: the writer's thread can write in between."""
 
-    def __init__(self, place: Place, keep: Keep, *, compresses: bool) -> None:
+    def __init__(self, place: Place, wanted: Recording) -> None:
         self._folder = place.path if isinstance(place, Folder) else None
-        self._keep = keep
-        self._compresses = compresses
+        self._wanted = wanted
         self._jobs: deque[Iterator[None]] = deque([self._tidy()])
         self._will_sweep = False
 
@@ -53,7 +44,7 @@ class Keeper:
 
     def add_closed(self, path: Path | None) -> None:
         """Compress a closed file, then delete the oldest recordings above the limits. Without `path` only delete."""
-        if path is not None and self._compresses:
+        if path is not None and self._wanted.compress:
             self._jobs.append(compress(path))
         if self._folder is not None and not self._will_sweep:
             self._will_sweep = True
@@ -72,15 +63,16 @@ class Keeper:
     def _tidy(self) -> Iterator[None]:
         """Compress the files that a killed gateway left, then delete the oldest ones above the limits."""
         if self._folder is not None:
-            if self._compresses:
+            if self._wanted.compress:
                 for path in left_files(self._folder):
                     yield from compress(path)
             yield from self._swept(self._folder)
 
     def _swept(self, folder: Path) -> Iterator[None]:
         self._will_sweep = False
-        if self._keep != Keep():
-            sweep(folder, self._keep)
+        wanted = self._wanted
+        if (wanted.keep_count, wanted.keep_age, wanted.keep_bytes) != (None, None, None):
+            sweep(folder, wanted)
         yield
 
 
@@ -122,8 +114,11 @@ def compress(path: Path) -> Generator[None, None, None]:
         draft.unlink(missing_ok=True)
 
 
-def sweep(folder: Path, keep: Keep) -> list[Path]:
-    """Delete the oldest closed recordings until the rest is within `keep`. Return what was deleted."""
+def sweep(folder: Path, wanted: Recording) -> list[Path]:
+    """Delete the oldest closed recordings until the rest is within the limits. Return what was deleted.
+
+    The limits are a number of files, seconds since their last change, and bytes of all of them.
+    """
     known = []
     for path in _recordings_in(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -133,9 +128,9 @@ def sweep(folder: Path, keep: Keep) -> list[Path]:
     count, size, now = len(known), sum(size for _, _, size in known), time.time()
     deleted = []
     for changed, path, own in known:
-        too_many = keep.count is not None and count > keep.count
-        too_large = keep.bytes is not None and size > keep.bytes
-        too_old = keep.age is not None and now - changed > keep.age
+        too_many = wanted.keep_count is not None and count > wanted.keep_count
+        too_large = wanted.keep_bytes is not None and size > wanted.keep_bytes
+        too_old = wanted.keep_age is not None and now - changed > wanted.keep_age
         if (too_many or too_large or too_old) and _is_free(path):
             path.unlink(missing_ok=True)
             deleted.append(path)

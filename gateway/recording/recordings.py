@@ -15,7 +15,6 @@ from dragoman.gateway.config.model import Recording, Redact
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.flush_plan import FLUSH
-from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
@@ -122,17 +121,10 @@ class Recordings:
 def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -> Callable[[], Recordings]:
     """Return a function that opens the recordings in the running event loop. Raise ConfigError for a wrong setting."""
     where, redactor = place(wanted.path), redactors(wanted.redact)
-    keep = Keep(count=wanted.keep_count, age=wanted.keep_age, bytes=wanted.keep_bytes)
 
     def open_recordings() -> Recordings:
         loop = asyncio.get_running_loop()
-        writer = Writer(
-            where,
-            loop.call_soon_threadsafe,
-            keep=keep,
-            compresses=wanted.compress,
-            rotate_bytes=wanted.rotate_bytes,
-        )
+        writer = Writer(where, loop.call_soon_threadsafe, wanted)
         writer.start()
         if not wanted.redact.enabled:
             log.warning("RECORDINGS WILL CONTAIN SECRETS: redaction is off", path=wanted.path)

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import structlog
 
-from dragoman.gateway.recording.keeping import Keep, Keeper, lock, sync_file_system, sync_folder
+from dragoman.gateway.config.model import Recording
+from dragoman.gateway.recording.keeping import Keeper, lock, sync_file_system, sync_folder
 from dragoman.gateway.recording.places import Folder, Place
 
 BACKLOG_MAX = 64 << 20  # bytes: four of the largest messages, and half a second of a stream at full speed
@@ -54,25 +55,21 @@ QueuedBytes = tuple[OutputFile, bytes | OSError | None, int]
 
 
 class Writer:
-    """The thread. `call` runs a function in the loop, from the thread (`loop.call_soon_threadsafe`).
-
-    A file of `rotate_bytes` is followed by a further part; 0 means never.
-    """
+    """The thread. `call` runs a function in the loop, from the thread (`loop.call_soon_threadsafe`)."""
 
     def __init__(
         self,
         place: Place,
         call: Callable[[Callable[[], None]], object],
+        wanted: Recording,
         *,
-        keep: Keep = Keep(),  # noqa: B008  # frozen
-        compresses: bool = False,
-        rotate_bytes: int = 0,
         backlog_max: int = BACKLOG_MAX,
     ) -> None:
         self.place = place
-        self.rotate_bytes = rotate_bytes
+        self.rotate_bytes = wanted.rotate_bytes
+        """A file of so many bytes is followed by a further part; 0 means never."""
         self._call = call
-        self._keeper = Keeper(place, keep, compresses=compresses)
+        self._keeper = Keeper(place, wanted)
         self._backlog_max = backlog_max
         self._backlog = 0
         self.bytes_written = 0

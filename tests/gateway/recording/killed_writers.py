@@ -17,7 +17,7 @@ from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.format import encode, encode_lines, packed
 from dragoman.gateway.recording.places import OneFile
 from dragoman.gateway.recording.writer import OutputFile, Writer
-from tests.gateway.recording.lines import HEADER, numbered
+from tests.gateway.recording.lines import HEADER, PLAIN, numbered
 
 BATCH = 7
 LINES = numbered(7000, text="word " * 10)
@@ -25,7 +25,7 @@ LINES = numbered(7000, text="word " * 10)
 
 def write(path: Path) -> None:
     place = OneFile(path)
-    writer = Writer(place, lambda call: call(), backlog_max=4 * BATCH * 250)  # so that it syncs often
+    writer = Writer(place, lambda call: call(), PLAIN, backlog_max=4 * BATCH * 250)  # so that it syncs often
     file = OutputFile(lambda: place.names("s", 0, 0), lambda _file, error: os.abort())
     real, write_all, chance = os.fsync, os.write, random.Random(path.name)
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import structs
 
+from dragoman.gateway.config.model import Recording
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import Header, Item, decode_line, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
@@ -17,6 +18,9 @@ from dragoman.gateway.recording.reader import Reader
 from dragoman.mappings.canonical import Batch, Command
 from dragoman.mappings.canonical.events import TextDelta
 from tests.data_files import DATA
+
+PLAIN = Recording(path="", compress=False)
+PACKED = Recording(path="")
 
 FROZEN = DATA / "recordings"
 HEADER = Header(gateway="0.1.0", started_at=1_700_000_000_000_000_000, route="test", session="s")

@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from dragoman.gateway.recording.keeping import Keep, compress, left_files, lock, sweep, sync_file_system
+from dragoman.gateway.recording.keeping import compress, left_files, lock, sweep, sync_file_system
 from dragoman.gateway.recording.reader import open_recording
-from tests.gateway.recording.lines import numbered, written
+from tests.gateway.recording.lines import PLAIN, numbered, written
 
 NOW = 1_700_000_000.0
 
@@ -65,14 +66,16 @@ def test_a_compression_that_is_given_up_leaves_the_plain_file(tmp_path: Path) ->
 def test_the_newest_files_are_kept(tmp_path: Path) -> None:
     for name, age in (("new", 1), ("old", 3), ("middle", 2)):
         recorded(tmp_path, name, age)
-    assert [path.name for path in sweep(tmp_path, Keep(count=2))] == ["20231114T221320Z-old.jsonl"]
+    assert [path.name for path in sweep(tmp_path, structs.replace(PLAIN, keep_count=2))] == [
+        "20231114T221320Z-old.jsonl"
+    ]
     assert names(tmp_path) == {"new", "middle"}
 
 
 def test_files_that_are_too_old_are_deleted(tmp_path: Path) -> None:
     recorded(tmp_path, "new", 9)
     recorded(tmp_path, "old", 11)
-    sweep(tmp_path, Keep(age=10))
+    sweep(tmp_path, structs.replace(PLAIN, keep_age=10))
     assert names(tmp_path) == {"new"}
 
 
@@ -80,7 +83,7 @@ def test_the_oldest_files_are_deleted_until_the_rest_fits(tmp_path: Path) -> Non
     size = recorded(tmp_path, "a", 3).stat().st_size
     for name, age in (("b", 2), ("c", 1)):
         recorded(tmp_path, name, age)
-    sweep(tmp_path, Keep(bytes=2 * size))
+    sweep(tmp_path, structs.replace(PLAIN, keep_bytes=2 * size))
     assert names(tmp_path) == {"b", "c"}
 
 
@@ -88,20 +91,20 @@ def test_a_file_that_is_being_written_is_kept_and_a_newer_one_is_deleted(tmp_pat
     old, new = recorded(tmp_path, "old", 5), recorded(tmp_path, "new", 1)
     with old.open("rb") as held:
         lock(held.fileno())
-        assert sweep(tmp_path, Keep(count=1)) == [new]
+        assert sweep(tmp_path, structs.replace(PLAIN, keep_count=1)) == [new]
     assert names(tmp_path) == {"old"}
 
 
 def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text("mine")
     recorded(tmp_path, "a", 99)
-    sweep(tmp_path, Keep(age=1, count=1, bytes=1))
+    sweep(tmp_path, structs.replace(PLAIN, keep_age=1, keep_count=1, keep_bytes=1))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.jsonl"]
 
 
 def test_without_limits_everything_is_kept(tmp_path: Path) -> None:
     recorded(tmp_path, "a", 1e9)
-    assert sweep(tmp_path, Keep()) == []
+    assert sweep(tmp_path, PLAIN) == []
 
 
 def test_a_file_system_can_be_synced_where_the_system_supports_it(tmp_path: Path) -> None:
@@ -111,4 +114,4 @@ def test_a_file_system_can_be_synced_where_the_system_supports_it(tmp_path: Path
 
 
 def test_a_missing_folder_counts_as_empty(tmp_path: Path) -> None:
-    assert sweep(tmp_path / "none", Keep(count=1)) == []
+    assert sweep(tmp_path / "none", structs.replace(PLAIN, keep_count=1)) == []

@@ -20,7 +20,7 @@ from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import CHUNK, open_recording
 from dragoman.gateway.recording.writer import Writer
 from tests.gateway.recording.killed_writers import LINES
-from tests.gateway.recording.lines import numbered, written
+from tests.gateway.recording.lines import PACKED, PLAIN, numbered, written
 from tests.gateway.recording.test_writer import Loop, a_file
 
 KILLS = 200
@@ -124,7 +124,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_on_a_full_small_disk_a_recording_ends_with_a_whole_line(small_disk: Path) -> None:
     loop = Loop()
     place = Folder(small_disk)
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file = a_file(place, loop)
     source = written(small_disk.parent / "source", numbered(6000)).read_bytes().splitlines(keepends=True)
@@ -148,7 +148,7 @@ def test_on_a_full_small_disk_a_compression_is_given_up_and_the_file_stays(small
     noise = random.Random(1)
     path = small_disk / "20231114T221320Z-s.jsonl"
     path.write_bytes(b"".join(noise.randbytes(99).hex().encode() + b"\n" for _ in range(1200)))
-    writer = Writer(Folder(small_disk), Loop().calls.put, compresses=True)
+    writer = Writer(Folder(small_disk), Loop().calls.put, PACKED)
     writer.start()
     writer.close()
     assert [file.name for file in small_disk.iterdir()] == [path.name]

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.gateway.recording import keeping
 from dragoman.gateway.recording import writer as module
-from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import Folder, OneFile
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.writer import OutputFile, Writer
-from tests.gateway.recording.lines import numbered, written
+from tests.gateway.recording.lines import PACKED, PLAIN, numbered, written
 
 START = 1_700_000_000_000_000_000
 
@@ -49,7 +49,7 @@ def a_file(folder: Folder | OneFile, loop: Loop, session: str = "s") -> OutputFi
 
 def test_queued_bytes_are_written_in_order_and_the_file_is_closed(tmp_path: Path, loop: Loop) -> None:
     place = Folder(tmp_path / "rec")
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file, other = a_file(place, loop), a_file(place, loop, "t")
     for number in range(100):
@@ -66,7 +66,7 @@ def test_queued_bytes_are_written_in_order_and_the_file_is_closed(tmp_path: Path
 
 def test_only_the_owner_may_read_files(tmp_path: Path, loop: Loop) -> None:
     place = Folder(tmp_path / "deep" / "rec")
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
@@ -80,7 +80,7 @@ def test_an_existing_file_name_is_never_written_to(tmp_path: Path, loop: Loop) -
     place = Folder(tmp_path)
     (taken,) = (next(place.names("s", START, 0)),)
     taken.write_text("mine")
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
@@ -96,7 +96,7 @@ def test_a_file_locked_by_another_gateway_is_left_to_it(
     held = iter([False, True])
     monkeypatch.setattr(module, "lock", lambda _descriptor: next(held))
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
@@ -118,7 +118,7 @@ def test_everything_is_synced_before_the_writer_sleeps(
 
     monkeypatch.setattr("os.fsync", fsync)
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file = a_file(place, loop)
     for size in (2, 4):
@@ -141,7 +141,7 @@ def test_the_recording_writer_queues_nothing_past_its_limit(
 
     monkeypatch.setattr("os.write", write)
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put, backlog_max=10)
+    writer = Writer(place, loop.calls.put, PLAIN, backlog_max=10)
     writer.start()
     file = a_file(place, loop)
     assert writer.put(file, b"12345\n", 1)
@@ -167,7 +167,7 @@ def test_discarded_bytes_are_not_written_and_their_file_fails(
 
     monkeypatch.setattr("os.write", write)
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file, other = a_file(place, loop), a_file(place, loop, "t")
     writer.put(file, b"12345\n", 1)
@@ -194,7 +194,7 @@ def test_the_folder_is_synced_once_for_all_files_of_a_round(
     monkeypatch.setattr(module, "sync_folder", synced.append)
     monkeypatch.setattr(module, "sync_file_system", lambda _descriptor: False)
     place = Folder(tmp_path / "rec")
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     for number in range(20):
         writer.put(a_file(place, loop, f"s{number}"), b"x\n", 1)
     writer.flush()
@@ -214,7 +214,7 @@ def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypat
 
     monkeypatch.setattr(module, "sync_file_system", sync)
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     files = [a_file(place, loop, f"s{number}") for number in range(50)]
     for file in files:
         writer.put(file, b"x\n", 1)
@@ -231,7 +231,7 @@ def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypat
 def test_a_folder_that_cannot_be_created_fails_only_its_file(tmp_path: Path, loop: Loop) -> None:
     (tmp_path / "file").touch()
     place = Folder(tmp_path / "file" / "rec")
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
@@ -260,7 +260,7 @@ def test_a_full_disk_leaves_every_whole_line_and_no_part_of_another(
     tmp_path: Path, loop: Loop, small_files: int
 ) -> None:
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     file = a_file(place, loop)
     line = b"x" * 999 + b"\n"
@@ -282,7 +282,7 @@ def test_a_file_that_stayed_empty_is_removed(tmp_path: Path, loop: Loop, monkeyp
 
     monkeypatch.setattr("os.write", write)
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put)
+    writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
     writer.put(a_file(place, loop), b"x\n", 1)
     writer.flush()
@@ -305,7 +305,7 @@ def test_a_file_that_was_deleted_while_it_was_written_fails_with_the_next_bytes(
 
     monkeypatch.setattr(os, "fsync", sync)
     place = Folder(tmp_path / "rec")
-    writer = Writer(place, loop.calls.put, compresses=True)
+    writer = Writer(place, loop.calls.put, PACKED)
     writer.start()
     file, later = a_file(place, loop), a_file(place, loop)
     writer.put(file, b"1\n", 1)
@@ -326,7 +326,7 @@ def test_a_closed_file_is_compressed_and_old_ones_are_deleted(tmp_path: Path, lo
     old = written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
     os.utime(old, (1, 1))
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put, keep=Keep(count=1), compresses=True)
+    writer = Writer(place, loop.calls.put, structs.replace(PACKED, keep_count=1))
     writer.start()
     file = a_file(place, loop)
     source = written(tmp_path / "source", numbered(10))
@@ -341,7 +341,7 @@ def test_a_closed_file_is_compressed_and_old_ones_are_deleted(tmp_path: Path, lo
 
 def test_recordings_of_a_killed_gateway_are_compressed_at_the_next_start(tmp_path: Path, loop: Loop) -> None:
     written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
-    writer = Writer(Folder(tmp_path), loop.calls.put, compresses=True)
+    writer = Writer(Folder(tmp_path), loop.calls.put, PACKED)
     writer.start()
     writer.close()
     assert [path.name for path in tmp_path.iterdir()] == ["20200101T000000Z-old.jsonl.zst"]
@@ -350,7 +350,7 @@ def test_recordings_of_a_killed_gateway_are_compressed_at_the_next_start(tmp_pat
 def test_files_beside_a_named_file_are_not_touched(tmp_path: Path, loop: Loop) -> None:
     other = written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
     place = OneFile(tmp_path / "out.jsonl")
-    writer = Writer(place, loop.calls.put, keep=Keep(count=1), compresses=False)
+    writer = Writer(place, loop.calls.put, structs.replace(PLAIN, keep_count=1))
     writer.start()
     writer.put(a_file(place, loop), b"x\n", 1)
     writer.close()
