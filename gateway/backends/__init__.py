@@ -8,4 +8,5 @@ conversations   one opened for each session   catalog          what a backend's 
 history_loader  whole histories, in pages     demultiplexing   answers and text over such a connection
 forgotten_rows  rows of forgotten sessions    dials            how often a route dials
 target          what can be dialled, and what operators are told of it
+list_wait       actions that wait until a backend has listed its sessions
 """

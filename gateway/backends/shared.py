@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,6 @@ from dragoman.gateway.backends.asking import (
     TOO_MANY_HELD,
     Asking,
     Script,
-    TimedOut,
     failure_in,
     opened_in,
     refusals,
@@ -34,6 +32,7 @@ from dragoman.gateway.backends.asking import (
 from dragoman.gateway.backends.demultiplexing import SharedRequest, SharedRequests, SharedTexts
 from dragoman.gateway.backends.forgotten_rows import RememberingOpener
 from dragoman.gateway.backends.kind import MakeBackend
+from dragoman.gateway.backends.list_wait import ListWait
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
@@ -78,12 +77,7 @@ class SharedKind(RememberingOpener):
         super().__init__(sessions, make_backend)
         self.dialect = sessions.upstream
         self._state = SessionState(id=sessions.route.name)  # the connection is about no session of its own
-        self._asking: Asking[Callable[[], None]] = Asking(
-            lambda _command: None, _run_all, lambda _held, _failure: None, services=self._services
-        )
-        self._known = False  # True if clients need not wait for a list
-        self._listed = False  # True if the backend has listed its sessions over this connection
-        self._doubts = 0  # number of sessions that the backend may have lost: it was asked, and has not answered
+        self._list = ListWait(self._services)
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # canonical id -> session
         self._texts = SharedTexts()
@@ -124,22 +118,12 @@ class SharedKind(RememberingOpener):
         return session
 
     def when_known(self, _link: Link, _command: Command | None, action: Callable[[], None]) -> bool:
-        if self._known:
-            action()
-            return True
-        self._upstream.start()
-        if not self._asking.active:
-            self._asking.begin(self._learn(), self._services.limits.snapshot_wait)
-        return not self._asking.hold([action])
-
-    def _learn(self) -> Script:
-        """Wait for a short time until the backend has listed its sessions, for which its connection asks by itself."""
-        with suppress(TimedOut):
-            yield None
-        self._known = True
+        if not self._list.is_known:
+            self._upstream.start()
+        return self._list.when_known(action)
 
     def close(self) -> None:
-        self._asking.stop()
+        self._list.stop()
         self._upstream.stop()
 
     # -- sessions ------------------------------------------------------------------------------------------
@@ -270,7 +254,6 @@ class SharedKind(RememberingOpener):
 
     def _receive_list(self, event: SessionsListed) -> None:
         """Make the listed sessions, and ask for those that the list lacks (docs/dialects/pando.md, section 6)."""
-        self._listed = True
         found = set()
         for row in event.sessions:
             session = self._find_or_make(row.session)
@@ -284,32 +267,23 @@ class SharedKind(RememberingOpener):
                 command = GetSession(request=self._services.new_id())
                 self.requests.add(command.request, SharedRequest(answer=partial(self._check, session.state.id)))
                 commands.append(_named(command, session.state, self.dialect))
-        self._doubts += len(commands)
+        self._list.note_list(len(commands))
         self._upstream.send(commands)
-        self._note_certainty()
 
     def _check(self, doubted: str, answer: Burst[Event]) -> None:
         """End a doubted session if the backend does not know it."""
-        self._doubts -= 1
         session = self._sessions.index.find_session(doubted)
         failure = failure_in(answer.items)
         if session is not None and failure is not None and failure.cause == "not_found":
             session.delivery.enter()
             session.describe(SessionClosed)
             self._end(session)
-        self._note_certainty()
-
-    def _note_certainty(self) -> None:
-        """Let clients through if every doubted session is known to exist or to be gone."""
-        if not self._doubts:
-            self._known = True
-            self._asking.answer(None)
+        self._list.note_answer()
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Tell each session that watches or asked, with its own unsent commands."""
-        if self._listed:  # once for each connection, not for each attempt
-            self._listed = self._known = False
-        requests, self._doubts = self.requests.take_all(), 0
+        self._list.note_lost()
+        requests = self.requests.take_all()
         own: dict[str, list[Command]] = {}
         for request in requests.values():
             if request.session is not None and request.asking is not None:
@@ -391,8 +365,3 @@ def _named(command: Command, state: SessionState, dialect: Dialect) -> Command:
 
 def _receive(session: Session, burst: Burst[Event]) -> None:
     session.receive([burst])
-
-
-def _run_all(actions: list[Callable[[], None]]) -> None:
-    for action in actions:
-        action()

@@ -1,0 +1,77 @@
+"""Actions of clients that wait until a backend has listed its sessions.
+
+    unknown  --  a list that lacks no known session                      -->  known
+    unknown  --  a list, and an answer about each session that it lacks  -->  known
+    unknown  --  a short time passes                                     -->  known
+    known    --  a connection is lost over which a list came             -->  unknown
+
+Another backend with other sessions may answer after a lost connection. A failed attempt to connect changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from dragoman.gateway.backends.asking import Asking, Script, TimedOut
+from dragoman.gateway.services import Services
+
+
+class ListWait:
+    """Holds actions until the sessions of a backend are known."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._asking: Asking[Callable[[], None]] = Asking(
+            lambda _command: None, _run_all, lambda _held, _failure: None, services=services
+        )
+        self.is_known = False
+        """True if clients need not wait for a list."""
+        self._is_listed = False  # the backend has listed its sessions over this connection
+        self._doubts = 0  # number of sessions that the backend may have lost: it was asked, and has not answered
+
+    def when_known(self, action: Callable[[], None]) -> bool:
+        """Call `action` once the sessions are known; return False if too many actions wait for that."""
+        if self.is_known:
+            action()
+            return True
+        if not self._asking.active:
+            self._asking.begin(self._wait(), self._services.limits.snapshot_wait)
+        return not self._asking.hold([action])
+
+    def note_list(self, doubts: int) -> None:
+        """Note a list of the backend, which is asked about so many sessions that the list lacks."""
+        self._is_listed = True
+        self._doubts += doubts
+        self._note_certainty()
+
+    def note_answer(self) -> None:
+        """Note that a doubted session is known to exist or to be gone."""
+        self._doubts -= 1
+        self._note_certainty()
+
+    def note_lost(self) -> None:
+        """Note that the connection was lost, or could not be made."""
+        self._doubts = 0
+        if self._is_listed:
+            self._is_listed = self.is_known = False
+
+    def stop(self) -> None:
+        """Drop all actions that wait."""
+        self._asking.stop()
+
+    def _wait(self) -> Script:
+        """Wait for a short time until the backend has listed its sessions, for which its connection asks by itself."""
+        with suppress(TimedOut):
+            yield None
+        self.is_known = True
+
+    def _note_certainty(self) -> None:
+        if not self._doubts:
+            self.is_known = True
+            self._asking.answer(None)
+
+
+def _run_all(actions: list[Callable[[], None]]) -> None:
+    for action in actions:
+        action()

@@ -1,0 +1,86 @@
+"""Actions wait until a backend has listed its sessions, and was asked about those that the list lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.gateway.backends import asking
+from dragoman.gateway.backends.list_wait import ListWait
+from dragoman.gateway.config.model import Limits
+from tests.gateway.in_memory import ManualClock
+from tests.services import services
+
+WAIT = 2.0
+
+
+class Waiting:
+    """A wait for a list, and the actions that were performed."""
+
+    def __init__(self) -> None:
+        self.time = ManualClock()
+        self.done: list[str] = []
+        self.list = ListWait(services(self.time, limits=Limits(snapshot_wait=WAIT)))
+
+    def acts(self, name: str) -> bool:
+        return self.list.when_known(lambda: self.done.append(name))
+
+
+@pytest.fixture
+def made() -> Waiting:
+    return Waiting()
+
+
+def test_actions_wait_for_the_list_and_are_performed_in_order(made: Waiting) -> None:
+    assert made.acts("a")
+    assert made.acts("b")
+    assert made.done == []
+    made.list.note_list(0)
+    assert made.acts("c")
+    assert made.done == ["a", "b", "c"]
+
+
+def test_actions_wait_for_the_answer_about_each_session_that_the_list_lacks(made: Waiting) -> None:
+    made.acts("a")
+    made.list.note_list(2)
+    made.list.note_answer()
+    assert made.done == []
+    made.list.note_answer()
+    assert made.done == ["a"]
+
+
+def test_actions_wait_for_a_short_time_only(made: Waiting) -> None:
+    made.acts("a")
+    made.time.passes(WAIT)
+    assert (made.done, made.list.is_known) == (["a"], True)
+
+
+def test_a_lost_connection_makes_actions_wait_again_if_a_list_came_over_it(made: Waiting) -> None:
+    made.list.note_list(0)
+    made.list.note_lost()
+    made.acts("a")
+    assert made.done == []
+
+
+def test_a_failed_attempt_to_connect_does_not_make_actions_wait_again(made: Waiting) -> None:
+    made.acts("a")
+    made.time.passes(WAIT)
+    made.list.note_lost()
+    made.acts("b")
+    assert made.done == ["a", "b"]
+
+
+def test_sessions_that_a_lost_backend_was_asked_about_are_not_waited_for(made: Waiting) -> None:
+    made.list.note_list(3)
+    made.list.note_lost()
+    made.acts("a")
+    made.list.note_list(0)
+    assert made.done == ["a"]
+
+
+def test_the_actions_that_wait_are_bounded_and_dropped_at_the_end(made: Waiting) -> None:
+    for number in range(asking.HELD_MAX):
+        assert made.acts(str(number))
+    assert not made.acts("one too many")
+    made.list.stop()
+    made.time.passes(WAIT)
+    assert made.done == []
