@@ -9,4 +9,5 @@ history_loader  whole histories, in pages     demultiplexing   answers and text 
 forgotten_rows  rows of forgotten sessions    dials            how often a route dials
 target          what can be dialled, and what operators are told of it
 list_wait       actions that wait until a backend has listed its sessions
+known_pods      the pods of a directory as they were last read
 """

@@ -11,7 +11,6 @@ list shows what was read, and connects to none.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import islice
@@ -22,6 +21,7 @@ from msgspec import UNSET, Struct
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
+from dragoman.gateway.backends.known_pods import KnownPods
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.index import SLICE, PodIndex
@@ -39,7 +39,6 @@ from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 NONE_FREE = Failure(cause="busy", text="no pod is free")
 NONE_RUNS = Failure(cause="busy", text="no pod is running")
-READ_AGAIN_NS = 1_000_000_000  # between two readings of all folders: 5,000 take about 15 ms of a thread
 
 
 class PodMetadata(Struct):
@@ -72,9 +71,9 @@ class PodsKind(BackendKind):
         self._pods = pods
         self._spawn = spawn
         self._index = PodIndex(self._ids_of, lambda name: session_id(sessions.route.name, name))
+        self._known = KnownPods(pods, self._index, self._services.monotonic, sessions.list.note_changed)
         self._queue: deque[WaitingAction] = deque()
         self._waiting: Counter[str] = Counter()  # link -> its actions in the queue
-        self._read_at = 0  # ns: when the folders of all pods were read
         self._chosen: Session | None = None  # the session for the action that is performed now
         self._refusal = NONE_FREE  # why that action is refused if no session was chosen
         self._is_refused = False  # a pod is free, but no session may be made
@@ -152,14 +151,9 @@ class PodsKind(BackendKind):
 
     async def _prepare(self, link: Link, command: Command | None) -> None:
         """Choose the session that an action needs, and make it if it is not open here."""
-        if self._pods.is_changed():
-            names = await asyncio.to_thread(self._pods.list_names)
-            if names is not self._index.names:
-                for _ in self._index.update_names(names):
-                    await asyncio.sleep(0)
-                self._read_at = 0
+        await self._known.update_names()
         if isinstance(command, ListSessions):
-            await self._read_folders()
+            await self._known.read_folders()
         elif command is None:
             self._chosen = await self._session_for_listener(link.ingress.session, link.principal)
         elif isinstance(command, OpenSession):
@@ -190,14 +184,14 @@ class PodsKind(BackendKind):
         """Return the session of this pod if the pod is alive."""
         if name is None:
             return None
-        (pod,) = await self._probe([name])
+        (pod,) = await self._known.probe([name])
         return self._session_of(name if pod.listens else None, principal)
 
     async def _newest_session(self, principal: str) -> Session | None:
         """Return the session of the live pod whose status changed last."""
-        await self._read_folders()
+        await self._known.read_folders()
         while names := [pod.name for pod in islice(self._index.newest_first(), SLICE)]:
-            last = (await self._probe(names))[-1]
+            last = (await self._known.probe(names))[-1]
             if last.listens:
                 return self._session_of(last.name, principal)
         return None
@@ -206,7 +200,7 @@ class PodsKind(BackendKind):
         """Return the first free pod: of the candidates, then of those whose folder has changed."""
         name = await self._free_candidate()
         if name is None:
-            await self._read_folders()
+            await self._known.read_folders()
             name = await self._free_candidate()
         if name is None:
             runs = self._sessions.quota.has_owners
@@ -216,7 +210,7 @@ class PodsKind(BackendKind):
     async def _free_candidate(self) -> str | None:
         most = 1
         while names := self._index.next_candidates(most, self._is_owned):
-            asked = await self._probe(names, idle=True)
+            asked = await self._known.probe(names, idle=True)
             for name in names[len(asked) :]:
                 self._index.add_candidate(name)
             if self._is_free(asked[-1]):
@@ -238,33 +232,6 @@ class PodsKind(BackendKind):
         name = self._index.find_pod(session.state.id)
         if name is not None and (not session.state.owner or session not in self._sessions.index):
             self._index.add_candidate(name)
-
-    # -- what is read of the pods ------------------------------------------------------------------------
-
-    async def _probe(self, names: list[str], *, idle: bool = False) -> list[Pod]:
-        """Ask pods whether they are alive, up to the first that is, and is idle if that is wanted."""
-        pods = await asyncio.to_thread(self._pods.probe, names, idle=idle)
-        for pod in pods:
-            self._update_pod(pod)
-        return pods
-
-    def _update_pod(self, pod: Pod) -> bool:
-        """Take over what was read of a pod; return True if it is new. Its session may have another place in lists."""
-        if not self._index.update_pod(pod):
-            return False
-        self._sessions.list.note_changed(self._index.session_of(pod.name))
-        return True
-
-    async def _read_folders(self) -> None:
-        """Read what changed: in all folders, but not again within a second, and in those that came last."""
-        now, names = self._services.monotonic(), tuple(self._index.newest)
-        if now - self._read_at >= READ_AGAIN_NS:
-            self._read_at, names = now, tuple(self._index.names)
-        for first in range(0, len(names), SLICE):
-            known = self._index.times_of(names[first : first + SLICE])
-            for pod in await asyncio.to_thread(self._pods.read_changed, known):
-                if self._update_pod(pod) and pod.listens:
-                    self._index.add_candidate(pod.name)
 
     def _page(self, command: ListSessions) -> Iterator[SessionSummary]:
         """Yield the rows for one page of a list: of the pods whose sessions are not open here."""
