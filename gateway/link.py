@@ -30,7 +30,7 @@ from dragoman.gateway.observability.traffic import Traffic, counted_sink, timed_
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
 from dragoman.gateway.overload.command_limits import CommandLimits
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PUT, QUANTUM, STEP, Turns
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PIECE, PUT, QUANTUM, STEP, Turns
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -367,7 +367,7 @@ class Link:
                 tap.call.reading = frames[0]  # no call: for each token
             if self._read_text(frames[0], add_text):
                 return 1
-        for some in (frames,) if given == 1 or self._each == EVENT else self._turns.pieces(frames):
+        for some in (frames,) if given == 1 or (self._each == EVENT and given <= PIECE) else self._turns.pieces(frames):
             if tap is None:
                 self._apply(self._receive(some))
             else:
@@ -401,8 +401,8 @@ class Link:
                 step.bursts = []
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
+        self._budget.left -= FRAME * (step.mended + len(step.faults))
         if step.faults:
-            self._budget.left -= FRAME * len(step.faults)
             self._faults.note_all(step.faults)
         if step.bursts:
             self._events.sink(self, step.bursts)

@@ -193,12 +193,17 @@ def check_depth(value: object, max_depth: int, text: str = "") -> None:
     The depth is counted level by level: a recursive check would exceed the interpreter's own limit.
     """
     depth = 0
-    level = [value]
-    while level := [v for v in level if isinstance(v, dict | list)]:
+    level = [value] if type(value) is dict or type(value) is list else []
+    while level:
         depth += 1
-        level = [m for v in level for m in (v.values() if isinstance(v, dict) else v)]
-    if depth > max_depth:
-        raise PeerError("too_deep", text or f"nested deeper than {max_depth} levels")
+        if depth > max_depth:
+            raise PeerError("too_deep", text or f"nested deeper than {max_depth} levels")
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
 
 
 def _inside(shape: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:

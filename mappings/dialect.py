@@ -133,7 +133,8 @@ class Step(Struct, Generic[T], kw_only=True):
     """The result of one step of a translator.
 
     `bursts` go to the gateway, `frames` back to the same peer. `faults` are the peer's errors: if one cannot continue,
-    the link closes after `frames` are sent. `losses` count what was dropped. `alarm` is a timer to start.
+    the link closes after `frames` are sent. `losses` count what was dropped. `alarm` is a timer to start. `mended` is
+    the number of frames that the fast decoder refused: one takes 10 to 40 us, while a token takes 1 to 2 us.
     """
 
     bursts: list[Burst[T]] = field(default_factory=list)
@@ -141,6 +142,7 @@ class Step(Struct, Generic[T], kw_only=True):
     faults: list[PeerError] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     alarm: Alarm[T] | None = None
+    mended: int = 0
 
     def add_fault(self, fault: PeerError) -> None:
         """Add a fault that was raised, without its traceback and causes.
@@ -362,6 +364,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
                 if type(message) in watched and suspicious(frame, message):  # type: ignore[arg-type]  # as above
                     self.codec.check(frame)  # type: ignore[arg-type]  # as above
             except (*MALFORMED, PeerError) as error:
+                step.mended += 1
                 try:
                     message = self._mend(frame, error, step)
                 except PeerError as fault:

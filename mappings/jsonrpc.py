@@ -158,6 +158,7 @@ def read_frame(direction: Direction[S], frame: Frame, step: Step[T]) -> Iterator
     direction.receive((frame,), read)
     step.faults += read.faults
     step.losses += read.losses
+    step.mended += read.mended
     yield from read.faults
     for burst in read.bursts:
         yield from burst.items

@@ -48,6 +48,7 @@ TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of
 OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
 READ = QUANTUM  # units of what one read of a client brought: it is parsed in pieces of a quantum
+PIECE = 128  # frames of a backend that are handled at once: 0.2 ms of tokens, and 5 ms if the decoder refuses them all
 CLIENT_FRAMES = 8  # frames of a client that are admitted at once
 ENTER = STEP // 32  # units of a client that is shown a session, beside the bytes of its history: 100 to 200 us
 LEAVE = STEP // 64  # units of the end of a link: 50 to 100 us, most of it outside of this step
@@ -143,7 +144,7 @@ class FairQueue:
             if spent >= room:
                 admitted = frames[:number]
                 break
-            spent += each + (len(frame) if type(frame) is bytes else memory(frame))
+            spent += each + _size(frame)
         budget.left -= spent
         return admitted
 
@@ -287,16 +288,26 @@ class Turns:
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
     def pieces(self, frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
-        """Yield the admitted frames of a client one by one as they are handled, while the step has room for more."""
+        """Yield the admitted frames in pieces as they are handled, while the step has room for more.
+
+        Only handling a command shows what it costs, so a piece is one frame of a client. What a backend says is paid
+        for when it is admitted, so a piece is PIECE frames; it may cost a quantum more, if it begins turns or is bad.
+        """
         budget = self._queue.budget
-        for number, frame in enumerate(frames):
-            if number and budget.left <= budget.turn_end:
-                self.waiting += len(frames) - number
+        if self._check is not None:
+            size, end = 1, budget.turn_end
+        else:
+            size, end = PIECE, min(budget.turn_end, budget.left) - QUANTUM
+        for number in range(0, len(frames), size):
+            if number and budget.left <= end:
+                left = frames[number:]
+                budget.left += sum(map(_size, left)) + self._each * len(left)  # counted again when they are admitted
+                self.waiting += len(left)
                 if not self._waits:
                     self._waits, self._first = True, 0
                     self._queue.wait(self)
                 return
-            yield (frame,)
+            yield frames[number : number + size]
 
     def take(self) -> None:
         """Act on frames that wait, until the turn is over."""
@@ -374,6 +385,11 @@ class SlicedWork:
     def stop(self) -> None:
         """Drop the work that waits: the link is over."""
         self._pieces.clear()
+
+
+def _size(frame: Frame) -> int:
+    """Return the work (units) of the bytes of a frame."""
+    return len(frame) if type(frame) is bytes else memory(frame)
 
 
 class WorkOfLinks:

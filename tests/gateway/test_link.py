@@ -19,7 +19,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME, LEAVE, PUT, QUICK, STEP, FairQueue
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME, LEAVE, PIECE, PUT, QUICK, STEP, FairQueue
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, Translator
 from dragoman.mappings.errors import PeerError
@@ -54,6 +54,7 @@ class Scripted(Translator[Any, Any]):
             step.frames += said.frames
             step.faults += said.faults
             step.losses += said.losses
+            step.mended += said.mended
         return step
 
     def send(self, items: Sequence[Any]) -> Step[Any]:
@@ -671,6 +672,21 @@ async def test_a_step_processes_fewer_frames_of_a_client_whose_requests_take_lon
 @pytest.mark.parametrize("name", registry.OURS)
 def test_a_ping_of_any_dialect_is_a_short_turn(name: str) -> None:
     assert FRAME * registry.dialect(name).request_work + PUT + 1024 <= QUICK
+
+
+async def test_a_backend_whose_frames_take_longer_than_tokens_is_read_in_more_steps() -> None:
+    steps = Steps()
+    bad = Step[Any](bursts=[Burst(items=[b"bad"])], mended=1)
+    async with served(queue=steps.queue, bad=bad) as made:
+        made.transport.say(*([b"bad"] * FLOOD))
+        await settle()
+        heard = [len(made.heard)]
+        while steps.soon:
+            await steps.run_one()
+            heard.append(len(made.heard))
+        assert len(made.heard) == FLOOD
+        assert max(after - before for before, after in pairwise(heard)) <= STEP // FRAME + PIECE
+        assert len(heard) > FLOOD // (STEP // FRAME + PIECE)
 
 
 async def test_a_command_behind_one_that_fills_a_step_is_processed_in_a_later_step() -> None:

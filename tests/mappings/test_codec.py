@@ -13,6 +13,7 @@ from msgspec import Raw, Struct, json
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codec import MALFORMED, Codec, check_depth
 from dragoman.mappings.errors import PeerError
+from tests.step_counter import count_steps
 
 DEPTH = 6
 
@@ -238,6 +239,22 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 def test_reading_any_json_gives_a_message_or_a_peer_error(parts: Any, text: Any, more: dict[str, Any]) -> None:
     for tag in ("say", "show", "dance"):
         fine_or_refused(PLAIN, json.encode({"type": tag, "text": text, "parts": parts, **more}))
+
+
+def test_the_depth_of_a_value_is_read_no_further_than_its_limit() -> None:
+    def steps(depth: int) -> int:
+        value: object = 1
+        for _ in range(depth):
+            value = [value]
+
+        def check() -> None:
+            with contextlib.suppress(PeerError):
+                check_depth(value, 100)
+
+        return count_steps(check)
+
+    steps(200)  # the first call loads what later ones find
+    assert steps(2_000) == steps(200)
 
 
 def test_depth_is_counted_without_recursion() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 from msgspec import Raw, Struct, json
 
+from dragoman.gateway import registry
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.codec import Codec
-from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Rendered, Step
+from dragoman.mappings.dialect import Burst, Direction, Instance, Oversize, Parts, Rendered, Step
 from dragoman.mappings.rules import Rules, RuleTable
 
 
@@ -154,3 +156,21 @@ def test_items_of_one_request_are_one_burst_at_its_first_time() -> None:
 def test_alternating_requests_stay_in_order() -> None:
     step = received(said("a", id="r"), said("b", id="s"), said("c", id="r"), by=ADDRESSED)
     assert [(burst.request, burst.items[0].text) for burst in step.bursts] == [("r", "a"), ("s", "b"), ("r", "c")]
+
+
+@pytest.mark.parametrize("by", [PLAIN, ADDRESSED])
+def test_the_frames_that_the_fast_decoder_refuses_are_counted(by: Direction[Any]) -> None:
+    bad = (b"x", b'{"type":"say","text":"a","zz":1}', b'{"type":"new"}', b'{"type":"say","text":7}')
+    assert received(*[said("a")] * 3, by=by).mended == 0
+    assert received(said("a"), *bad, said("a"), by=by).mended == len(bad)
+
+
+@pytest.mark.parametrize("name", registry.OURS)
+def test_the_translators_of_both_sides_tell_how_many_frames_the_fast_decoder_refused(name: str) -> None:
+    dialect = registry.dialect(name)
+    served = dialect.served(Instance(id="i", started_at=0)) if dialect.served is not None else dialect
+    new_id = map(str, count()).__next__
+    bad: Any = Parts("rpc", b"", (b"", b"{")) if name == "pando" else b"{"
+    published: Any = Parts("pub", b"", (b"llm.token\0{",)) if name == "pando" else b"{"
+    assert served.server(lambda: 0, new_id).receive([bad] * 3).mended == 3
+    assert dialect.client(lambda: 0, new_id).receive([published] * 3).mended == 3

@@ -77,7 +77,7 @@ class ClientTranslator(Translator[Event, Command]):
         step: Step[Event] = Step()
         heard: Step[Event] = Step()
         FROM_SERVER.receive([f for f in frames if not (isinstance(f, bytes) and not f.strip())], heard)
-        step.faults, step.losses = heard.faults, heard.losses
+        step.faults, step.losses, step.mended = heard.faults, heard.losses, heard.mended
         for burst in heard.bursts:
             if burst.request:
                 for answer in _answers(burst.items):

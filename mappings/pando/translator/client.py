@@ -119,7 +119,7 @@ class ClientTranslator(Translator[Event, Command]):
         step: Step[Event] = Step()
         read: Step[Event] = Step()
         FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], read)
-        step.faults, step.losses = read.faults, read.losses
+        step.faults, step.losses, step.mended = read.faults, read.losses, read.mended
         self._received_at = now = self._clock()
         for burst in read.bursts:
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)

@@ -77,6 +77,7 @@ class ServerTranslator(Translator[Command, Event]):
                 read = self._with_agent(read)
             step.faults += read.faults
             step.losses += read.losses
+            step.mended += read.mended
             step.frames += [self._refused_frame(fault) for fault in read.faults]
             for burst in read.bursts:
                 for item in burst.items:

@@ -16,6 +16,7 @@ from dragoman.gateway.overload.fair_queue import (
     FRAME,
     LEAVE,
     OPEN,
+    PIECE,
     PUT,
     QUANTUM,
     STEP,
@@ -96,6 +97,27 @@ def test_one_frame_that_costs_more_than_a_step_is_processed() -> None:
     harness.sender("a").say(b"x" * (2 * STEP), b"next")
     assert harness.log == [("a", b"x" * (2 * STEP))]
     assert harness.step() == [("a", b"next")]
+
+
+def test_admitted_frames_that_are_not_handled_are_not_counted() -> None:
+    harness = FairQueueHarness()
+    turns = Turns(harness.queue, lambda: None, each=EVENT)
+    frames = [b"x" * 10] * (3 * PIECE)
+    pieces = turns.pieces(turns.admit(frames))
+    assert len(next(pieces)) == PIECE
+    before = harness.queue.budget.left
+    harness.queue.budget.left -= 2 * STEP
+    assert list(pieces) == []
+    assert harness.queue.budget.left == before - 2 * STEP + 2 * PIECE * (EVENT + 10)
+    assert (turns.waiting, len(harness.soon)) == (2 * PIECE, 1)
+
+
+def test_cheap_frames_of_a_backend_are_all_handled_although_they_fill_the_step() -> None:
+    harness = FairQueueHarness()
+    turns = Turns(harness.queue, lambda: None, each=EVENT)
+    admitted = turns.admit([b"x" * 10] * STEP)
+    assert harness.queue.budget.left <= 0
+    assert sum(map(len, turns.pieces(admitted))) == len(admitted)
 
 
 def test_a_frame_among_a_hundred_floods_waits_for_one_step() -> None:
