@@ -49,7 +49,7 @@ Said = TypeVar("Said")
 WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 LOOK = 1.0  # seconds between two looks whether it still reads
-FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it
+FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
 NEVER = contextlib.nullcontext()  # one for all links: a context of its own takes 0.5 KB
 DISCONNECTED = "came from a peer that was disconnected"
 
@@ -215,6 +215,7 @@ class Link:
 
     async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
+        left: float | None = None  # seconds for the close; None means those of the transport
         try:
             self._memory.watch(self._transport.meter, self._relieve)
             async with self._group:
@@ -230,9 +231,7 @@ class Link:
                     self._finish()  # waiting frames are still written: the peer may have closed its own direction only
                     self.outbox.close()
                 self._die()
-                if (writer := self.outbox.writer) is not None:
-                    await asyncio.wait((writer,), timeout=self._flush)
-                    writer.cancel()
+                left = await _flush(self.outbox.writer, self._flush)
         except Exception:
             self.log.exception("link failed, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
@@ -242,7 +241,7 @@ class Link:
             self._faults.flush()
             self.outbox.discard()
             with self._memory.until_closed(self._transport.meter):
-                await self._transport.close(self._reason, self._why)
+                await _close(self._transport, self._reason, self._why, left if self._each > EVENT else None)
 
     def _die(self) -> None:
         if self.alive:
@@ -494,6 +493,24 @@ async def _write(link: Link, transport: Transport, drained: Callable[[Link], Non
         outbox.discard()
         if was_crowded:
             transport.resume()
+
+
+async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | None:
+    """Let the writer of a link end in this time; return what is left of the time, None if there was no need of it."""
+    if writer is None:
+        return None
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    await asyncio.wait((writer,), timeout=seconds)
+    writer.cancel()
+    return max(0.0, until - loop.time()) if seconds else None
+
+
+async def _close(transport: Transport, reason: CloseReason, text: str, seconds: float | None) -> None:
+    """Close a transport; one that is not closed in this time is cut off."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await transport.close(reason, text)
 
 
 async def _last_answers(link: Link, translator: Translator[Any, Any], transport: Transport, turns: Turns) -> None:

@@ -340,6 +340,35 @@ async def test_the_wait_for_a_disconnected_peer_that_does_not_read_is_bounded(
     assert made.transport.closed is CloseReason.DONE
 
 
+@pytest.mark.parametrize("limited", [True, False])
+async def test_a_client_that_does_not_read_has_one_deadline_to_read_and_to_close(
+    monkeypatch: pytest.MonkeyPatch, limited: bool
+) -> None:
+    monkeypatch.setattr("dragoman.gateway.link.FLUSH_DEADLINE", 0.01)
+    begun, ends = asyncio.Event(), list[str]()
+
+    async def close(_reason: CloseReason, _text: str) -> None:
+        made.transport.closed = CloseReason.DONE
+        begun.set()
+        try:
+            await made.transport.reading.wait()
+            ends.append("closed")
+        except asyncio.CancelledError:
+            ends.append("cut off")
+            raise
+
+    async with served(limited=limited) as made:
+        monkeypatch.setattr(made.transport, "close", close)
+        made.transport.reading.clear()
+        made.link.put([b"never read"])
+        await settle()
+        made.link.end(CloseReason.DONE)
+        await begun.wait()
+        if not limited:  # a child that does not read is ended in steps, which take longer
+            made.transport.reading.set()
+    assert ends == ["cut off" if limited else "closed"]
+
+
 async def test_a_failure_in_the_sink_ends_only_its_link_and_is_logged() -> None:
     async with served() as made, served() as other:
 
