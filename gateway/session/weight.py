@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 from msgspec import Raw, Struct, json, structs
 
-from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ErrorReported,
@@ -32,6 +32,7 @@ from dragoman.mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
+from dragoman.mappings.canonical.state import OpenTurn
 from dragoman.mappings.canonical.values import (
     FileAttachment,
     ImageAttachment,
@@ -64,16 +65,21 @@ def of_events(events: Sequence[Event]) -> int:
     return weight
 
 
-def in_turn(events: Sequence[Event]) -> int:
+def in_turn(events: Sequence[Event], state: SessionState) -> int:
     """Return how many bytes of JSON these events add to what a client that joins their turn is sent.
 
-    A finished block repeats the text of its deltas, which counts once. After a Gap it contradicts them, and counts.
+    A finished block repeats the text of its deltas, which counts once. After a Gap it contradicts them, and counts. The
+    complete arguments of a call repeat their fragments, which the open turn has.
     """
     size, contradicts = 0, False
     for event in events:
         kind = type(event)
         if kind in _DONE:
             size += ITEM + (of_text(_TEXT(event)) if contradicts else 0)
+        elif isinstance(event, ToolCallArguments):
+            size += _arguments(event, state.turn)
+        elif isinstance(event, MessageAppended):
+            size += of_item(event.message)
         elif kind in _IN_TURN:
             size += _IN_TURN[kind](event)
         contradicts = kind is Gap
@@ -86,8 +92,18 @@ def of_text(text: str) -> int:
 
 
 def of_item(item: Item | Event) -> int:
-    """Return the bytes of one item of a transcript, or of an event that is shown to a client which joins its turn."""
-    return ITEM + len(_ENCODE(item))
+    """Return the bytes of one item of a transcript, or of an event that is shown to a client which joins its turn.
+
+    The text of a message repeats its segments, if it has any. Clients are sent one of them.
+    """
+    size = ITEM + len(_ENCODE(item))
+    return size - len(_ENCODE(item.text)) if type(item) is Message and item.segments else size
+
+
+def _arguments(event: ToolCallArguments, turn: OpenTurn | None) -> int:
+    call = turn.calls.get(event.call) if turn is not None and event.done else None
+    fragments = of_text("".join(call.parts)) if call is not None else 0
+    return max(0, of_text(event.json) - fragments)
 
 
 def _characters(item: Item) -> int:
@@ -153,6 +169,4 @@ _IN_TURN: dict[type, Callable[[Any], int]] = {
     **dict.fromkeys((TextDelta, ReasoningDelta), lambda event: len(_ENCODE(event.text)) - len('""')),
     **dict.fromkeys((ToolCallStarted, ToolCallFinished, ErrorReported), of_item),
     **dict.fromkeys((ApprovalRequested, InteractionRequired, QuestionAsked, QuestionAnswered), of_item),
-    ToolCallArguments: lambda event: of_text(event.json),
-    MessageAppended: lambda event: ITEM + len(_ENCODE(event.message)),
 }

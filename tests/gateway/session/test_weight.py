@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw, json
 
 from dragoman.gateway.session.weight import ITEM, VALUE, in_turn, of_command, of_events, of_item, of_text
-from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import Compact, OpenSession, RenameSession, SubmitInput
 from dragoman.mappings.canonical.events import (
     ErrorReported,
@@ -25,6 +25,7 @@ from dragoman.mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
+from dragoman.mappings.canonical.state import CallBlock, OpenTurn
 from dragoman.mappings.canonical.values import (
     FileAttachment,
     ImageAttachment,
@@ -71,6 +72,7 @@ def test_a_text_has_the_size_of_its_json(text: str, size: int) -> None:
 
 
 CONTROL = "\x01" * 100
+NO_TURN = SessionState(id="s")
 
 
 @pytest.mark.parametrize(
@@ -91,11 +93,31 @@ def test_an_item_has_the_size_of_its_json_and_a_fixed_part(item: Item) -> None:
 
 @pytest.mark.parametrize("done", [TextDone(text="a\n"), ReasoningDone(text="a\n")])
 def test_the_whole_text_of_earlier_pieces_counts_once_in_a_turn(done: Event) -> None:
-    assert in_turn([TextDelta(text="a"), ReasoningDelta(text="\n"), done]) == 3 + ITEM
+    assert in_turn([TextDelta(text="a"), ReasoningDelta(text="\n"), done], NO_TURN) == 3 + ITEM
+
+
+@pytest.mark.parametrize(("done", "more"), [("abcd", 0), ("abcdef", 2), ("x", 0)])
+def test_complete_arguments_count_as_far_as_they_are_longer_than_their_fragments(done: str, more: int) -> None:
+    turn = OpenTurn(id="t", message="m", calls={"c": CallBlock(call="c", name="n", parts=["ab", "cd"])})
+    state = SessionState(id="s", turn=turn)
+    assert in_turn([ToolCallArguments(call="c", json="ab"), ToolCallArguments(call="c", json="cd")], state) == 4
+    assert in_turn([ToolCallArguments(call="c", json=done, done=True)], state) == more
+
+
+@pytest.mark.parametrize("turn", [None, OpenTurn(id="t", message="m")])
+def test_complete_arguments_without_fragments_count_whole(turn: OpenTurn | None) -> None:
+    assert in_turn([ToolCallArguments(call="c", json="abcd", done=True)], SessionState(id="s", turn=turn)) == 4
+
+
+def test_a_text_that_a_message_has_as_text_and_as_segments_counts_once() -> None:
+    plain = Message(role="user", text=CONTROL)
+    split = Message(role="user", text=CONTROL, segments=(Text(text=CONTROL),))
+    assert of_item(plain) < of_item(split) < of_item(plain) + 100
+    assert in_turn([MessageAppended(message=split)], NO_TURN) == of_item(split)
 
 
 def test_a_whole_text_that_contradicts_its_pieces_counts_in_a_turn() -> None:
-    assert in_turn([TextDelta(text="a"), Gap(text="contradicted"), TextDone(text="bcd")]) == 4 + ITEM
+    assert in_turn([TextDelta(text="a"), Gap(text="contradicted"), TextDone(text="bcd")], NO_TURN) == 4 + ITEM
 
 
 @pytest.mark.parametrize(
@@ -109,12 +131,12 @@ def test_a_whole_text_that_contradicts_its_pieces_counts_in_a_turn() -> None:
     ],
 )
 def test_each_item_of_a_turn_counts_with_its_fixed_part(event: Event) -> None:
-    assert ITEM < in_turn([event]) < ITEM + 200
+    assert ITEM < in_turn([event], NO_TURN) < ITEM + 200
 
 
 @pytest.mark.parametrize("event", [ToolOutputDelta(text="x"), TurnEnded(end="completed", text="x")])
 def test_an_event_that_no_later_client_is_sent_does_not_count_in_a_turn(event: Event) -> None:
-    assert in_turn([event]) == 0
+    assert in_turn([event], NO_TURN) == 0
 
 
 @pytest.mark.parametrize(
