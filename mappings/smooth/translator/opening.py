@@ -46,6 +46,10 @@ class Opening(SessionOpening):
         self._has_context = bool(state.transcript) or state.turn is not None or not is_new
         return self._ask(commands.GetSession(session=session))
 
+    def _in_session(self, command: Command) -> Command:
+        named = self._conversation if isinstance(command, commands.RenameSession) else self.session
+        return structs.replace(command, session=named)
+
     def _open(self, command: Command, event: SessionOpened) -> list[Event]:
         self.session = given(event.ext, "sessionId", str, "")
         known, self._conversation = self._conversation, event.session

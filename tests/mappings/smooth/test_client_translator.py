@@ -70,6 +70,11 @@ def test_every_action_has_a_request_id_of_ours() -> None:
     assert [frame["requestId"] for frame in sent] == ["own-1", "own-2", "own-3"]
 
 
+def test_a_rename_names_the_conversation_and_every_other_action_the_session() -> None:
+    rename, cancel = Link().sends(commands.RenameSession(session="s", title="T"), commands.CancelTurn(session=A))
+    assert (rename["conversationId"], cancel["sessionId"]) == (A, "s")
+
+
 def test_a_command_without_an_action_is_refused_at_once() -> None:
     step: Step[Any] = Link().translator.send([commands.PauseTurn(request="q")])
     (burst,) = step.bursts
