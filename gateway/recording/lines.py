@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
@@ -118,6 +118,16 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     at: int = 0
     redacted: bool = False
     texts: list[str] = []
+
+    @property
+    def item(self) -> Any:
+        """Return the event or the command."""
+        return self.event if self.event is not None else self.command
+
+    @property
+    def tag(self) -> str:
+        """Return the type of the event or the command, as it is written."""
+        return str(self.item.__struct_config__.tag)
 
     @property
     def logged(self) -> bool:

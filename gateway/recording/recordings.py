@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from secrets import token_bytes
-from typing import Protocol
 
 import structlog
 
@@ -27,18 +26,11 @@ AT_ONCE = 8  # recordings that are flushed before the loop turns to other work: 
 log = structlog.get_logger("dragoman.recording")
 
 
-class HoldsText(Protocol):
-    """A redactor that holds text back."""
-
-    def discard(self) -> None:
-        """Drop what is held back, because memory is short."""
-
-
 class Recordings:
     """The writer, the redactors and the flush timer that all recordings of a gateway share.
 
-    With `everything` the frames of all clients are recorded. Bytes that wait for the writer, in redactors (`held_back`)
-    and for their thread count as memory. The threads free it, but only the event loop may change a meter. So the loop
+    With `everything` the frames of all clients are recorded. Bytes that wait for the writer, in redactors and for
+    their thread count as memory. The threads free it, but only the event loop may change a meter. So the loop
     looks at both queues at each flush, and again while much waits. When memory is short and these hold the most, they
     are emptied: the sessions are not recorded for a while, as if the disk were full, and the lost lines are counted.
     """
@@ -59,7 +51,8 @@ class Recordings:
         self.redactor = redactor
         self.ledger = ledger
         self.memory = memory
-        self.held_back: dict[HoldsText, int] = {}
+        self.held_back: dict[Callable[[], None], int] = {}
+        """Bytes that redactors hold back, by the function that drops them."""
         self._meter = Meter()
         memory.watch(self._meter, self._relieve)
         self.later = later
@@ -113,8 +106,8 @@ class Recordings:
     def _relieve(self) -> None:
         self.writer.discard()
         self.worker.discard()
-        for redactor in list(self.held_back):
-            redactor.discard()
+        for discard in list(self.held_back):
+            discard()
         self._count_backlog()
 
 

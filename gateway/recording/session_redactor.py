@@ -117,9 +117,9 @@ class SessionRedactor:
         """Have text that is held back counted as memory, if it is at least a step of a meter."""
         held = self._recordings.held_back
         if size >= STEP:
-            held[self] = size
+            held[self.discard] = size
         elif held:
-            held.pop(self, None)
+            held.pop(self.discard, None)
 
     def _tell_redacted(self) -> None:
         """Count the secrets that were left out of a recording, and log their kinds and places."""

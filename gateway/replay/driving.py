@@ -305,20 +305,13 @@ class DrivenEvents:
         Return 0 if the last turn does not end in these words. The next events belong to that turn.
         """
         turn = self.events[-1][0] if self.events else ""
-        mine = [place for place, (of, _) in enumerate(self.events) if of == turn]
-        deltas = [place for place in mine if isinstance(self.events[place][1], events.TextDelta)]
-        text = "".join(self.events[place][1].text for place in deltas)
+        text = "".join(event.text for of, event in self.events if of == turn and isinstance(event, events.TextDelta))
         if not text.endswith(words):
             return 0
         words = PARAGRAPH + words if text.endswith(PARAGRAPH + words) else words
-        left = len(words)
-        for place in reversed(deltas):
-            delta = self.events[place][1]
-            self.events[place] = turn, structs.replace(delta, text=delta.text[: max(0, len(delta.text) - left)])
-            left = max(0, left - len(delta.text))
-        self.events = [
-            (of, event) for of, event in self.events if of != turn or not isinstance(event, events.TurnEnded)
-        ]
+        replaced = (events.TextDelta, events.TurnEnded)
+        others = [(of, event) for of, event in self.events if of != turn or not isinstance(event, replaced)]
+        self.events = [*others, (turn, events.TextDelta(text=text.removesuffix(words)))]
         self._into = turn
         return len(words)
 

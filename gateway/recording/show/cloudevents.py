@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from dragoman.gateway.recording.format import Header
-from dragoman.gateway.recording.lines import FrameLine, Line
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,9 +26,9 @@ def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool) -> Iter
     began = _time(header, 0)
     source = "/".join(("/dragoman", *(quote(name, safe="") for name in (header.route, header.session, began))))
     for line in lines:
-        told = _frame(line) if isinstance(line, FrameLine) else _item(line)
         if isinstance(line, FrameLine) and not frames:
             continue
+        told = _frame(line) if isinstance(line, FrameLine) else _item(line)
         envelope: dict[str, Any] = {
             "specversion": "1.0",
             "id": str(line.seq),
@@ -43,16 +43,10 @@ def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool) -> Iter
         yield _ENCODER.encode(envelope)
 
 
-def _item(line: Any) -> dict[str, Any]:
-    is_event = line.event is not None
-    item = line.event if is_event else line.command
-    kind = "event" if is_event else "command"
-    told: dict[str, Any] = {"type": f"dragoman.{kind}.{item.__struct_config__.tag}", "cursor": line.cursor}
-    if line.turn:
-        told["subject"] = line.turn
-    if line.link:
-        told["link"] = line.link
-    return {**told, "data": item}
+def _item(line: EventLine) -> dict[str, Any]:
+    kind = "event" if line.event is not None else "command"
+    told = {"type": f"dragoman.{kind}.{line.tag}", "cursor": line.cursor, "subject": line.turn, "link": line.link}
+    return {**{key: value for key, value in told.items() if value}, "data": line.item}
 
 
 def _frame(line: FrameLine) -> dict[str, Any]:

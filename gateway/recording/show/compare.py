@@ -172,12 +172,10 @@ class _TurnReader:
                 call = self._call(event.call, event.name)
                 call.result = event.output if event.output is not None else event.summary or ""
                 call.is_error = event.is_error
-            case events.ApprovalRequested():
+            case events.ApprovalRequested() | events.OtpRequired():
                 self._add(TurnBlock(what="question", name=event.tool, text=event.description))
             case events.InteractionRequired():
                 self._add(TurnBlock(what="question", name=event.kind, text=_json(bytes(event.spec).decode())))
-            case events.OtpRequired():
-                self._add(TurnBlock(what="question", name=event.tool, text=event.description))
             case events.ApprovalResolved():
                 self._add(TurnBlock(what="answer", text="approved" if event.approved else "denied"))
             case events.InteractionResolved():

@@ -271,7 +271,7 @@ def _mark(lines: Sequence[Line]) -> str:
 def _contents(line: Line) -> list[str]:
     """Return the texts of a frame, or of an event or command as JSON."""
     if isinstance(line, EventLine):
-        return [msgspec.json.encode(line.event if line.event is not None else line.command).decode()]
+        return [msgspec.json.encode(line.item).decode()]
     parts = line.parts if line.parts is not None else (line,)
     return [part.text if part.text is not None else f"base64 {part.base64 or ''}" for part in parts]
 

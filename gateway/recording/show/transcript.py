@@ -158,7 +158,7 @@ class _Reader:
         elif line.event is not None and line.link:
             if getattr(line.event, "failure", None) is not None:
                 yield from self._settled(line.link, getattr(line.event, "request", ""))
-            yield _entry(line, 0, "reply", _name(line.event), _answer(line.event))
+            yield _entry(line, 0, "reply", line.tag, _answer(line.event))
         elif line.event is not None:
             yield from self._event(line, line.event)
 
@@ -218,7 +218,7 @@ class _Reader:
             yield from self._unfinished()
         say = _DESCRIPTIONS.get(type(event))
         kind, text = say(event) if say is not None else ("detail", "")
-        yield _entry(line, self._turns.number_of(line), kind, _name(event), text)
+        yield _entry(line, self._turns.number_of(line), kind, line.tag, text)
 
     # -- blocks ----------------------------------------------------------------------------------------
 
@@ -252,11 +252,7 @@ def _entry(line: Line, turn: int, kind: Kind, name: str, text: str) -> Transcrip
 def _command(line: EventLine) -> TranscriptEntry:
     command = line.command
     text = flatten(command.segments) if isinstance(command, SubmitInput) else ""
-    return _entry(line, 0, "asked" if line.link == UP else "command", _name(command), text)
-
-
-def _name(item: Any) -> str:
-    return str(item.__struct_config__.tag)
+    return _entry(line, 0, "asked" if line.link == UP else "command", line.tag, text)
 
 
 def _answer(event: Any) -> str:

@@ -11,7 +11,6 @@ one row, so a long answer is one row too. In a column, many alike lines are a *f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -88,8 +87,7 @@ def folded(lines: Sequence[Line]) -> list[list[Line]]:
 def label_of(line: Line) -> str:
     """Return the type of an event, a command or a frame, "" if a frame does not tell it."""
     if isinstance(line, EventLine):
-        item: Any = line.event if line.event is not None else line.command
-        return str(item.__struct_config__.tag)
+        return line.tag
     text = line.text if line.parts is None else next((part.text for part in reversed(line.parts) if part.text), None)
     if text is None:
         return line.channel
