@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import signal
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -33,6 +32,7 @@ from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.gateway.observability.turn_watch import TurnWatch
 from dragoman.gateway.overload.admission import address_of
 from dragoman.gateway.overload.memory import MemoryBudget, default_limit
+from dragoman.gateway.process.signals import stop_on_signals
 from dragoman.gateway.recording.in_force import RecordingsInForce
 from dragoman.gateway.reload import ConfigStatus
 from dragoman.gateway.routes import Routes
@@ -217,29 +217,9 @@ class App:
         self.config_status = status
 
     def on_signals(self, reload: Callable[[], None] | None = None) -> None:
-        """Handle the signals that end the app, and SIGHUP: the process is this app's own.
-
-        SIGTERM and SIGINT stop the app, and a second one ends it at once, as SIGQUIT does. SIGHUP calls `reload`.
-        Without `reload` it stops the app, unless it was ignored at the start (`nohup`).
-        """
+        """Handle the signals that end the app, and SIGHUP: the process is this app's own."""
         self._owns_process = True
-        loop = asyncio.get_running_loop()
-        main = asyncio.current_task()
-
-        def end() -> None:
-            if main is not None:
-                main.cancel()
-
-        def stop_or_end() -> None:
-            if self.stop.is_set():
-                end()
-            self.stop.set()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop_or_end)
-        loop.add_signal_handler(signal.SIGQUIT, end)
-        if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            loop.add_signal_handler(signal.SIGHUP, reload or stop_or_end)
+        stop_on_signals(self.stop, reload)
 
     def fail(self, error: DragomanError) -> None:
         """Stop the app for an error, which `run` raises once all clients were told."""

@@ -3,4 +3,5 @@
 systemd               tells the service manager how far the gateway is
 inherited_sockets     the listening sockets that a service manager passes
 standard_descriptors  stdin, stdout and stderr, if some are missing at the start
+signals               the signals that end the gateway, or reload its configuration
 """

@@ -1,0 +1,32 @@
+"""The signals that end a gateway, or reload its configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+
+def stop_on_signals(stop: asyncio.Event, reload: Callable[[], None] | None = None) -> None:
+    """Handle the signals of this process, which runs the current task and nothing else.
+
+    SIGTERM and SIGINT set `stop`, and a second one cancels the task at once, as SIGQUIT does. SIGHUP calls `reload`.
+    Without `reload` it sets `stop`, unless it was ignored at the start (`nohup`).
+    """
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+
+    def end() -> None:
+        if main is not None:
+            main.cancel()
+
+    def stop_or_end() -> None:
+        if stop.is_set():
+            end()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_or_end)
+    loop.add_signal_handler(signal.SIGQUIT, end)
+    if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, reload or stop_or_end)

@@ -1,0 +1,79 @@
+"""Signals of a process that runs one task: they stop it, end it at once, or reload."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dragoman.gateway.process.signals import stop_on_signals
+from tests.idle import settle
+
+NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+DEADLINE = 20.0
+
+
+@asynccontextmanager
+async def running(reload: Callable[[], None] | None = None) -> AsyncIterator[tuple[asyncio.Task[bool], asyncio.Event]]:
+    """Run a task that handles signals and never ends by itself, and its event `stop`."""
+    stop = asyncio.Event()
+
+    async def main() -> bool:
+        stop_on_signals(stop, reload)
+        return await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(main(), name="main")
+        await settle()
+        try:
+            yield task, stop
+        finally:
+            task.cancel()
+            for number in NUMBERS:
+                asyncio.get_running_loop().remove_signal_handler(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_a_signal_sets_the_event_and_lets_the_task_run(number: signal.Signals) -> None:
+    async with running() as (task, stop), asyncio.timeout(DEADLINE):
+        os.kill(os.getpid(), number)
+        await stop.wait()
+        assert not task.cancelling()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_the_task(number: signal.Signals) -> None:
+    async with running() as (task, stop), asyncio.timeout(DEADLINE):
+        os.kill(os.getpid(), number)
+        await stop.wait()
+        os.kill(os.getpid(), number)
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+
+async def test_a_quit_signal_ends_the_task_at_once() -> None:
+    async with running() as (task, stop), asyncio.timeout(DEADLINE):
+        os.kill(os.getpid(), signal.SIGQUIT)
+        await asyncio.wait([task])
+        assert (task.cancelled(), stop.is_set()) == (True, False)
+
+
+async def test_sighup_reloads_a_process_that_can_reload() -> None:
+    reloads = asyncio.Event()
+    async with running(reloads.set) as (_, stop), asyncio.timeout(DEADLINE):
+        os.kill(os.getpid(), signal.SIGHUP)
+        await reloads.wait()
+        assert not stop.is_set()
+
+
+async def test_sighup_that_was_ignored_at_the_start_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        async with running():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
