@@ -8,17 +8,7 @@ While there are no subscribers, the projection updates its state but encodes not
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.canonical.events import (
-    HistorySnapshot,
-    MessageAppended,
-    Pong,
-    Reply,
-    SessionOpened,
-    SessionUpdated,
-    TurnAccepted,
-    TurnEnded,
-)
+from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.dialect import Instance, Rendered, TextWriter
 from dragoman.mappings.pando.from_canonical.context import NOBODY, Context, Messages
@@ -29,7 +19,7 @@ from dragoman.mappings.pando.wire.codecs import ENCODER, EVENTS, TOKEN
 from dragoman.mappings.pando.wire.values import rfc3339
 from dragoman.mappings.parked_turn import ParkedTurn
 
-ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))
+ANSWERS = frozenset((events.Pong, events.Reply, events.SessionOpened, events.TurnAccepted))
 """Events that only one caller gets, as a reply on its own link."""
 
 
@@ -110,15 +100,15 @@ class Projection(Context):
     def _note(self, event: Event) -> None:
         """Update the description of the session after an event."""
         match event:
-            case SessionUpdated():
+            case events.SessionUpdated():
                 self._title, self._count = event.session.title, event.session.messages
-            case HistorySnapshot():
+            case events.HistorySnapshot():
                 self._count = sum(isinstance(item, Message) and item.role != "system" for item in event.items)
-            case MessageAppended() if event.message.role == "user":
+            case events.MessageAppended() if event.message.role == "user":
                 self._count += 1
                 self._turn_count += 1
                 self._title = self._title or event.message.text
-            case TurnEnded(end="rolled_back"):
+            case events.TurnEnded(end="rolled_back"):
                 self._count = max(0, self._count - self._turn_count)
-            case TurnEnded() if event.text:
+            case events.TurnEnded() if event.text:
                 self._count += 1

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import SessionState, commands
-from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from dragoman.mappings.canonical import SessionState, commands, events
 from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import session_id, thread_id
@@ -172,7 +171,7 @@ def _thread_response(
     )
 
 
-def opened(event: SessionOpened, asked: object, at: int, generation: str) -> results.ThreadResponse:
+def opened(event: events.SessionOpened, asked: object, at: int, generation: str) -> results.ThreadResponse:
     """Return the result for a request that opened a session, if only the SessionOpened event is known."""
     thread = row(
         SessionSummary(session=event.session, title=event.title, updated_at=at, status=event.status, ext=event.ext),
@@ -181,7 +180,7 @@ def opened(event: SessionOpened, asked: object, at: int, generation: str) -> res
     return _thread_response(thread, [], asked)
 
 
-def thread_with_history(event: HistorySnapshot, asked: object) -> results.ThreadResponse:
+def thread_with_history(event: events.HistorySnapshot, asked: object) -> results.ThreadResponse:
     """Return the result of thread/read from a history alone; its items are oldest first."""
     session = asked.session if isinstance(asked, commands.GetHistory | commands.GetSession) else ""
     items = list(reversed(event.items)) if event.request else list(event.items)
@@ -189,7 +188,7 @@ def thread_with_history(event: HistorySnapshot, asked: object) -> results.Thread
     return results.ThreadResponse(thread_id=thread_id(session), status="ok", data=data)
 
 
-def listed(event: SessionsListed, asked: object, generation: str) -> Any:
+def listed(event: events.SessionsListed, asked: object, generation: str) -> Any:
     """Return the result of thread/list or app/thread_loaded_list, whichever was `asked`."""
     params = given(getattr(asked, "ext", None), "params", ListParams, None)
     wants_none = params is not None and params.limit == 0  # a command has 0 for no limit

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.mappings.canonical.events import GoalUpdated, SessionOpened, SessionsListed
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message, Role, SessionSummary, Status
 from dragoman.mappings.codewhale.ids import session_id
 from dragoman.mappings.codewhale.vocabulary import NEW, keep
@@ -39,17 +39,17 @@ def resumes_context(result: Raw | UnsetType) -> bool:
     return isinstance(known, Capabilities) and known.tool_free_turns is True
 
 
-def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
+def session_opened(request: str, result: Raw | UnsetType) -> events.SessionOpened | None:
     """Return the answer to a request whose result shows one thread."""
     known = _known(result)
     if not isinstance(known, ThreadResponse) or not isinstance(known.thread, Thread):
         return None
     thread = known.thread
     ext = keep(thread_id=thread.id, thread=thread)
-    return SessionOpened(request=request, session=session_id(thread.id), title=thread.name or "", ext=ext)
+    return events.SessionOpened(request=request, session=session_id(thread.id), title=thread.name or "", ext=ext)
 
 
-def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
+def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsListed | None:
     """Return the answer to a list of threads, as a single page."""
     known = _known(result)
     if isinstance(known, AppResponse):
@@ -61,7 +61,7 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | N
         rows = known.threads
     else:
         return None
-    return SessionsListed(request=request, sessions=tuple(map(_summary, rows)))
+    return events.SessionsListed(request=request, sessions=tuple(map(_summary, rows)))
 
 
 class Loaded(Struct, frozen=True, gc=False):
@@ -133,11 +133,11 @@ def _saved_messages(saved: SavedSession) -> Iterator[Message]:
             yield Message(role=ROLES.get(message.role, "system"), text=text)
 
 
-def goal(result: Raw | UnsetType) -> tuple[GoalUpdated, ...]:
+def goal(result: Raw | UnsetType) -> tuple[events.GoalUpdated, ...]:
     """Return the goal of a thread as an event; () if it has none."""
     data = _thread_data(result)
     known = None if data is None else read_raw(data.goal, ThreadGoal)
-    return () if known is None else (GoalUpdated(goal=raw(known)),)
+    return () if known is None else (events.GoalUpdated(goal=raw(known)),)
 
 
 def _thread_data(result: Raw | UnsetType) -> ReadThreadData | None:

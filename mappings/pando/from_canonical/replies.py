@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import SessionState, commands
-from dragoman.mappings.canonical.events import HistorySnapshot, Pong, SessionOpened, SessionsListed
+from dragoman.mappings.canonical import SessionState, commands, events
 from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary
 from dragoman.mappings.dialect import Instance
 from dragoman.mappings.pando.vocabulary import given
@@ -49,7 +48,7 @@ def described(state: SessionState) -> Session:
     )
 
 
-def opened(event: SessionOpened, asked: object, at: int) -> Any:
+def opened(event: events.SessionOpened, asked: object, at: int) -> Any:
     """Return the result for a request that opened a session; its form depends on the request `asked`."""
     if isinstance(asked, commands.ResumeSession):
         return wire.Done()
@@ -93,7 +92,7 @@ def row_of(
     return replace(row, **times)
 
 
-def listed(event: SessionsListed, asked: object, instance: Instance) -> Any:
+def listed(event: events.SessionsListed, asked: object, instance: Instance) -> Any:
     """Return the result of session.list or state.sync, whichever was `asked`."""
     rows = [session(row) for row in event.sessions]
     if given(getattr(asked, "ext", None), "sync", bool, False) or given(event.ext, "instance_id", str, ""):
@@ -103,7 +102,7 @@ def listed(event: SessionsListed, asked: object, instance: Instance) -> Any:
     return rows
 
 
-def messages(event: HistorySnapshot) -> list[wire.Message]:
+def messages(event: events.HistorySnapshot) -> list[wire.Message]:
     """Return the result of message.list from a history, without reasoning and tool calls.
 
     The result is always oldest first. The event is newest first if it is a page.
@@ -124,7 +123,7 @@ def _stored(message: Message) -> wire.Message:
     )
 
 
-def status(event: Pong, instance: Instance, now: int) -> wire.Status:
+def status(event: events.Pong, instance: Instance, now: int) -> wire.Status:
     """Return the result of instance.ping."""
     uptime = duration(now - instance.started_at) if instance.started_at else "0s"
     return wire.Status(

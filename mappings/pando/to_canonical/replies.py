@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, inspect
 
-from dragoman.mappings.canonical.events import Pong, SessionOpened, SessionsListed
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Ext, Message, SessionSummary
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, keep
@@ -55,23 +55,25 @@ def summary(session: Session) -> SessionSummary:
     )
 
 
-def session_opened(request: str, result: Raw | UnsetType, asked: str = "") -> SessionOpened | None:
+def session_opened(request: str, result: Raw | UnsetType, asked: str = "") -> events.SessionOpened | None:
     """Return the answer to session.get, CreateSession or session.activate.
 
     The result of session.activate has no session: it is about the session `asked`.
     """
     row = _read(result, wire.SessionRow)
     if row is not None:
-        return SessionOpened(request=request, session=row.id, title=row.title, ext=keep(id=row.id))
+        return events.SessionOpened(request=request, session=row.id, title=row.title, ext=keep(id=row.id))
     session = _read(result, Session)
     if session is not None and session.id:
         ext = keep(id=session.id, updated_at=session.updated_at, message_count=session.message_count)
-        return SessionOpened(request=request, session=session.id, title=session.title, ext=ext)
+        return events.SessionOpened(request=request, session=session.id, title=session.title, ext=ext)
     done = _read(result, wire.Done)
-    return SessionOpened(request=request, session=asked, ext=keep(id=asked)) if done is not None and asked else None
+    return (
+        events.SessionOpened(request=request, session=asked, ext=keep(id=asked)) if done is not None and asked else None
+    )
 
 
-def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
+def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsListed | None:
     """Return the answer to session.list or state.sync, as a single page."""
     rows = _read(result, list[Session])
     ext: Ext | None = None
@@ -81,7 +83,7 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | N
             return None
         rows = state.sessions or []
         ext = keep(active_session_id=state.active_session_id, instance_id=state.instance_id)
-    return SessionsListed(request=request, sessions=tuple(map(summary, rows)), ext=ext)
+    return events.SessionsListed(request=request, sessions=tuple(map(summary, rows)), ext=ext)
 
 
 def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
@@ -114,9 +116,9 @@ def stored(message: wire.Message) -> Message:
     )
 
 
-def pong(request: str, result: Raw | UnsetType, at: int) -> Pong | None:
+def pong(request: str, result: Raw | UnsetType, at: int) -> events.Pong | None:
     """Return the answer to instance.ping."""
     status = _read(result, wire.Status)
     if status is None:
         return None
-    return Pong(request=request, at=at, ext=keep(instance_id=status.instance_id, uptime=status.uptime))
+    return events.Pong(request=request, at=at, ext=keep(instance_id=status.instance_id, uptime=status.uptime))

@@ -12,25 +12,15 @@ from operator import attrgetter
 
 from msgspec import Struct, field
 
-from dragoman.mappings.canonical.commands import (
-    CancelTurn,
-    Command,
-    Compact,
-    GetSession,
-    ListCompletions,
-    ListSessions,
-    PauseTurn,
-    ResumeSession,
-    ResumeTurn,
-    SubmitInput,
-)
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Segment
 
 PENDING_MAX = 64  # twice the method queue of a pod (docs/dialects/pod.md, section 3), which then stops reading
 
-LOOKUPS: tuple[type, ...] = (Compact, ListSessions, GetSession, ResumeSession)
-STOPS: tuple[type, ...] = (CancelTurn, PauseTurn)
-TRACKED = frozenset((SubmitInput, ResumeTurn, ListCompletions, *STOPS, *LOOKUPS))  # kinds of commands with an answer
+LOOKUPS: tuple[type, ...] = (commands.Compact, commands.ListSessions, commands.GetSession, commands.ResumeSession)
+STOPS: tuple[type, ...] = (commands.CancelTurn, commands.PauseTurn)
+TRACKED = frozenset((commands.SubmitInput, commands.ResumeTurn, commands.ListCompletions, *STOPS, *LOOKUPS))
+"""The kinds of commands with an answer."""
 
 
 class PendingMethod(Struct, kw_only=True):
@@ -66,7 +56,7 @@ class PendingMethods(Struct):
     def add_command(self, command: Command, *, running: bool) -> None:
         """Add a command that was sent; `running` is True if a run was open then."""
         kind = type(command)
-        segments = command.segments if isinstance(command, SubmitInput) else ()
+        segments = command.segments if isinstance(command, commands.SubmitInput) else ()
         is_running = running and kind in STOPS
         self.entries.append(PendingMethod(request=command.request, kind=kind, segments=segments, running=is_running))
 
@@ -97,7 +87,7 @@ class PendingMethods(Struct):
         A pod handles the runs of one connection in order, so it has lost all earlier ones (docs/dialects/pod.md,
         section 1.2).
         """
-        runs = [entry for entry in self.entries if entry.kind is SubmitInput]
+        runs = [entry for entry in self.entries if entry.kind is commands.SubmitInput]
         if any(map(_ECHOED, runs)):
             return None
         for run in runs:
@@ -113,7 +103,7 @@ class PendingMethods(Struct):
 
     def take_accepted_run(self) -> PendingMethod | None:
         """Remove and return the oldest `run` command, once its echo and status{running} have both come."""
-        run = self.find_oldest(SubmitInput)
+        run = self.find_oldest(commands.SubmitInput)
         if run is None or not (run.echoed and run.running):
             return None
         self.entries.remove(run)
@@ -121,7 +111,7 @@ class PendingMethods(Struct):
 
     def take_unheard_run(self) -> PendingMethod | None:
         """Remove and return the oldest `run` command that nothing has answered, not even its echo."""
-        run = next((one for one in self.entries if one.kind is SubmitInput and not one.echoed), None)
+        run = next((one for one in self.entries if one.kind is commands.SubmitInput and not one.echoed), None)
         if run is not None:
             self.entries.remove(run)
         return run
@@ -129,7 +119,7 @@ class PendingMethods(Struct):
     def begin_run(self) -> None:
         """Note that status{running} came: stops that were sent before it apply to this run."""
         self.late = 0
-        run = self.find_oldest(SubmitInput)
+        run = self.find_oldest(commands.SubmitInput)
         if run is not None:
             run.running = True
         for entry in self.entries:
@@ -138,7 +128,7 @@ class PendingMethods(Struct):
 
     def end_run(self) -> Iterator[PendingMethod]:
         """Remove and yield the stops that came too late for the run; the pod will still send `not_running` for each."""
-        run = self.find_oldest(SubmitInput)
+        run = self.find_oldest(commands.SubmitInput)
         if run is not None:
             run.running = False
         for entry in [e for e in self.entries if e.kind in STOPS and e.running]:
@@ -149,11 +139,11 @@ class PendingMethods(Struct):
     def take_refused(self, code: str) -> PendingMethod | None:
         """Remove and return the command that an error with this code answers, if any."""
         if code == "already_running":
-            return self.take_oldest(SubmitInput) or self.take_oldest(ResumeTurn, *LOOKUPS)
+            return self.take_oldest(commands.SubmitInput) or self.take_oldest(commands.ResumeTurn, *LOOKUPS)
         if code == "not_running":
             return self.take_oldest(*STOPS)
         if code == "not_paused":
-            return self.take_oldest(ResumeTurn)
+            return self.take_oldest(commands.ResumeTurn)
         if code == "invalid_request":
-            return self.take_oldest(SubmitInput, *LOOKUPS)
+            return self.take_oldest(commands.SubmitInput, *LOOKUPS)
         return None

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked
+from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.values import Cause, Ext
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import RuleTable
@@ -44,7 +43,7 @@ class Context(Losses):
         self.alone = True
         self.own = True
 
-    def hold_error(self, event: ErrorReported) -> bool:
+    def hold_error(self, event: events.ErrorReported) -> bool:
         """Hold an error until the end of its turn; return False if it must be written now."""
         return False
 
@@ -52,10 +51,10 @@ class Context(Losses):
         """Return True if the gateway asks these clients for a form of this kind in words."""
         return False
 
-    def end_run(self, question: QuestionAsked | QuestionAnswered) -> None:
+    def end_run(self, question: events.QuestionAsked | events.QuestionAnswered) -> None:
         """Begin a new run, with another request id, after a question in words."""
 
-    def take_held_errors(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
+    def take_held_errors(self, failure: tuple[Cause, str] | None) -> list[events.ErrorReported]:
         """Remove and return the held errors, without those that repeat the turn's `failure`."""
         return []
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from uuid import NAMESPACE_OID, UUID
 
-from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
-from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.named_uuid import named_uuid
 from dragoman.mappings.smooth.vocabulary import carried, given
@@ -51,7 +50,7 @@ def _computed_ids(session_id: str) -> tuple[str, str]:
     return named_uuid(own, "session"), str(own)
 
 
-def session_descriptor(event: SessionOpened, asked: object) -> wire.Session:
+def session_descriptor(event: events.SessionOpened, asked: object) -> wire.Session:
     """Return the session descriptor. For get_session it has a status: the backend's own, or whether a turn runs."""
     try:
         agent = str(UUID(event.agent))
@@ -65,18 +64,18 @@ def session_descriptor(event: SessionOpened, asked: object) -> wire.Session:
         agent_name=given(event.ext, "agentName", str, "") or wire.AGENT_NAME,
         user_participant_id=given(event.ext, "userParticipantId", str, "") or derived(event.session, "user"),
         agent_participant_id=given(event.ext, "agentParticipantId", str, "") or derived(event.session, "agent"),
-        thread_id=given(event.ext, "threadId", str, "") or None if isinstance(asked, GetSession) else None,
-        status=_status(event) if isinstance(asked, GetSession) else None,
+        thread_id=given(event.ext, "threadId", str, "") or None if isinstance(asked, commands.GetSession) else None,
+        status=_status(event) if isinstance(asked, commands.GetSession) else None,
     )
 
 
-def _status(event: SessionOpened) -> wire.SessionStatus | None:
+def _status(event: events.SessionOpened) -> wire.SessionStatus | None:
     if carried(event.ext, "sessionId") is not None:  # a smooth backend; only server R sends a status
         return STATUSES.get(given(event.ext, "status", str, ""))
     return "active" if event.status == "running" else "idle"
 
 
-def history_page(event: HistorySnapshot) -> wire.Page:
+def history_page(event: events.HistorySnapshot) -> wire.Page:
     """Return one page of the history, with the messages of user and assistant only."""
     return wire.Page(
         messages=[_record(item) for item in event.items if isinstance(item, Message) and item.role != "system"],
@@ -95,7 +94,7 @@ def _record(message: Message) -> wire.Record:
     )
 
 
-def conversation_list(event: SessionsListed) -> wire.Conversations:
+def conversation_list(event: events.SessionsListed) -> wire.Conversations:
     """Return the list of conversations without the empty ones."""
     rows = [
         wire.Conversation(
@@ -113,11 +112,11 @@ def conversation_list(event: SessionsListed) -> wire.Conversations:
 def acknowledged(asked: object) -> dict[str, object]:
     """Return `data` of the 200 response to a command without a result of its own; clients use only `approved`."""
     match asked:
-        case AnswerApproval():
+        case commands.AnswerApproval():
             return {"sessionId": asked.session, "approved": asked.approved}
-        case AnswerInteraction():
+        case commands.AnswerInteraction():
             return {"sessionId": asked.session, "interactionId": asked.question}
-        case RenameSession():
+        case commands.RenameSession():
             return {"conversationId": asked.session, "title": asked.title}
         case _:
             return {}

@@ -8,22 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical.commands import (
-    AnswerApproval,
-    AnswerInteraction,
-    AnswerOtp,
-    CancelTurn,
-    Command,
-    GetHistory,
-    GetSession,
-    ListSessions,
-    OpenSession,
-    Ping,
-    RenameSession,
-    ResumeSession,
-    SubmitInput,
-    resume_session,
-)
+from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Segment, Text
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
@@ -31,7 +16,7 @@ from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import actions as wire
 from dragoman.mappings.smooth.wire.values import ActionBase
 
-TO_COMMAND = Rules[[], Command]("smooth -> canonical commands")
+TO_COMMAND = Rules[[], commands.Command]("smooth -> canonical commands")
 
 
 def _keep(action: ActionBase, **fields: object) -> Ext | None:
@@ -48,8 +33,8 @@ def _if_given(value: object) -> object:
     return UNSET if value is None else value
 
 
-@TO_COMMAND.rule(wire.CreateConversationSession, produces=(OpenSession, ResumeSession))
-def create_conversation_session(action: wire.CreateConversationSession) -> tuple[Command, ...]:
+@TO_COMMAND.rule(wire.CreateConversationSession, produces=(commands.OpenSession, commands.ResumeSession))
+def create_conversation_session(action: wire.CreateConversationSession) -> tuple[commands.Command, ...]:
     ext = _keep(
         action,
         userName=_if_empty(action.user_name),
@@ -59,7 +44,7 @@ def create_conversation_session(action: wire.CreateConversationSession) -> tuple
         conversationId=_if_empty(action.conversation_id),
         supports=None if action.supports is None else UNSET,
     )
-    opening = OpenSession(
+    opening = commands.OpenSession(
         request=action.request_id or "",
         agent=action.agent_id,
         user_name=action.user_name or "",
@@ -68,17 +53,17 @@ def create_conversation_session(action: wire.CreateConversationSession) -> tuple
         metadata=UNSET if action.metadata is None else raw(action.metadata),
         ext=ext,
     )
-    return (resume_session(opening, action.conversation_id) if action.conversation_id else opening,)
+    return (commands.resume_session(opening, action.conversation_id) if action.conversation_id else opening,)
 
 
-@TO_COMMAND.rule(wire.GetSession, produces=(GetSession,))
-def get_session(action: wire.GetSession) -> tuple[Command, ...]:
-    return (GetSession(request=action.request_id or "", session=action.session_id, ext=_keep(action)),)
+@TO_COMMAND.rule(wire.GetSession, produces=(commands.GetSession,))
+def get_session(action: wire.GetSession) -> tuple[commands.Command, ...]:
+    return (commands.GetSession(request=action.request_id or "", session=action.session_id, ext=_keep(action)),)
 
 
-@TO_COMMAND.rule(wire.GetConversationMessages, produces=(GetHistory,))
-def get_conversation_messages(action: wire.GetConversationMessages) -> tuple[Command, ...]:
-    history = GetHistory(
+@TO_COMMAND.rule(wire.GetConversationMessages, produces=(commands.GetHistory,))
+def get_conversation_messages(action: wire.GetConversationMessages) -> tuple[commands.Command, ...]:
+    history = commands.GetHistory(
         request=action.request_id or "",
         session=action.session_id,
         limit=action.limit or 0,
@@ -88,10 +73,10 @@ def get_conversation_messages(action: wire.GetConversationMessages) -> tuple[Com
     return (history,)
 
 
-@TO_COMMAND.rule(wire.ListConversations, produces=(ListSessions,))
-def list_conversations(action: wire.ListConversations) -> tuple[Command, ...]:
+@TO_COMMAND.rule(wire.ListConversations, produces=(commands.ListSessions,))
+def list_conversations(action: wire.ListConversations) -> tuple[commands.Command, ...]:
     ext = _keep(action, limit=_if_empty(action.limit), cursor=_if_empty(action.cursor), query=_if_empty(action.query))
-    listing = ListSessions(
+    listing = commands.ListSessions(
         request=action.request_id or "",
         limit=action.limit or 0,
         cursor=action.cursor or "",
@@ -101,16 +86,16 @@ def list_conversations(action: wire.ListConversations) -> tuple[Command, ...]:
     return (listing,)
 
 
-@TO_COMMAND.rule(wire.RenameConversation, produces=(RenameSession,))
-def rename_conversation(action: wire.RenameConversation) -> tuple[Command, ...]:
-    renaming = RenameSession(
+@TO_COMMAND.rule(wire.RenameConversation, produces=(commands.RenameSession,))
+def rename_conversation(action: wire.RenameConversation) -> tuple[commands.Command, ...]:
+    renaming = commands.RenameSession(
         request=action.request_id or "", session=action.conversation_id, title=action.title, ext=_keep(action)
     )
     return (renaming,)
 
 
-@TO_COMMAND.rule(wire.SendMessage, produces=(SubmitInput,))
-def send_message(action: wire.SendMessage) -> tuple[Command, ...]:
+@TO_COMMAND.rule(wire.SendMessage, produces=(commands.SubmitInput,))
+def send_message(action: wire.SendMessage) -> tuple[commands.Command, ...]:
     segments: list[Segment] = [Text(text=action.message)] if action.message else []
     segments += [ImageAttachment(url=image.url, detail=image.detail or "") for image in action.images or ()]
     segments += [
@@ -124,7 +109,7 @@ def send_message(action: wire.SendMessage) -> tuple[Command, ...]:
         images=_if_empty(action.images),
         files=_if_empty(action.files),
     )
-    submitting = SubmitInput(
+    submitting = commands.SubmitInput(
         request=action.request_id or "",
         session=action.session_id,
         segments=tuple(segments),
@@ -134,23 +119,25 @@ def send_message(action: wire.SendMessage) -> tuple[Command, ...]:
     return (submitting,)
 
 
-@TO_COMMAND.rule(wire.ConfirmToolAction, produces=(AnswerApproval,))
-def confirm_tool_action(action: wire.ConfirmToolAction) -> tuple[Command, ...]:
-    answer = AnswerApproval(
+@TO_COMMAND.rule(wire.ConfirmToolAction, produces=(commands.AnswerApproval,))
+def confirm_tool_action(action: wire.ConfirmToolAction) -> tuple[commands.Command, ...]:
+    answer = commands.AnswerApproval(
         request=action.request_id or "", session=action.session_id, approved=action.approved, ext=_keep(action)
     )
     return (answer,)
 
 
-@TO_COMMAND.rule(wire.VerifyOtp, produces=(AnswerOtp,))
-def verify_otp(action: wire.VerifyOtp) -> tuple[Command, ...]:
-    answer = AnswerOtp(request=action.request_id or "", session=action.session_id, code=action.code, ext=_keep(action))
+@TO_COMMAND.rule(wire.VerifyOtp, produces=(commands.AnswerOtp,))
+def verify_otp(action: wire.VerifyOtp) -> tuple[commands.Command, ...]:
+    answer = commands.AnswerOtp(
+        request=action.request_id or "", session=action.session_id, code=action.code, ext=_keep(action)
+    )
     return (answer,)
 
 
-@TO_COMMAND.rule(wire.SubmitInteraction, produces=(AnswerInteraction,))
-def submit_interaction(action: wire.SubmitInteraction) -> tuple[Command, ...]:
-    answer = AnswerInteraction(
+@TO_COMMAND.rule(wire.SubmitInteraction, produces=(commands.AnswerInteraction,))
+def submit_interaction(action: wire.SubmitInteraction) -> tuple[commands.Command, ...]:
+    answer = commands.AnswerInteraction(
         request=action.request_id or "",
         session=action.session_id,
         question=action.interaction_id,
@@ -162,12 +149,12 @@ def submit_interaction(action: wire.SubmitInteraction) -> tuple[Command, ...]:
     return (answer,)
 
 
-@TO_COMMAND.rule(wire.Cancel, produces=(CancelTurn,))
-def cancel(action: wire.Cancel) -> tuple[Command, ...]:
+@TO_COMMAND.rule(wire.Cancel, produces=(commands.CancelTurn,))
+def cancel(action: wire.Cancel) -> tuple[commands.Command, ...]:
     ext = _keep(action, sessionId=_if_empty(action.session_id))
-    return (CancelTurn(request=action.request_id or "", session=action.session_id or "", ext=ext),)
+    return (commands.CancelTurn(request=action.request_id or "", session=action.session_id or "", ext=ext),)
 
 
-@TO_COMMAND.rule(wire.Ping, produces=(Ping,))
-def ping(action: wire.Ping) -> tuple[Command, ...]:
-    return (Ping(request=action.request_id or "", ext=_keep(action)),)
+@TO_COMMAND.rule(wire.Ping, produces=(commands.Ping,))
+def ping(action: wire.Ping) -> tuple[commands.Command, ...]:
+    return (commands.Ping(request=action.request_id or "", ext=_keep(action)),)

@@ -11,32 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.mappings.canonical.events import (
-    ApprovalRequested,
-    ErrorReported,
-    Event,
-    Heartbeat,
-    HistorySnapshot,
-    InteractionInvalid,
-    InteractionRequired,
-    OtpInvalid,
-    OtpRequired,
-    OtpSent,
-    OtpVerified,
-    Pong,
-    Preamble,
-    ReasoningDelta,
-    Reply,
-    SessionOpened,
-    SessionsListed,
-    StateSnapshot,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    TurnAccepted,
-    TurnEnded,
-)
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Ext, FieldError, Usage
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
@@ -45,7 +20,7 @@ from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, result_of, text_of
 from dragoman.mappings.smooth.wire.values import NS_PER_MS, EventBase
 
-TO_EVENT = Rules[[], Event]("smooth -> canonical events")
+TO_EVENT = Rules[[], events.Event]("smooth -> canonical events")
 
 ACCEPTED = "Processing your request..."
 """The usual text of a 202 response; `ext` keeps any other text."""
@@ -80,45 +55,47 @@ def _unless(value: object, *usual: object) -> object:
 
 
 @TO_EVENT.rule(
-    wire.ImmediateResponse, produces=(TurnAccepted, Reply), answers=(SessionOpened, SessionsListed, HistorySnapshot)
+    wire.ImmediateResponse,
+    produces=(events.TurnAccepted, events.Reply),
+    answers=(events.SessionOpened, events.SessionsListed, events.HistorySnapshot),
 )
-def immediate_response(message: wire.ImmediateResponse) -> tuple[Event, ...]:
+def immediate_response(message: wire.ImmediateResponse) -> tuple[events.Event, ...]:
     """Map a 202 to the start of a turn, and any other status to the answer to a command."""
     request = message.request_id or ""
     if message.status == 202:
         words: object = UNSET if message.message in (None, ACCEPTED) else message.message
         ext = keep_envelope(message, message=words, data=message.data or UNSET)
-        return (TurnAccepted(request=request, ext=ext),)
+        return (events.TurnAccepted(request=request, ext=ext),)
     words = _unless(message.message, None, DONE)
     ext = keep_envelope(message, status=_unless(message.status, None, 200), message=words)
-    return (Reply(request=request, result=raw(message.data), ext=ext),)
+    return (events.Reply(request=request, result=raw(message.data), ext=ext),)
 
 
 # -- the stream of a turn ---------------------------------------------------------------------------
 
 
-@TO_EVENT.rule(wire.StreamToken, produces=(TextDelta,))
-def stream_token(message: wire.StreamToken) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.StreamToken, produces=(events.TextDelta,))
+def stream_token(message: wire.StreamToken) -> tuple[events.Event, ...]:
     if message.timestamp is None or message.request_id == "":
-        return (TextDelta(text=message.token, ext=keep_envelope(message)),)
-    return (TextDelta(text=message.token),)
+        return (events.TextDelta(text=message.token, ext=keep_envelope(message)),)
+    return (events.TextDelta(text=message.token),)
 
 
-@TO_EVENT.rule(wire.StreamReasoning, produces=(ReasoningDelta,))
-def stream_reasoning(message: wire.StreamReasoning) -> tuple[Event, ...]:
-    return (ReasoningDelta(text=message.token, ext=keep_envelope(message)),)
+@TO_EVENT.rule(wire.StreamReasoning, produces=(events.ReasoningDelta,))
+def stream_reasoning(message: wire.StreamReasoning) -> tuple[events.Event, ...]:
+    return (events.ReasoningDelta(text=message.token, ext=keep_envelope(message)),)
 
 
-@TO_EVENT.rule(wire.StreamPreamble, produces=(Preamble,))
-def stream_preamble(message: wire.StreamPreamble) -> tuple[Event, ...]:
-    return (Preamble(text=message.token, ext=keep_envelope(message)),)
+@TO_EVENT.rule(wire.StreamPreamble, produces=(events.Preamble,))
+def stream_preamble(message: wire.StreamPreamble) -> tuple[events.Event, ...]:
+    return (events.Preamble(text=message.token, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(
     wire.StreamChunk,
-    produces=(ToolCallStarted, ToolCallArguments, ToolCallFinished, StateSnapshot),
+    produces=(events.ToolCallStarted, events.ToolCallArguments, events.ToolCallFinished, events.StateSnapshot),
 )
-def stream_chunk(message: wire.StreamChunk) -> tuple[Event, ...]:
+def stream_chunk(message: wire.StreamChunk) -> tuple[events.Event, ...]:
     """Map a tool call, a tool result or any other node state. smooth has no call ids, so `call` is ""."""
     state = message.data.state
     done = UNSET if message.data.done is None else message.data.done
@@ -128,22 +105,22 @@ def stream_chunk(message: wire.StreamChunk) -> tuple[Event, ...]:
         kept = UNSET if only_raw and call.usual else state
         ext = keep_envelope(message, done=done, node=_unless(message.node, call.name), state=kept)
         return (
-            ToolCallStarted(name=call.name),
-            ToolCallArguments(name=call.name, json=call.arguments, done=True, ext=ext),
+            events.ToolCallStarted(name=call.name),
+            events.ToolCallArguments(name=call.name, json=call.arguments, done=True, ext=ext),
         )
     result = result_of(state.raw_response)
     if result is not None:
         kept = UNSET if only_raw and result.usual else state
         ext = keep_envelope(message, done=done, node=_unless(message.node, result.name), state=kept)
-        return (ToolCallFinished(name=result.name, output=result.output, is_error=result.is_error, ext=ext),)
-    return (StateSnapshot(node=message.node, state=raw(state), ext=keep_envelope(message, done=done)),)
+        return (events.ToolCallFinished(name=result.name, output=result.output, is_error=result.is_error, ext=ext),)
+    return (events.StateSnapshot(node=message.node, state=raw(state), ext=keep_envelope(message, done=done)),)
 
 
 # -- the ends of a turn -----------------------------------------------------------------------------
 
 
-@TO_EVENT.rule(wire.EventualResponse, produces=(TurnEnded,))
-def eventual_response(message: wire.EventualResponse) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.EventualResponse, produces=(events.TurnEnded,))
+def eventual_response(message: wire.EventualResponse) -> tuple[events.Event, ...]:
     """Map the end of a completed turn. `ext` keeps all parts of the answer that are not text."""
     answer = message.data.data
     text = text_of(answer.response) or ""
@@ -156,7 +133,9 @@ def eventual_response(message: wire.EventualResponse) -> tuple[Event, ...]:
         citations=UNSET if answer.citations is None else answer.citations,
         directive=answer.directive,
     )
-    return (TurnEnded(end="completed", text=text, message=answer.message_id, usage=_usage(answer.usage), ext=ext),)
+    return (
+        events.TurnEnded(end="completed", text=text, message=answer.message_id, usage=_usage(answer.usage), ext=ext),
+    )
 
 
 def _usage(usage: wire.TurnUsage | None) -> Usage | None:
@@ -165,52 +144,54 @@ def _usage(usage: wire.TurnUsage | None) -> Usage | None:
     return Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens, cost_usd=usage.cost_usd)
 
 
-@TO_EVENT.rule(wire.Cancelled, produces=(TurnEnded,))
-def cancelled(message: wire.Cancelled) -> tuple[Event, ...]:
-    return (TurnEnded(end="cancelled", ext=keep_envelope(message)),)
+@TO_EVENT.rule(wire.Cancelled, produces=(events.TurnEnded,))
+def cancelled(message: wire.Cancelled) -> tuple[events.Event, ...]:
+    return (events.TurnEnded(end="cancelled", ext=keep_envelope(message)),)
 
 
-@TO_EVENT.rule(wire.ErrorEvent, produces=(ErrorReported,))
-def error(message: wire.ErrorEvent) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.ErrorEvent, produces=(events.ErrorReported,))
+def error(message: wire.ErrorEvent) -> tuple[events.Event, ...]:
     """Map an error to ErrorReported. The translator decides whether it answers a request or ends a turn."""
     code = message.error.code
     cause = cause_of(code)
     ext = keep_envelope(message, code=_unless(code, CODE_OF_CAUSE[cause]), details=message.data.details)
-    return (ErrorReported(cause=cause, text=message.error.message, ext=ext),)
+    return (events.ErrorReported(cause=cause, text=message.error.message, ext=ext),)
 
 
 # -- keepalive and pong -----------------------------------------------------------------------------
 
 
-@TO_EVENT.rule(wire.Keepalive, produces=(Heartbeat,))
-def keepalive(message: wire.Keepalive) -> tuple[Event, ...]:
-    return (Heartbeat(request=message.request_id or message.data.request_id, ext=keep_envelope(message)),)
+@TO_EVENT.rule(wire.Keepalive, produces=(events.Heartbeat,))
+def keepalive(message: wire.Keepalive) -> tuple[events.Event, ...]:
+    return (events.Heartbeat(request=message.request_id or message.data.request_id, ext=keep_envelope(message)),)
 
 
-@TO_EVENT.rule(wire.Pong, produces=(Pong,))
-def pong(message: wire.Pong) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.Pong, produces=(events.Pong,))
+def pong(message: wire.Pong) -> tuple[events.Event, ...]:
     timestamp = message.timestamp
     if timestamp is None and message.data is not None:
         timestamp = message.data.timestamp
         message = msgspec.structs.replace(message, timestamp=timestamp)
     at = (timestamp or 0) * NS_PER_MS
-    return (Pong(request=message.request_id or "", at=at, ext=keep_envelope(message)),)
+    return (events.Pong(request=message.request_id or "", at=at, ext=keep_envelope(message)),)
 
 
 # -- questions to the user --------------------------------------------------------------------------
 
 
-@TO_EVENT.rule(wire.WriteConfirmationRequired, produces=(ApprovalRequested,))
-def write_confirmation_required(message: wire.WriteConfirmationRequired) -> tuple[Event, ...]:
-    asked = message.data.data
-    return (ApprovalRequested(tool=asked.tool_id, description=asked.action_description, ext=keep_envelope(message)),)
-
-
-@TO_EVENT.rule(wire.OtpVerificationRequired, produces=(OtpRequired,))
-def otp_verification_required(message: wire.OtpVerificationRequired) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.WriteConfirmationRequired, produces=(events.ApprovalRequested,))
+def write_confirmation_required(message: wire.WriteConfirmationRequired) -> tuple[events.Event, ...]:
     asked = message.data.data
     return (
-        OtpRequired(
+        events.ApprovalRequested(tool=asked.tool_id, description=asked.action_description, ext=keep_envelope(message)),
+    )
+
+
+@TO_EVENT.rule(wire.OtpVerificationRequired, produces=(events.OtpRequired,))
+def otp_verification_required(message: wire.OtpVerificationRequired) -> tuple[events.Event, ...]:
+    asked = message.data.data
+    return (
+        events.OtpRequired(
             tool=asked.tool_id,
             description=asked.action_description,
             channels=tuple(asked.available_channels),
@@ -220,22 +201,26 @@ def otp_verification_required(message: wire.OtpVerificationRequired) -> tuple[Ev
     )
 
 
-@TO_EVENT.rule(wire.OtpSent, produces=(OtpSent,))
-def otp_sent(message: wire.OtpSent) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.OtpSent, produces=(events.OtpSent,))
+def otp_sent(message: wire.OtpSent) -> tuple[events.Event, ...]:
     sent = message.data.data
-    return (OtpSent(channel=sent.channel, destination=sent.masked_destination, ext=keep_envelope(message)),)
+    return (events.OtpSent(channel=sent.channel, destination=sent.masked_destination, ext=keep_envelope(message)),)
 
 
-@TO_EVENT.rule(wire.OtpVerified, produces=(OtpVerified,))
-def otp_verified(message: wire.OtpVerified) -> tuple[Event, ...]:
-    return (OtpVerified(request=message.request_id or "", text=message.data.data.message, ext=keep_envelope(message)),)
+@TO_EVENT.rule(wire.OtpVerified, produces=(events.OtpVerified,))
+def otp_verified(message: wire.OtpVerified) -> tuple[events.Event, ...]:
+    return (
+        events.OtpVerified(
+            request=message.request_id or "", text=message.data.data.message, ext=keep_envelope(message)
+        ),
+    )
 
 
-@TO_EVENT.rule(wire.OtpInvalid, produces=(OtpInvalid,))
-def otp_invalid(message: wire.OtpInvalid) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.OtpInvalid, produces=(events.OtpInvalid,))
+def otp_invalid(message: wire.OtpInvalid) -> tuple[events.Event, ...]:
     failed = message.data.data
     return (
-        OtpInvalid(
+        events.OtpInvalid(
             request=message.request_id or "",
             attempts_remaining=failed.attempts_remaining,
             text=failed.message,
@@ -245,11 +230,11 @@ def otp_invalid(message: wire.OtpInvalid) -> tuple[Event, ...]:
     )
 
 
-@TO_EVENT.rule(wire.InteractionRequired, produces=(InteractionRequired,))
-def interaction_required(message: wire.InteractionRequired) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.InteractionRequired, produces=(events.InteractionRequired,))
+def interaction_required(message: wire.InteractionRequired) -> tuple[events.Event, ...]:
     asked = message.data.data
     return (
-        InteractionRequired(
+        events.InteractionRequired(
             question=asked.interaction_id,
             kind=asked.kind,
             spec=raw(asked.spec),
@@ -259,11 +244,11 @@ def interaction_required(message: wire.InteractionRequired) -> tuple[Event, ...]
     )
 
 
-@TO_EVENT.rule(wire.InteractionInvalid, produces=(InteractionInvalid,))
-def interaction_invalid(message: wire.InteractionInvalid) -> tuple[Event, ...]:
+@TO_EVENT.rule(wire.InteractionInvalid, produces=(events.InteractionInvalid,))
+def interaction_invalid(message: wire.InteractionInvalid) -> tuple[events.Event, ...]:
     refused = message.data.data
     return (
-        InteractionInvalid(
+        events.InteractionInvalid(
             request=message.request_id or "",
             question=refused.interaction_id,
             kind=refused.kind,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import ImageAttachment, Message, SessionSummary, Text
 from dragoman.mappings.extras import read_raw
 from dragoman.mappings.smooth.vocabulary import keep
@@ -16,7 +16,7 @@ from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.values import nanoseconds
 
 
-def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
+def session_opened(request: str, result: Raw | UnsetType) -> events.SessionOpened | None:
     """Return the answer to create_conversation_session or get_session.
 
     The `status` that server R sends is not used: it says whether the session is alive, not whether a turn runs.
@@ -33,15 +33,15 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
         threadId=UNSET if payload.thread_id is None else payload.thread_id,
         status=UNSET if payload.status is None else payload.status,
     )
-    return SessionOpened(request=request, session=payload.conversation_id, agent=payload.agent_id or "", ext=ids)
+    return events.SessionOpened(request=request, session=payload.conversation_id, agent=payload.agent_id or "", ext=ids)
 
 
-def history_page(request: str, result: Raw | UnsetType) -> HistorySnapshot | None:
+def history_page(request: str, result: Raw | UnsetType) -> events.HistorySnapshot | None:
     """Return the answer to get_conversation_messages."""
     page = read_raw(result, wire.Page)
     if page is None:
         return None
-    return HistorySnapshot(
+    return events.HistorySnapshot(
         request=request,
         items=tuple(_message(record) for record in page.messages),
         next_cursor=None if page.next_cursor is UNSET else page.next_cursor,
@@ -62,7 +62,7 @@ def _message(record: wire.Record) -> Message:
     )
 
 
-def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
+def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsListed | None:
     """Return the answer to list_conversations."""
     payload = read_raw(result, wire.Conversations)
     if payload is None:
@@ -77,4 +77,4 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | N
         for row in payload.conversations
     )
     cursor = None if payload.next_cursor is UNSET else payload.next_cursor
-    return SessionsListed(request=request, sessions=rows, next_cursor=cursor)
+    return events.SessionsListed(request=request, sessions=rows, next_cursor=cursor)

@@ -14,21 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman.mappings.bounded import remember
-from dragoman.mappings.canonical import SessionState, commands
-from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.events import (
-    ErrorReported,
-    Event,
-    Heartbeat,
-    InteractionInvalid,
-    OtpInvalid,
-    OtpVerified,
-    Pong,
-    Reply,
-    TextDelta,
-    TurnAccepted,
-    TurnEnded,
-)
+from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codec import MALFORMED
@@ -50,16 +36,16 @@ WAITING_MAX = 1024
 OVER_MAX = 64
 """Ended turns of this link whose late events are still recognised: 7 KB, in which an id is looked up in 0.7 us."""
 
-ONLY_TEXT = frozenset({TextDelta})
+ONLY_TEXT = frozenset({events.TextDelta})
 
 VERDICTS: dict[type, type] = {
-    OtpVerified: commands.AnswerOtp,
-    OtpInvalid: commands.AnswerOtp,
-    InteractionInvalid: commands.AnswerInteraction,
+    events.OtpVerified: commands.AnswerOtp,
+    events.OtpInvalid: commands.AnswerOtp,
+    events.InteractionInvalid: commands.AnswerInteraction,
 }
 """Events that report the result of a user's answer -> the command that sent the answer."""
 
-OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, Unmapped, *VERDICTS)
+OUTSIDE_TURNS = (events.Reply, events.ErrorReported, events.Pong, events.Heartbeat, Unmapped, *VERDICTS)
 """Events that do not prove that a turn runs under their request id."""
 
 
@@ -118,14 +104,14 @@ class ClientTranslator(Translator[Event, Command]):
             step.losses += context.take_losses()
             if not messages:
                 failure = Failure(cause="unsupported", text="smooth has no action for this command")
-                refusal = Reply(request=command.request, failure=failure)
+                refusal = events.Reply(request=command.request, failure=failure)
                 step.bursts.append(Burst(items=[refusal], request=command.request))
                 continue
             step.frames += [ACTIONS.encode(message) for message in messages]
             if isinstance(command, commands.CancelTurn) and not self._has_turn:
                 self._ends_unheard = True
                 failure = Failure(cause="not_running", text="no turn is in progress")
-                refusal = Reply(request=command.request, failure=failure)
+                refusal = events.Reply(request=command.request, failure=failure)
                 step.bursts.append(Burst(items=[refusal], request=command.request))
             else:
                 remember(self._waiting, own, command, WAITING_MAX)
@@ -187,7 +173,9 @@ class ClientTranslator(Translator[Event, Command]):
         again: Step[Event] = Step()
         FROM_SERVER.receive([frame], again)
         for fault in again.faults:
-            event = ErrorReported(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
+            event = events.ErrorReported(
+                cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500]
+            )
             step.bursts.append(self._place_burst(Burst(items=[event], request=own), step))
 
     def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
@@ -206,7 +194,7 @@ class ClientTranslator(Translator[Event, Command]):
                     continue
                 request = self._begin_turn(own, event, items)
             item = event
-            if type(event) is Reply or type(event) is ErrorReported or type(event) is Pong:
+            if type(event) is events.Reply or type(event) is events.ErrorReported or type(event) is events.Pong:
                 command = self._waiting.get(own)
                 item = self._typed_answer(own, event)
                 if command is not None:
@@ -215,14 +203,14 @@ class ClientTranslator(Translator[Event, Command]):
                     self._write_commands(now, step)
                     items += answers
                     continue
-            elif type(event) is TurnAccepted:
+            elif type(event) is events.TurnAccepted:
                 known = self._waiting.pop(own, None)  # an answer, if the server begins another turn with it
                 request = request or own
-                item = Reply(request=known.request) if known else msgspec.structs.replace(event, request=request)
-            elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
+                item = events.Reply(request=known.request) if known else msgspec.structs.replace(event, request=request)
+            elif isinstance(event, events.OtpVerified | events.OtpInvalid | events.InteractionInvalid):
                 item = self._match_verdict(own, event)
             items.append(item)
-            if type(item) is TurnEnded:
+            if type(item) is events.TurnEnded:
                 if self._turns.pop(own, own) != own:
                     self._over.append(own)
                 items += self._take_cancels() if self._waiting else ()
@@ -231,9 +219,9 @@ class ClientTranslator(Translator[Event, Command]):
     def _answers_cancel(self, own: str, item: Event) -> bool:
         """Return True if this event answers our cancel of a turn that an earlier connection began, of us or others."""
         if own and own == self._cancelled:
-            return isinstance(item, TurnEnded | Reply | ErrorReported)
+            return isinstance(item, events.TurnEnded | events.Reply | events.ErrorReported)
         is_known = own in self._turns or own in self._waiting
-        is_end = self._ends_unheard and isinstance(item, TurnEnded) and not is_known
+        is_end = self._ends_unheard and isinstance(item, events.TurnEnded) and not is_known
         if is_end:
             self._ends_unheard = False
         return is_end
@@ -256,29 +244,31 @@ class ClientTranslator(Translator[Event, Command]):
         """Begin a turn with its first event: a 202 response, or any other event, means that our input was accepted."""
         command = self._waiting.pop(own, None)
         request = own if command is None else command.request or own
-        if command is not None and type(item) is not TurnAccepted:
-            items.append(TurnAccepted(request=request))
+        if command is not None and type(item) is not events.TurnAccepted:
+            items.append(events.TurnAccepted(request=request))
         remember(self._turns, own, request, WAITING_MAX)
         return request
 
-    def _typed_answer(self, own: str, item: Reply | ErrorReported | Pong) -> Event:
+    def _typed_answer(self, own: str, item: events.Reply | events.ErrorReported | events.Pong) -> Event:
         command = self._waiting.pop(own, None)
         request = own if command is None else command.request
-        if isinstance(item, Pong):
+        if isinstance(item, events.Pong):
             return msgspec.structs.replace(item, request=request)
-        if isinstance(item, ErrorReported):
+        if isinstance(item, events.ErrorReported):
             failure = Failure(cause=item.cause, text=item.text, ext=item.ext)
             if command is not None:
-                return Reply(request=request, failure=failure)
+                return events.Reply(request=request, failure=failure)
             if own in self._turns and given(item.ext, "code", str, "") != "OTP_SEND_FAILED":
-                return TurnEnded(end="failed", failure=failure)
+                return events.TurnEnded(end="failed", failure=failure)
             return item
         if isinstance(command, commands.SubmitInput):
             remember(self._turns, own, request or own, WAITING_MAX)
-            return TurnAccepted(request=request, ext=item.ext)
+            return events.TurnAccepted(request=request, ext=item.ext)
         return _typed_reply(command, request, item) or msgspec.structs.replace(item, request=request)
 
-    def _match_verdict(self, own: str, item: OtpVerified | OtpInvalid | InteractionInvalid) -> Event:
+    def _match_verdict(
+        self, own: str, item: events.OtpVerified | events.OtpInvalid | events.InteractionInvalid
+    ) -> Event:
         """Return the event with the `request` of the user's answer that it reports on, "" if there is none.
 
         That is the answer sent under the event's own id, else the oldest pending answer of that kind.
@@ -294,10 +284,10 @@ class ClientTranslator(Translator[Event, Command]):
         done = {own: command for own, command in self._waiting.items() if isinstance(command, commands.CancelTurn)}
         for own in done:
             del self._waiting[own]
-        return [Reply(request=command.request) for command in done.values()]
+        return [events.Reply(request=command.request) for command in done.values()]
 
 
-def _typed_reply(command: Command | None, request: str, item: Reply) -> Event | None:
+def _typed_reply(command: Command | None, request: str, item: events.Reply) -> Event | None:
     match command:
         case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
             return session_opened(request, item.result)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from dragoman.mappings.canonical import SessionState, commands
-from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.events import Event, Gap, SessionOpened
+from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.opening import SessionOpening
 from dragoman.mappings.smooth.vocabulary import given, omits_supports
@@ -50,11 +48,11 @@ class Opening(SessionOpening):
         named = self._conversation if isinstance(command, commands.RenameSession) else self.session
         return structs.replace(command, session=named)
 
-    def _open(self, command: Command, event: SessionOpened) -> list[Event]:
+    def _open(self, command: Command, event: events.SessionOpened) -> list[Event]:
         self.session = given(event.ext, "sessionId", str, "")
         known, self._conversation = self._conversation, event.session
         lost = known and event.session != known and not command.request and self._has_context
-        return [Gap(text=LOST, context=True)] if lost else []
+        return [events.Gap(text=LOST, context=True)] if lost else []
 
     def _second_attempt(self, command: Command, failure: Failure | None) -> Command | None:
         if not isinstance(command, commands.GetSession) or command.request or not self._conversation:

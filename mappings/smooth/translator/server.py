@@ -14,16 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.mappings.bounded import remember
-from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands
-from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.events import (
-    HistorySnapshot,
-    InteractionRequired,
-    QuestionAsked,
-    Reply,
-    SessionOpened,
-    TurnEnded,
-)
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
@@ -99,7 +90,7 @@ class ServerTranslator(Translator[Command, Event]):
         asks = commands.OpenSession | commands.ResumeSession | commands.GetSession
         if not request or known is None or not isinstance(known.command, asks):
             return Step()
-        opened = SessionOpened(
+        opened = events.SessionOpened(
             request=request,
             session=state.id,
             agent=state.agent,
@@ -112,7 +103,9 @@ class ServerTranslator(Translator[Command, Event]):
     def on_delivered(self, batch: Batch) -> Step[Command]:
         """Allow the next turn of this link after the end of its turn, or after a question in words to this link."""
         last = batch.events[-1]
-        if type(last) is TurnEnded or (type(last) is QuestionAsked and last.parked and last.kind in self.view.split()):
+        if type(last) is events.TurnEnded or (
+            type(last) is events.QuestionAsked and last.parked and last.kind in self.view.split()
+        ):
             self._turn = None
         return Step()
 
@@ -124,7 +117,7 @@ class ServerTranslator(Translator[Command, Event]):
 
     def can_be_asked(self, question: Event) -> bool:
         """Return True for approvals and one-time codes, and for a form if the client declared that it can show it."""
-        if not isinstance(question, InteractionRequired):
+        if not isinstance(question, events.InteractionRequired):
             return True
         needs = CAPABILITY_OF_KIND.get(question.kind)
         return needs is None or needs in self._supports
@@ -223,7 +216,12 @@ class ServerTranslator(Translator[Command, Event]):
         known = self._pending.pop(item.request, None)
         request = item.request if known is None else known.request
         context = self._context(request, None if known is None else known.command)
-        if isinstance(item, Reply) and item.failure is not None and known is None and self._is_open_turn(request):
+        if (
+            isinstance(item, events.Reply)
+            and item.failure is not None
+            and known is None
+            and self._is_open_turn(request)
+        ):
             self._turn = None  # the turn was refused before it began; this error ends it in the client
         if known is not None and isinstance(known.command, commands.CancelTurn) and self._is_open_turn(request):
             context.top = None  # without an id, the error about a refused cancel does not end its turn in the client
@@ -235,7 +233,7 @@ class ServerTranslator(Translator[Command, Event]):
             if isinstance(message, wire.ErrorEvent):  # it may quote the client's text
                 step.frames += fitted(message, context)
                 continue
-            if isinstance(item, HistorySnapshot) and len(item.items) > 1:
+            if isinstance(item, events.HistorySnapshot) and len(item.items) > 1:
                 self._pending[item.request] = known or PendingReply(command=commands.GetHistory(), request=request)
                 self._write_answer(_shorter(item), step)
                 continue
@@ -288,7 +286,7 @@ def _inherited(opening: commands.OpenSession | None) -> frozenset[str]:
     return frozenset(opening.supports or ())
 
 
-def _shorter(page: HistorySnapshot) -> HistorySnapshot:
+def _shorter(page: events.HistorySnapshot) -> events.HistorySnapshot:
     """Return the newer half of a page that is too large for clients, with the cursor of the older half."""
     items = page.items[: len(page.items) // 2]
     last = items[-1]
