@@ -235,7 +235,8 @@ class Session:
             opened = bool(run.turn) and type(run.events[0]) is events.TurnAccepted
             if happens(run.events):
                 self.state.updated_at = at
-            batch = self.log.append(events, run.turn, run.origin, at, of_events(events), in_turn(events, self.state))
+            size = in_turn(run.events, self.state)
+            batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events), size)
             finished += zip(self.delivery.deliver(batch, opened=opened, ended=run.ended), repeat(batch), strict=False)
             self._observer.on_run(self, run)
             self._observer.changed.add(self.state.id)

@@ -6,7 +6,7 @@ are UUID text; call ids and request ids are opaque text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Raw, Struct
@@ -132,6 +132,11 @@ def flatten(segments: Sequence[Segment]) -> str:
         elif isinstance(segment, WorkflowInvoke):
             parts.append(f"/{segment.slug}")
     return "".join(parts)
+
+
+def attachments(segments: Iterable[Segment]) -> list[Segment]:
+    """Return the images and files by URL among the segments; they have no text form."""
+    return [segment for segment in segments if isinstance(segment, ImageAttachment | FileAttachment)]
 
 
 # -- items of a transcript --------------------------------------------------------------------------

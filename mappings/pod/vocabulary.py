@@ -98,10 +98,5 @@ def to_segments(segments: Iterable[wire.Segment]) -> tuple[values.Segment, ...]:
 
 
 def from_segments(segments: Iterable[values.Segment]) -> list[wire.Segment]:
-    """Return canonical segments as pod segments, without `attachments`, for which a pod has no form."""
+    """Return canonical segments as pod segments, without attachments, for which a pod has no form."""
     return [FROM_SEGMENT[type(segment)](segment) for segment in segments if type(segment) in FROM_SEGMENT]
-
-
-def attachments(segments: Iterable[values.Segment]) -> list[values.Segment]:
-    """Return the segments without a form in pod: images and files by URL."""
-    return [segment for segment in segments if type(segment) not in FROM_SEGMENT]

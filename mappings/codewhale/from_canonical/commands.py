@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
-from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Item, Message, flatten
+from dragoman.mappings.canonical.values import Ext, Item, Message, attachments, flatten
 from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.ids import thread_id, write_id
 from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, carried, given, keep
@@ -162,9 +162,8 @@ def store_write(command: commands.StoreWrite, context: Context) -> Requests:
 def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
     if command.model:
         context.lose(command, "model", "a thread has one model")
-    for segment in command.segments:
-        if isinstance(segment, ImageAttachment | FileAttachment):
-            context.lose(command, "segments", "a codewhale takes no images or files by URL")
+    for _ in attachments(command.segments):
+        context.lose(command, "segments", "a codewhale takes no images or files by URL")
     tools = given(command.ext, "allowed_tools", list[str], None)
     params = requests.MessageParams(thread_id=_thread(command), input=flatten(command.segments), allowed_tools=tools)
     return _call(requests.Message, command, context, params)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.canonical.values import Failure, attachments, flatten
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale.directions import FROM_SERVER
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
@@ -159,7 +159,7 @@ class ClientTranslator(Translator[Event, Command]):
             return None if self._turn is not None else Failure(cause="not_running", text="no turn is in progress")
         if not isinstance(command, commands.SubmitInput):
             return None
-        if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
+        if attachments(command.segments):
             return Failure(cause="unsupported", text="a codewhale takes no images or files by URL")
         if not flatten(command.segments):
             return Failure(cause="invalid", text="the input is empty")

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
-from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.canonical.values import Ext, attachments, flatten
 from dragoman.mappings.losses import CLIENT_DETAILS
 from dragoman.mappings.pando.from_canonical.context import Context, Messages
 from dragoman.mappings.pando.vocabulary import carried, given
@@ -79,9 +79,8 @@ def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
 def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
     if command.model:
         context.lose(command, "model", "a pando's model is its own choice")
-    for segment in command.segments:
-        if isinstance(segment, ImageAttachment | FileAttachment):
-            context.lose(command, "segments", "a pando takes no images or files by URL")
+    for _ in attachments(command.segments):
+        context.lose(command, "segments", "a pando takes no images or files by URL")
     words = wire.Words(session_id=command.session, content=flatten(command.segments))
     return (wire.MessageSend(id=context.request, params=None if _null(command.ext) else words),)
 

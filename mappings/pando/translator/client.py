@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.canonical.values import Cause, Failure, attachments, flatten
 from dragoman.mappings.dialect import (
     Alarm,
     Burst,
@@ -345,7 +345,7 @@ class ClientTranslator(Translator[Event, Command]):
 def unsupported(command: Command) -> Failure | None:
     """Return the failure for a command that pando does not support, None if it supports it."""
     if isinstance(command, commands.SubmitInput):
-        if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
+        if attachments(command.segments):
             return Failure(cause="unsupported", text="a pando takes no images or files by URL")
         if not flatten(command.segments):
             return Failure(cause="invalid", text="the input is empty")

@@ -9,11 +9,11 @@ from typing import Any
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import attachments
 from dragoman.mappings.losses import CLIENT_DETAILS, Losses
 from dragoman.mappings.pod.vocabulary import (
     COMPLETION_KINDS,
     METHODS_WITHOUT_CONTENT,
-    attachments,
     from_segments,
     given,
 )

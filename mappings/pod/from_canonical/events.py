@@ -13,7 +13,7 @@ from msgspec import UNSET, json
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import BackendInfo, Failure, SessionSummary, Status
+from dragoman.mappings.canonical.values import BackendInfo, Failure, SessionSummary, Status, attachments
 from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.pod.entries import (
     MS,
@@ -35,7 +35,6 @@ from dragoman.mappings.pod.vocabulary import (
     ERROR_CODES,
     INVOKE_KINDS,
     RESULT_OF_END,
-    attachments,
     carried,
     from_segments,
     given,

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, get_args
 from msgspec import structs
 
 from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import Cause, Failure, Status
+from dragoman.mappings.canonical.values import Cause, Failure, Status, attachments
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, Translator
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod.directions import FROM_SERVER, read_text
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import problem
 from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
-from dragoman.mappings.pod.vocabulary import BAD_METHOD, attachments
+from dragoman.mappings.pod.vocabulary import BAD_METHOD
 from dragoman.mappings.pod.wire.codecs import METHODS
 from dragoman.mappings.rules import Emulated, Nothing
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from dragoman.mappings.canonical.values import snake_case
-from dragoman.mappings.pod.wire.values import I64, U16, U32, U64, CompletionKind, Segment, Wire, check_u64
+from dragoman.mappings.pod.wire.values import I64, U16, U32, U64, CompletionKind, Counts, Segment, Wire
 from dragoman.mappings.reflection import union_of
 
 PodStatus = Literal["idle", "running", "paused"]
@@ -33,7 +33,7 @@ ErrorCode = Literal[
 ]
 
 
-class Greeting(Wire, frozen=True, kw_only=True):
+class Greeting(Counts, frozen=True, kw_only=True):
     """The description of the pod, made once when it starts."""
 
     pod_name: str
@@ -44,9 +44,6 @@ class Greeting(Wire, frozen=True, kw_only=True):
     tools: list[str]
     context_window: U64 = 0
     context_tokens: U64 = 0
-
-    def __post_init__(self) -> None:
-        check_u64(self.context_window, self.context_tokens)
 
 
 class History(Wire, frozen=True, kw_only=True):
@@ -75,35 +72,26 @@ class Invocation(Wire, frozen=True, kw_only=True):
     kind: InvokeKind
 
 
-class Turn(Wire, frozen=True, kw_only=True):
+class Turn(Counts, frozen=True, kw_only=True):
     """Content of `turn_start`."""
 
     turn: U64
 
-    def __post_init__(self) -> None:
-        check_u64(self.turn)
 
-
-class EndOfTurn(Wire, frozen=True, kw_only=True):
+class EndOfTurn(Counts, frozen=True, kw_only=True):
     """Content of `turn_end`."""
 
     turn: U64
     result: Literal["finished", "paused"]
 
-    def __post_init__(self) -> None:
-        check_u64(self.turn)
 
-
-class Call(Wire, frozen=True, kw_only=True):
+class Call(Counts, frozen=True, kw_only=True):
     """Content of `llm_call_start` and `llm_call_end`."""
 
     llm_call: U64
 
-    def __post_init__(self) -> None:
-        check_u64(self.llm_call)
 
-
-class Retry(Wire, frozen=True, kw_only=True, omit_defaults=True):
+class Retry(Counts, frozen=True, kw_only=True, omit_defaults=True):
     """Content of `llm_retry`."""
 
     llm_call: U64
@@ -114,20 +102,14 @@ class Retry(Wire, frozen=True, kw_only=True, omit_defaults=True):
     status: U16 | None = None
     error: str
 
-    def __post_init__(self) -> None:
-        check_u64(self.llm_call, self.wait_ms, self.elapsed_ms)
 
-
-class Continuation(Wire, frozen=True, kw_only=True):
+class Continuation(Counts, frozen=True, kw_only=True):
     """Content of `llm_continuation`."""
 
     llm_call: U64
     attempt: U32
     max_attempts: U32
     reason: str
-
-    def __post_init__(self) -> None:
-        check_u64(self.llm_call)
 
 
 class TextData(Wire, frozen=True, kw_only=True):
@@ -167,16 +149,12 @@ class Result(Wire, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-class Tokens(Wire, frozen=True, kw_only=True):
+class Tokens(Counts, frozen=True, kw_only=True):
     """Content of `usage`; a pod writes null for unknown counts here, and in no other typed message."""
 
     input_tokens: U64 | None = None
     output_tokens: U64 | None = None
     cache_read_input_tokens: U64 | UnsetType | None = UNSET
-
-    def __post_init__(self) -> None:
-        cached = self.cache_read_input_tokens
-        check_u64(self.input_tokens, self.output_tokens, None if cached is UNSET else cached)
 
 
 class RunEndData(Wire, frozen=True, kw_only=True):

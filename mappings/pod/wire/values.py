@@ -17,21 +17,24 @@ U64_MAX = (1 << 64) - 1
 U16 = Annotated[int, Meta(ge=0, le=0xFFFF)]
 U32 = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
 U64 = Annotated[int, Meta(ge=0)]
-"""An unsigned 64-bit integer. msgspec cannot check its upper bound, so each struct calls `check_u64` for it."""
+"""An unsigned 64-bit integer: only in structs that inherit from Counts."""
 I64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 CompletionKind = Literal["file", "knowledge", "workflow"]
 
 
-def check_u64(*values: int | None) -> None:
-    """Raise ValueError for a value above the range of u64; msgspec turns it into a ValidationError."""
-    for value in values:
-        if value is not None and value > U64_MAX:
-            raise ValueError("integer out of the u64 range")
-
-
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """Base class of everything on a pod's wire."""
+
+
+class Counts(Wire, frozen=True, kw_only=True):
+    """Base class of contents with unsigned 64-bit integers: msgspec cannot check their upper bound."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, int) and value > U64_MAX:
+                raise ValueError("integer out of the u64 range")  # msgspec turns it into a ValidationError
 
 
 # -- segments ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.canonical.values import attachments, flatten
 from dragoman.mappings.errors import PeerError
 
 PAGE_DEFAULT = 50
@@ -26,9 +26,6 @@ def admitted(command: Command) -> Command:
     """Return the command as a server accepts it; raises PeerError `invalid` where servers send VALIDATION_ERROR."""
     check = CHECKS.get(type(command))
     return command if check is None else check(command)
-
-
-_ATTACHMENTS = frozenset((ImageAttachment, FileAttachment))
 
 
 def _require(good: bool, text: str) -> None:
@@ -61,8 +58,8 @@ def _limit(asked: int, most: int) -> int:
 
 def _input(command: commands.SubmitInput) -> Command:
     _names_session(command)
-    attached = not _ATTACHMENTS.isdisjoint(map(type, command.segments))
-    _require(attached or bool(flatten(command.segments).strip()), "`message` must not be blank")
+    has_content = flatten(command.segments).strip() or attachments(command.segments)
+    _require(bool(has_content), "`message` must not be blank")
     return replace(command, model=command.model.strip())
 
 

@@ -25,16 +25,8 @@ MIRRORED: dict[str, tuple[str, ...]] = {
     "eventual_response": ("status",),
     "cancelled": ("status",),
     "error": ("error",),
-    "write_confirmation_required": (),
-    "otp_verification_required": (),
-    "otp_sent": (),
-    "otp_verified": (),
-    "otp_invalid": (),
-    "interaction_required": (),
-    "interaction_invalid": (),
-    "keepalive": (),
 }
-"""Events that repeat their requestId inside `data` -> the other fields that they repeat."""
+"""Events -> the fields that they repeat inside of `data`, beside their requestId."""
 
 STATUS = {"eventual_response": 200, "cancelled": 499}
 FALLBACK_CODE = "INTERNAL_ERROR"
@@ -56,7 +48,7 @@ def usual_event(value: object) -> object:
     elif kind == "immediate_response":
         if value.get("data") is None:
             value["data"] = {}
-    elif isinstance(kind, str) and kind in MIRRORED:
+    elif isinstance(kind, str):
         _mirrors(value, kind)
     return value
 
@@ -84,7 +76,7 @@ def _mirrors(value: JsonObject, kind: str) -> None:
     if kind in STATUS:
         _drop_unless(value, "status", int)
         _drop_unless(data, "status", int)
-    for key in ("requestId", *MIRRORED[kind]):
+    for key in ("requestId", *MIRRORED.get(kind, ())):
         if data.get(key) is None and value.get(key) is not None:
             data[key] = value[key]
         elif value.get(key) is None and data.get(key) is not None:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from dragoman.mappings.canonical import values
-from dragoman.mappings.pod.vocabulary import attachments, from_segments, to_segments
+from dragoman.mappings.pod.vocabulary import from_segments, to_segments
 from dragoman.mappings.pod.wire import values as wire
 from tests.samples import full
 
@@ -37,6 +37,6 @@ def test_segments_keep_their_order() -> None:
 
 def test_images_and_files_are_left_out_and_named() -> None:
     every: list[Any] = [full(kind) for kind in get_args(values.Segment)]
-    left = attachments(every)
+    left = values.attachments(every)
     assert {type(segment) for segment in left} == {values.ImageAttachment, values.FileAttachment}
     assert len(from_segments(every)) == len(every) - len(left)
