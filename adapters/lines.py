@@ -125,7 +125,7 @@ def join(frames: Sequence[bytes]) -> bytes:
 
 def line_buffers(frames: Sequence[bytes]) -> Sequence[bytes]:
     """Return the frames as lines, in buffers. Large ones are not copied: many clients may be sent the same history."""
-    if max(map(len, frames)) < LARGE:
+    if max(map(len, frames), default=0) < LARGE:
         return (b"\n".join((*frames, b"")),)  # no call: for each token
     buffers: list[bytes] = []
     start = 0

@@ -216,3 +216,7 @@ def test_a_cleared_line_is_not_counted_and_never_seen() -> None:
     splitter.feed(b"begun")
     splitter.clear()
     assert (meter.size, splitter.finish()) == (0, [])
+
+
+def test_no_frames_are_no_bytes() -> None:
+    assert b"".join(line_buffers([])) == b""

@@ -186,6 +186,9 @@ def reached(kind: Any, seen: set[Any]) -> Iterator[Any]:
         elif origin in CONTAINERS:
             for argument in arguments:
                 yield from reached(argument, seen)
+        elif isinstance(origin, type) and issubclass(origin, Struct):  # a generic struct
+            for argument in (origin, *arguments):
+                yield from reached(argument, seen)
         elif origin is not typing.Literal:
             yield origin
     elif isinstance(kind, type) and (issubclass(kind, Struct) or hasattr(kind, "_fields")):
@@ -193,7 +196,7 @@ def reached(kind: Any, seen: set[Any]) -> Iterator[Any]:
             seen.add(kind)
             for hint in typing.get_type_hints(kind, include_extras=True).values():
                 yield from reached(hint, seen)
-    elif kind not in PLAIN | CONTAINERS | OPAQUE and kind is not Ellipsis:
+    elif kind not in PLAIN | CONTAINERS | OPAQUE and kind is not Ellipsis and not isinstance(kind, typing.TypeVar):
         yield kind
 
 

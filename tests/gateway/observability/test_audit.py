@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
 from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.link import Link
 from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.audit import VALUE_MAX
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.identity.test_listeners import WS, shake
 from tests.gateway.in_memory import in_memory_gateway
-from tests.gateway.smooth_client_messages import CREATE
+from tests.gateway.smooth_client_messages import CREATE, ask
 from tests.idle import settle
 from tests.pairs.gateway import SmoothClient, serving
 
@@ -98,25 +96,16 @@ async def test_an_access_to_a_foreign_session_is_audited_with_both_principals() 
         assert line["session"] == of(lines, "open")[0]["session"]
 
 
-async def test_the_line_about_a_foreign_session_is_written_after_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    put = Link.put
-
-    def put_noted(link: Link, frames: Sequence[bytes]) -> None:
-        done.append("put")
-        put(link, frames)
-
-    monkeypatch.setattr(audit, "note", lambda action, *_by, **_facts: done.append(action))
-    monkeypatch.setattr(Link, "put", put_noted)
-    async with (
-        audited() as (url, _),
-        SmoothClient.connected(f"{url}?token={ALICE}") as owner,
-        SmoothClient.connected(f"{url}?token={BOB}") as other,
-    ):
-        done.clear()
-        await other.ask({"action": "confirm_tool_action", "sessionId": owner.session, "approved": True})
-        await settle()
-        assert done == ["put", "refusal"]
+async def test_the_line_about_a_foreign_session_is_written_after_the_answer() -> None:
+    with capture_logs() as lines:
+        async with in_memory_gateway(share="owner") as made:
+            await made.script().opens("a").connects("eve", principal="eve").done()
+            eve = made.clients["eve"]
+            eve.sends(ask("confirm_tool_action", "r", approved=True))
+            await settle()
+            assert (len(eve.news()), of(lines, "refusal")) == (1, [])
+            made.time.passes(0)
+            assert [line["principal"] for line in of(lines, "refusal")] == ["eve"]
 
 
 async def test_a_command_without_its_role_is_a_refusal() -> None:
