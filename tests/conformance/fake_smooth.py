@@ -108,6 +108,8 @@ class FakeSmooth:
                 session = {name: str(uuid4()) for name in names}
                 self._sessions[session["sessionId"]] = session
                 return [{**done, "data": {**session, "agentName": "fake"}}]
+            case "get_session" if action["sessionId"] not in self._sessions:
+                return [_error(request, "SESSION_NOT_FOUND")]
             case "get_session":
                 return [{**done, "data": {**self._sessions[action["sessionId"]], "agentName": "fake"}}]
             case "get_conversation_messages":

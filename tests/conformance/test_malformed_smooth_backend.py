@@ -488,7 +488,8 @@ async def test_a_turn_stays_parked_after_wrong_answers_and_the_right_one_counts_
             await client.until(lambda frame: frame["type"] in ("write_confirmation_required", "interaction_required"))
         for wrong, answered in WRONG_ANSWERS[question]:
             await asker.send(wrong)
-            told = await after_all(asker)
+            told = await asker.until(lambda frame: frame["type"] == "error")  # the server is asked about NOBODY
+            told += await after_all(asker)
             assert fits(told, [answered]), f"{wrong}: {told}"
             assert await other.told() == []
         await asker.send(right)
