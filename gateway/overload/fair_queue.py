@@ -45,6 +45,7 @@ FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping or a f
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
 QUICK = 5 * FRAME  # units of a turn that is short: a ping of any dialect, a few frames of a backend
 TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of its end: 8 (2 ms) fill a step
+REFUSED = 4 * FRAME  # units of an answer to a question that is refused: it is a line of the audit log, too
 OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
 READ = QUANTUM  # units of what one read of a client brought: it is parsed in pieces of a quantum

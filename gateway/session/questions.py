@@ -11,6 +11,7 @@ import structlog
 from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
+from dragoman.gateway.overload.fair_queue import REFUSED
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand, acknowledge
@@ -280,6 +281,7 @@ def _answer_unheard(context: SessionContext, client: Client, command: Answer) ->
 def _refuse(context: SessionContext, client: Client, command: Answer, fault: tuple[Cause, str]) -> None:
     """Refuse an answer, and write a line of the audit log about it."""
     kind = type(command).__name__
+    context.services.queue.budget.left -= REFUSED
     audit.refuse(client, fault[1], session=context.state.id, command=kind)
     client.refuse(command.request, *fault)
 

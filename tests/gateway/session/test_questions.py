@@ -14,6 +14,7 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.overload.fair_queue import REFUSED, STEP
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import ApprovalRequested, ApprovalResolved, QuestionAsked, TextDelta
 from tests.gateway.in_memory import AT_ONCE, NEVER, InMemoryGateway, Script, in_memory_gateway
@@ -819,6 +820,17 @@ async def test_an_answer_to_no_open_form_is_refused() -> None:
             .receives("a", error("s", "NO_PENDING_INTERACTION"))
             .done()
         )
+
+
+async def test_refused_answers_count_as_more_work_than_a_ping() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await mixed(made).done()
+        budget, client = made.services.queue.budget, made.clients["a"]
+        budget.left = STEP
+        client.sends(*[submit(f"s{number}", "i1", declined=True) for number in range(20)])
+        await made.settle()
+        assert len(client.news()) == 20
+        assert budget.left < STEP - 20 * REFUSED
 
 
 # -- smooth clients that cannot show a form --------------------------------------------------------------
