@@ -79,9 +79,9 @@ class Admin:
         return respond(await self._loop.ask(lambda: answers.session_page(self._gateway, wanted)))
 
     async def _session(self, request: web.Request) -> web.Response:
-        return await self._with_session(
-            request, lambda router, session: respond(answers.session_detail(self._gateway, router, session))
-        )
+        name = request.match_info["id"]
+        detail = await self._loop.ask(lambda: answers.session_detail(self._gateway, name))
+        return respond(detail) if detail is not None else _unknown(name)
 
     async def _close(self, request: web.Request) -> web.Response:
         def close(router: Router, session: Session) -> web.Response:
@@ -108,7 +108,7 @@ class Admin:
 
         def find_and_answer() -> web.Response:
             found = answers.find_session(self._gateway, name)
-            return answer(*found) if found is not None else problem(404, f"there is no session {name!r}")
+            return answer(*found) if found is not None else _unknown(name)
 
         return await self._ask(find_and_answer)
 
@@ -148,3 +148,7 @@ class Admin:
         logs.LEVEL.change(change.level, change.components)
         audit.note("log level", "operator", level=logs.LEVEL.default, components=logs.LEVEL.components)
         return await self._log_level(request)
+
+
+def _unknown(name: str) -> web.Response:
+    return problem(404, f"there is no session {name!r}")

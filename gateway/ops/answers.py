@@ -223,10 +223,15 @@ def find_session(gateway: App, id: str) -> tuple[Router, Session] | None:
     return None
 
 
-def session_detail(gateway: App, router: Router, session: Session) -> SessionDetail:
-    """Return a session with its clients."""
-    attached = set(session.delivery.attachments)
-    links = [_link_row(link) for link in gateway.links if link.id in attached]
+async def session_detail(gateway: App, name: str) -> SessionDetail | None:
+    """Return the session with this id and its clients; None if there is no such session."""
+    found = find_session(gateway, name)
+    if found is None:
+        return None
+    router, session = found
+    attached, links = set(session.delivery.attachments), list[LinkRow]()
+    async for some in take_slices(gateway.links):
+        links += [_link_row(link) for link in some if link.id in attached]
     state = session.state
     return SessionDetail(session=_session_row(router, session), links=links, log_end=f"{state.epoch}:{state.seq}")
 
