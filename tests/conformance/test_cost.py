@@ -37,6 +37,7 @@ READERS = frozenset(
         *("Codec.check", "Codec.check_keys", "Codec.mend", "Codec.suspicious", "Codec._untyped", "_untyped", "_depth"),
         *(
             "check_value_count",
+            "check_depth",
             "as_go_reads",
             "Shared.suspicious",
             "Events.decode",

@@ -241,30 +241,33 @@ def test_reading_any_json_gives_a_message_or_a_peer_error(parts: Any, text: Any,
         fine_or_refused(PLAIN, json.encode({"type": tag, "text": text, "parts": parts, **more}))
 
 
-def test_the_depth_of_a_value_is_read_no_further_than_its_limit() -> None:
+@pytest.mark.parametrize(
+    ("frame", "depth"),
+    [
+        (b"1", 0),
+        (b"[[], [], [1]]", 2),
+        (b'{"a": [{"b": []}, 1], "c": {}}', 4),
+        (rb'["[[[", "\"[[", "\\", [1]]', 2),
+        (rb'{"\\\"[": {"]": 1}}', 2),
+        (b"[" * 5_000 + b"]" * 5_000, 5_000),
+    ],
+)
+def test_the_depth_of_a_frame_is_that_of_its_brackets_outside_of_strings(frame: bytes, depth: int) -> None:
+    check_depth(frame, depth)
+    if depth:
+        with pytest.raises(PeerError, match="nested deeper"):
+            check_depth(frame, depth - 1)
+
+
+def test_the_depth_of_a_frame_takes_as_many_steps_for_any_depth() -> None:
     def steps(depth: int) -> int:
-        value: object = 1
-        for _ in range(depth):
-            value = [value]
+        frame = b"[" * depth + b"]" * depth
 
         def check() -> None:
             with contextlib.suppress(PeerError):
-                check_depth(value, 100)
+                check_depth(frame, 100)
 
         return count_steps(check)
 
     steps(200)  # the first call loads what later ones find
     assert steps(2_000) == steps(200)
-
-
-def test_depth_is_counted_without_recursion() -> None:
-    value: object = 1
-    for _ in range(5_000):
-        value = [value]
-    check_depth(value, 5_000)
-    check_depth({"a": [1]}, 2)
-    for deep, most in ((value, 4_999), ({"a": [1]}, 1)):
-        with pytest.raises(PeerError, match="nested deeper"):
-            check_depth(deep, most)
-    with pytest.raises(RecursionError):
-        json.encode(value)

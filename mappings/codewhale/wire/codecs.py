@@ -314,7 +314,7 @@ def _read_request(frame: bytes) -> object:
         raise PeerError("too_deep", "recursion limit exceeded") from error
     except ValueError as error:
         raise PeerError("not_json", str(error)) from error
-    check_depth(value, MAX_DEPTH, "recursion limit exceeded")
+    check_depth(frame, MAX_DEPTH, "recursion limit exceeded")
     return value
 
 

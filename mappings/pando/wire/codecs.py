@@ -95,7 +95,7 @@ def as_go_reads(frame: bytes) -> object:
     """Return JSON as Go's parser reads it, with U+FFFD for invalid UTF-8 and lone surrogates; raises PeerError."""
     check_value_count(frame)
     try:
-        return _shallow(UNTYPED.decode(frame))
+        return _read_shallow(frame)
     except msgspec.DecodeError as error:
         _check_escapes(frame, error)
     except (UnicodeDecodeError, RecursionError):
@@ -103,7 +103,7 @@ def as_go_reads(frame: bytes) -> object:
     try:
         value = json.loads(frame.decode(errors="replace"), parse_constant=_constant)
         text = HALF_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False))
-        return _shallow(UNTYPED.decode(text.encode()))
+        return _read_shallow(text.encode())
     except RecursionError as error:
         raise PeerError("too_deep", "nested too deep") from error
     except (ValueError, msgspec.DecodeError) as error:  # json raises ValueError, also for too many digits
@@ -116,8 +116,9 @@ def _check_escapes(frame: bytes, error: msgspec.DecodeError) -> None:
         raise PeerError("not_json", f"not JSON: {error}") from error
 
 
-def _shallow(value: object) -> object:
-    check_depth(value, MAX_DEPTH)
+def _read_shallow(frame: bytes) -> object:
+    value: object = UNTYPED.decode(frame)
+    check_depth(frame, MAX_DEPTH)
     return value
 
 
