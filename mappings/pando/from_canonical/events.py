@@ -118,7 +118,8 @@ def tool_call_started(event: events.ToolCallStarted, context: Context) -> Messag
 def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Messages:
     if not event.done:
         return ()
-    call = wire.Call(session_id=context.session, tool_name=event.name, call_id=event.call, params=event.json)
+    params = given(event.ext, "params", str, event.json)
+    call = wire.Call(session_id=context.session, tool_name=event.name, call_id=event.call, params=params)
     return (wire.ToolStart(payload=call, **context.envelope),)
 
 

@@ -6,10 +6,12 @@ depends on its command. Here it becomes a Reply with a raw result; the client tr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from dragoman.mappings.canonical import events
@@ -21,6 +23,9 @@ from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.values import nanoseconds
 from dragoman.mappings.rules import Rules
+
+LITERAL = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+LITERALS = re.compile(rf"(?:{LITERAL.pattern})++")
 
 TO_EVENT = Rules[[], events.Event]("pando -> canonical events")
 
@@ -106,7 +111,24 @@ def tool_start(message: wire.ToolStart) -> Events:
     payload = message.payload
     if not payload.params:
         return (events.ToolCallStarted(call=payload.call_id, name=payload.tool_name),)
-    return (events.ToolCallArguments(call=payload.call_id, name=payload.tool_name, json=payload.params, done=True),)
+    arguments = _arguments(payload.params)
+    ext = keep(params=payload.params if arguments != payload.params else UNSET)
+    return (events.ToolCallArguments(call=payload.call_id, name=payload.tool_name, json=arguments, done=True, ext=ext),)
+
+
+def _arguments(params: str) -> str:
+    """Return the arguments of a call as JSON text.
+
+    With a model of Anthropic, released programs publish each fragment as a JSON string, quotes included.
+    """
+    if LITERALS.fullmatch(params) is None:
+        return params
+    try:
+        joined = "".join(msgspec.json.decode(literal, type=str) for literal in LITERAL.findall(params))
+        msgspec.json.decode(joined, type=dict)
+    except msgspec.DecodeError:
+        return params
+    return joined
 
 
 @TO_EVENT.rule(wire.ToolEnd, produces=(events.ToolCallFinished,))

@@ -221,6 +221,29 @@ def test_a_message_that_is_cut_off_anywhere_gives_only_faults(direction: Any) ->
                 assert step.bursts == []
 
 
+@pytest.mark.parametrize(
+    ("params", "arguments"),
+    [
+        (r'"{\"comm""and\":\"echo \\\"h""i\\\"\"}"', r'{"command":"echo \"hi\""}'),
+        (r'""""', r'""""'),
+        (r'"text"', r'"text"'),
+        (r'"{\"a\":1}" ', r'"{\"a\":1}" '),
+        (r'{"a":"\"\""}', r'{"a":"\"\""}'),
+        (r'"{\"a\":\"\ud83d"', r'"{\"a\":\"\ud83d"'),
+    ],
+)
+def test_arguments_published_as_json_strings_of_fragments_are_joined_and_given_back(
+    params: str, arguments: str
+) -> None:
+    """Released programs do so with a model of Anthropic."""
+    started = {"session_id": "s", "tool_name": "bash", "call_id": "c", "params": params}
+    step, frames = back_and_forth(DIALECT.events, published("tool.start", started))
+    ((event,),) = [burst.items for burst in step.bursts]
+    assert isinstance(event, events.ToolCallArguments)
+    assert event.json == arguments
+    assert [value(frame)[1]["payload"]["params"] for frame in frames] == [params]
+
+
 @given(st.binary() | st.text().map(str.encode), st.sampled_from(["", "llm.token", "session.list", "x"]))
 def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes, topic: str) -> None:
     for direction in (DIALECT.events, DIALECT.commands):
