@@ -16,7 +16,7 @@ from dragoman.gateway.cli.progress import progress
 from dragoman.gateway.cli.redactor import default_redactor
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording import index
-from dragoman.gateway.recording.captures import Capture, read_capture
+from dragoman.gateway.recording.captures import Capture, ImportedCapture
 from dragoman.gateway.recording.format import Header, Item, encode, packed
 from dragoman.gateway.recording.rewriting import redacted
 from dragoman.mappings.errors import ConfigError
@@ -55,9 +55,9 @@ def import_(
     check_is_new(target)
     with progress(file.name, file.stat().st_size) as report, open_output(target) as out:
         capture.report_progress(report)
-        header, lines = read_capture(capture, registry.dialect(name), session=session)
+        lines = ImportedCapture(capture, registry.dialect(name), session)
         kept = chain.from_iterable(redacted(lines, default_redactor())) if redact else lines
-        for chunk in _recording(header, kept, compressed=target.endswith(".zst")):
+        for chunk in _recording(lines.header, kept, compressed=target.endswith(".zst")):
             out.write(chunk)
     for problem in lines.problems[:SHOWN]:
         logs.tell(problem, sys.stderr)

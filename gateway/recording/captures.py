@@ -128,26 +128,15 @@ class Capture:
                 yield number, raw
 
 
-def read_capture(capture: Capture, dialect: Dialect, *, session: str = "") -> tuple[Header, Import]:
-    """Return the header and the lines of the recording. `session` chooses one, if the capture has several."""
-    of = Import(capture, dialect)
-    of.look(session)
-    header = Header(
-        started_at=of.started_at,
-        route=capture.path.stem,
-        session=of.session,
-        dialects={dialect.name: ""},
-        upstream=f"capture:{capture.path.name}",
-    )
-    return header, of
+class ImportedCapture:
+    """A capture as a recording: its header, and once its lines. `problems` has the frames that could not be read.
 
+    `session` chooses one, if there are several. Raise RecordingError if there are no frames, or none of that session.
+    """
 
-class Import:
-    """The lines of a recording, made from a capture. `problems` has the frames that could not be read, by line."""
-
-    def __init__(self, capture: Capture, dialect: Dialect) -> None:
-        self.session = ""
-        self.started_at = 0
+    def __init__(self, capture: Capture, dialect: Dialect, session: str = "") -> None:
+        self._session = session
+        self._started_at = 0
         self.problems: list[str] = []
         self.others = 0  # frames to other clients, or of other sessions
         self._capture = capture
@@ -160,12 +149,23 @@ class Import:
         self._begun: set[str] = set()  # inputs whose turns began without an answer
         self._given: Given | None = None
         self._given_by = ""  # the request of that answer
+        self._look()
+        self._state = SessionState(id=self._session, opened_at=self._started_at)
+        self._form = NormalForm(self._state, self._new_id, given=lambda: self._given)
 
-    def look(self, session: str) -> None:
-        """Find the session, its start, and the connection with the most frames.
+    @property
+    def header(self) -> Header:
+        """Return the header of the recording."""
+        return Header(
+            started_at=self._started_at,
+            route=self._capture.path.stem,
+            session=self._session,
+            dialects={self._dialect.name: ""},
+            upstream=f"capture:{self._capture.path.name}",
+        )
 
-        Raise RecordingError if the capture has no frames, or none of that session.
-        """
+    def _look(self) -> None:
+        """Find the session, its start, and the connection with the most frames."""
         broadcasts: Counter[str] = Counter()
         named: Counter[str] = Counter()  # in frames of the backend; `asked` counts commands
         asked: Counter[str] = Counter()
@@ -180,25 +180,24 @@ class Import:
                 continue
             broadcasts[captured.conn] += 1
             for burst in self._bursts(captured, self._dialect.events):
-                if not self.started_at and burst.at:
-                    self.started_at = max(0, burst.at - captured.t * 1000)
+                if not self._started_at and burst.at:
+                    self._started_at = max(0, burst.at - captured.t * 1000)
                 if burst.session:
                     named[burst.session] += 1
         if empty:
             raise RecordingError(f"{self._capture.path} holds no frames: a line of a capture has `frame` or `frames`")
         known = {**named, **asked}
-        if session and known and session not in known:
+        if self._session and known and self._session not in known:
             raise RecordingError(
-                f"{self._capture.path} has no session {session!r}; its sessions are {', '.join(known)}"
+                f"{self._capture.path} has no session {self._session!r}; its sessions are {', '.join(known)}"
             )
         self._broadcaster = _most(broadcasts)
-        self.session = session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
-        self.started_at = self.started_at or self._capture.path.stat().st_mtime_ns
+        found = _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
+        self._session = self._session or found
+        self._started_at = self._started_at or self._capture.path.stat().st_mtime_ns
         self.problems.clear()  # they are found again when the lines are made
 
     def __iter__(self) -> Iterator[Line]:
-        self._state = SessionState(id=self.session, opened_at=self.started_at)
-        self._form = NormalForm(self._state, self._new_id, given=lambda: self._given)
         for captured in self._capture.frames():
             self._t = max(self._t, captured.t)
             if captured.frame is None:
@@ -233,7 +232,7 @@ class Import:
             return
         if turn.origin.link == captured.conn:
             self._given = None
-            at = self.started_at + self._t * 1000
+            at = self._started_at + self._t * 1000
             failure = Failure(cause="upstream_lost", text="the connection was closed")
             yield from self._runs(self._form.cut("failed", failure, at), at)
 
@@ -246,10 +245,10 @@ class Import:
             return
         yield self._frame(frame, "receive")
         for burst in self._bursts(captured, self._dialect.events):
-            if burst.session and burst.session != self.session:
+            if burst.session and burst.session != self._session:
                 self.others += 1
                 continue
-            at = burst.at or self.started_at + self._t * 1000
+            at = burst.at or self._started_at + self._t * 1000
             if burst.request == self._given_by and any(isinstance(item, ErrorReported) for item in burst.items):
                 self._given = None  # that answer was refused
             for item in burst.items:
@@ -325,7 +324,7 @@ class Import:
 
     def _new_id(self) -> str:
         self._numbers += 1
-        return str(uuid5(NAMESPACE_URL, f"{self.session}#{self._numbers}"))
+        return str(uuid5(NAMESPACE_URL, f"{self._session}#{self._numbers}"))
 
 
 def _most(counted: Counter[str]) -> str:

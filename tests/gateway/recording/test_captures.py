@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman.gateway import registry
-from dragoman.gateway.recording.captures import Capture, Import, read_capture
-from dragoman.gateway.recording.format import Header, RecordingError
+from dragoman.gateway.recording.captures import Capture, ImportedCapture
+from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.show.compare import ComparedTurn, turns
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -23,18 +23,18 @@ def dialect_of(path: Path) -> str:
     return "smooth" if path.parent.name == "captures" else path.parent.name
 
 
-def imported(path: Path, dialect: str = "") -> tuple[Header, Import]:
-    return read_capture(Capture(path), registry.dialect(dialect or dialect_of(path)))
+def imported(path: Path, dialect: str = "", session: str = "") -> ImportedCapture:
+    return ImportedCapture(Capture(path), registry.dialect(dialect or dialect_of(path)), session)
 
 
-def conversation(lines: Import) -> list[ComparedTurn]:
+def conversation(lines: ImportedCapture) -> list[ComparedTurn]:
     logged = ((line, line.event) for line in lines if isinstance(line, EventLine) and line.logged)
     return list(turns(logged))
 
 
 def told(name: str) -> list[ComparedTurn]:
     (path,) = [path for path in KNOWN if f"{path.parent.name}/{path.name}".startswith(name)]
-    return conversation(imported(path)[1])
+    return conversation(imported(path))
 
 
 def words(turn: ComparedTurn) -> list[tuple[str, str]]:
@@ -52,7 +52,8 @@ def kept(line: FrameLine) -> Any:
 
 @pytest.mark.parametrize("path", KNOWN, ids=lambda path: f"{dialect_of(path)}-{path.stem}")
 def test_every_frame_of_a_capture_is_kept_once_and_in_order(path: Path) -> None:
-    header, lines = imported(path)
+    lines = imported(path)
+    header = lines.header
     said = [raw for raw in map(json.loads, path.read_text("utf-8").rstrip("\n").split("\n")) if what(raw) is not None]
     got = list(lines)
     frames = [line for line in got if isinstance(line, FrameLine)]
@@ -67,7 +68,7 @@ def test_every_frame_of_a_capture_is_kept_once_and_in_order(path: Path) -> None:
 
 def test_equal_captures_give_equal_recordings() -> None:
     path = next(path for path in OURS if path.name.startswith("04-parallel"))
-    assert list(imported(path)[1]) == list(imported(path)[1])
+    assert list(imported(path)) == list(imported(path))
 
 
 @needs_shared
@@ -133,11 +134,12 @@ def test_turns_of_a_codewhale_begin_before_their_answer_at_the_end() -> None:
 
 def test_requests_of_a_second_client_are_kept_and_its_copies_of_events_are_not() -> None:
     path = next(path for path in KNOWN if path.name.startswith("11-second"))
-    header, lines = imported(path)
+    lines = imported(path)
+    header = lines.header
     got = list(lines)
     asked = {line.link for line in got if isinstance(line, EventLine) and isinstance(line.command, SubmitInput)}
     assert asked == {"a", "b", "up"}
-    assert len(conversation(imported(path)[1])) == 2
+    assert len(conversation(imported(path))) == 2
     assert header.dialects == {"pod": ""}
 
 
@@ -165,9 +167,9 @@ def test_a_capture_without_frames_is_reported(tmp_path: Path, line: object) -> N
 @needs_shared
 def test_an_unknown_session_is_reported_with_the_existing_ones() -> None:
     path = next(path for path in KNOWN if path.name.startswith("01-") and path.parent.name == "captures")
-    header, _ = imported(path)
+    header = imported(path).header
     with pytest.raises(RecordingError, match=f"has no session 'nope'; its sessions are {header.session}"):
-        read_capture(Capture(path), registry.dialect("smooth"), session="nope")
+        imported(path, session="nope")
 
 
 def test_importing_a_recording_is_refused() -> None:
@@ -188,7 +190,7 @@ def test_an_invalid_direction_is_reported(tmp_path: Path) -> None:
 
 def test_an_unreadable_frame_is_kept_and_reported(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", {"dir": "s2c", "frame": "hello"})
-    _, lines = imported(path, "pod")
+    lines = imported(path, "pod")
     (line,) = lines
     assert isinstance(line, FrameLine)
     assert line.text == "hello"
@@ -237,7 +239,7 @@ def closes(conn: str) -> dict[str, Any]:
 def test_a_turn_ends_only_with_the_connection_that_began_it(
     tmp_path: Path, more: tuple[dict[str, Any], ...], answer: list[str], end: str | None
 ) -> None:
-    (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *ASKED, *more), "smooth")[1])
+    (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *ASKED, *more), "smooth"))
     assert ([block.text for block in turn.blocks if block.what == "answer"], turn.end) == (answer, end)
 
 
@@ -252,7 +254,7 @@ def test_a_refused_answer_did_not_continue_the_turn(tmp_path: Path) -> None:
         timestamp=1,
     )
     for more, answer in (((ANSWER, token), "approved"), ((ANSWER, REFUSED, token), "denied")):
-        (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *ASKED, *more), "smooth")[1])
+        (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *ASKED, *more), "smooth"))
         assert [block.text for block in turn.blocks if block.what == "answer"] == [answer]
 
 
@@ -260,5 +262,5 @@ def test_a_pods_turn_continues_when_a_client_leaves(tmp_path: Path) -> None:
     status = {"event": "status", "data": {"status": "running"}}
     delta = {"event": "text_delta", "data": {"text": "so"}}
     lines = [sends("a", "s2c", **status), sends("a", "s2c", **delta), closes("a"), sends("a", "s2c", **delta)]
-    (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *lines), "pod")[1])
+    (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *lines), "pod"))
     assert (words(turn), turn.end) == ([("text", "soso")], None)
