@@ -45,6 +45,7 @@ from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import Failure, FieldError, Message, flatten
 from tests.gateway.replay.recording_builder import RecordingBuilder
 
+DEADLINE = 20.0
 ASKED = ApprovalRequested(tool="refund", description="42", question="then")
 FORM = InteractionRequired(question="f then", kind="identity", spec=Raw(b"{}"), reason="who")
 
@@ -80,7 +81,7 @@ class Backend:
 
     def hears(self) -> Any:
         """Return the next command."""
-        return self._client.said.get(timeout=5)
+        return self._client.said.get(timeout=DEADLINE)
 
     def sends(self, *events: Event, turn: str = "t") -> None:
         """Deliver these events to all clients."""
@@ -105,7 +106,7 @@ class Backend:
 def driving(
     tape: RecordingBuilder,
     folder: Path,
-    deadline: float = 5,
+    deadline: float = DEADLINE,
     progress: Callable[[int], None] = lambda _turns: None,
 ) -> Iterator[tuple[Backend, list[Driven]]]:
     """Run a driver in a thread; the list has its result when the block is left."""
@@ -114,7 +115,7 @@ def driving(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(driver.run)
         yield Backend(client), found
-        found.append(running.result(20))
+        found.append(running.result(DEADLINE))
 
 
 def test_inputs_are_sent_one_after_the_other_and_their_answers_compared(tmp_path: Path) -> None:
