@@ -24,7 +24,7 @@ from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.values import nanoseconds
 from dragoman.mappings.rules import Rules
 
-LITERAL = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+LITERAL = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 LITERALS = re.compile(rf"(?:{LITERAL.pattern})++")
 
 TO_EVENT = Rules[[], events.Event]("pando -> canonical events")
@@ -124,7 +124,7 @@ def _arguments(params: str) -> str:
     if LITERALS.fullmatch(params) is None:
         return params
     try:
-        joined = "".join(msgspec.json.decode(literal, type=str) for literal in LITERAL.findall(params))
+        joined = msgspec.json.decode(f'"{"".join(LITERAL.findall(params))}"', type=str)
         msgspec.json.decode(joined, type=dict)
     except msgspec.DecodeError:
         return params
