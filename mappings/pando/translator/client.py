@@ -222,7 +222,7 @@ class ClientTranslator(Translator[Event, Command]):
             return []
         following = self._sessions.follow(burst.session)
         if isinstance(item, events.SessionClosed):
-            following.stop_learning()
+            following.input.stop_learning()
             self._release_held(following, now, step)
         return [] if following.hold_event(burst, item, now) else self._follow_on(following, item, now, step)
 
@@ -233,7 +233,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _release_held(self, following: FollowedSession, now: int, step: Step[Event]) -> None:
         """Pass on the held events, up to the first one that must wait for a further answer."""
-        if following.waits:
+        if following.input.waits:
             return
         held, following.held = following.held, []
         for burst, item in held:

@@ -8,6 +8,9 @@ with it. Primaries with some model providers publish a call only when it has end
 session.update without `llm.end` allows a long silence too, if the list has just the text that was published. Released
 primaries never publish `llm.start`. It is added here, because clients wait for it.
 
+No primary publishes that the stream of a model broke. Text after a call without its whole input belongs to another run,
+if the list has a further input.
+
 An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
 come on two sockets in any order, so the run ends when both were read. A refused interrupt does not end the run.
 
@@ -30,16 +33,14 @@ from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Message, flatten
 from dragoman.mappings.dialect import Burst, TextSink
 from dragoman.mappings.pando.to_canonical.replies import with_text
-from dragoman.mappings.pando.translator.known_messages import KnownMessages, has_results, up_to_input
+from dragoman.mappings.pando.translator.known_messages import KnownMessages, up_to_input
 from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
+from dragoman.mappings.pando.translator.run_input import RunInput
+from dragoman.mappings.pando.translator.silence import Silence
 from dragoman.mappings.pando.wire.topics import LlmToken
 from dragoman.mappings.pando.wire.values import nanoseconds
 from dragoman.mappings.rfc3339 import NS
 
-TURN_QUIET = 15.0  # seconds: docs/translation.md, rule 3.6
-UPDATE_QUIET = 3.0  # seconds of silence after a session.update, in a run that our input began
-TOOL_MAX = 30 * 60.0  # seconds of silence that are allowed while a tool call is open
-LEARN_MAX = 1.0  # seconds that the first text of a run is held until the input that began it is known
 CAUSE_WAIT = 1.0  # seconds: a system message so long before `llm.end` is not the cause of a failure
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of a call's timeout
 NO_ANSWER = events.ErrorReported(cause="internal", text="the run ended without an answer")
@@ -57,26 +58,28 @@ class Interrupt(Struct, kw_only=True):
     accepted: bool = False
     updated: bool = False
 
+    @property
+    def has_ended(self) -> bool:
+        """True if the run has ended."""
+        return self.accepted and self.updated
+
 
 class FollowedSession:
     """A session that is followed. `wants`: call `message.list` now. `guesses`: ends that no `llm.end` reported."""
 
     def __init__(self) -> None:
+        self._silence = Silence()
         self.watched = False  # a client is attached: ask for the history again when the primary changes
         self.open = self.wants = self.asked = False
         self.guesses = 0
         self.interrupt: Interrupt | None = None
-        self.submitting = 0
-        self.learning: int | None = None  # ns: since when we ask for the input that began a run
-        self._prompted = False  # the input that began the run was published, or was asked for
-        self._prompt = ""  # the id of the message that began the turn, if known
-        self._input: str | None = None  # the input of ours that began the turn
+        self.input = RunInput()
         self._updated = False  # the last publication of the turn was a session.update
         self._output = StreamedOutput()
         self.held: list[tuple[Burst[Event], Any]] = []  # wait for an answer or a list, on the other connection
         self.known = KnownMessages()
         self._published_at = 0
-        self._severed_at = -1  # ns: when the connection was made again during an open turn
+        self._suspects_end = False  # text came after a call without its input: the list tells whose it is
         self._last: tuple[tuple[Message, ...], int] | None = None  # list and time, until something is published
         self._ending: events.TurnEnded | None = None
         self._cause: events.MessageAppended | None = None  # the system message that was published last
@@ -86,18 +89,12 @@ class FollowedSession:
     def note_input(self, text: str) -> None:
         """Note an input that is sent, so that its echo is not mistaken for another client's input."""
         self.known.note_sent(text)
-        self.submitting += 1
+        self.input.submit()
 
     def note_answer(self, now: int) -> None:
         """Note the answer to an input; the held publications may belong to a run that another client began."""
-        self.submitting -= 1
-        if self.held and not self.open and not self.submitting:
-            self._learn(now)
-
-    @property
-    def waits(self) -> bool:
-        """True if publications must be held."""
-        return bool(self.submitting) or self.learning is not None
+        if self.input.answer() and self.held and not self.open:
+            self.wants = self.input.learn(now) or self.wants
 
     def hold_event(self, burst: Burst[Event], event: Event, now: int) -> bool:
         """Hold an event that must wait and return True; return False if it may be passed on.
@@ -107,32 +104,25 @@ class FollowedSession:
         opens = isinstance(event, OPENS)
         if self.open:
             begins = opens or (isinstance(event, events.MessageAppended) and event.message.role == "user")
-            waits = self._ending is not None and (self.held or begins)
+            if self._ending is None and isinstance(event, events.TextDelta) and self._output.unfinished:
+                self._suspects_end = self.wants = True
+            waits = (self._ending is not None and (self.held or begins)) or self._suspects_end
         else:
-            if opens and not self.waits:
-                self._learn(now)
-            waits = self.waits and (self.held or opens)
+            if opens and not self.input.waits:
+                self.wants = self.input.learn(now) or self.wants
+            waits = self.input.waits and (self.held or opens)
         if not waits or len(self.held) >= HELD_MAX:
             return False
         self.held.append((burst, event))
         return True
-
-    def _learn(self, now: int) -> None:
-        """Ask for the input that began a run, unless it was published."""
-        if self.learning is None and not self._prompted:
-            self.learning, self.wants = now, True
-
-    def stop_learning(self) -> None:
-        """Stop waiting for the input that began a run."""
-        if self.learning is not None:
-            self.learning, self._prompted = None, True
 
     def begin_turn(self, now: int, input: str | None = None) -> None:
         """Begin a turn: our input was accepted, or an event of a turn was published."""
         self._published_at, self._updated = now, False
         if not self.open:
             self.open, self.interrupt, self._last, self._ending = True, None, None, None
-            self._input, self.learning, self._output = input, None, self._output.next(stored=not self.known.unanswered)
+            self.input.begin(input)
+            self._output = self._output.next(stored=not self.known.unanswered)
 
     def accept_interrupt(self, now: int) -> None:
         """Note that the primary accepted our interrupt; the update that ends the run may come earlier or later."""
@@ -144,10 +134,6 @@ class FollowedSession:
     def _cancelled(self) -> bool:
         return self.interrupt is not None and self.interrupt.accepted
 
-    def _end_interrupted(self, now: int) -> None:
-        if self.interrupt is not None and self.interrupt.accepted and self.interrupt.updated and self.open:
-            self._end(events.TurnEnded(end="cancelled"), now)
-
     # -- publications ------------------------------------------------------------------------------------
 
     def take_event(self, event: Event, now: int) -> list[Event]:
@@ -157,20 +143,24 @@ class FollowedSession:
             before += self._finish(None) if self._ending is not None else []
             self.begin_turn(now)
             self._last = None
+            if isinstance(event, events.ToolCallStarted | events.ToolCallArguments):
+                self._silence.note_call(now)
             return before + self._output.take(event)
         match event:
             case events.TurnEnded():
                 return self._end(event, now)
             case events.MessageAppended() if self._takes(event, now):
                 return before
-            case events.SessionUpdated() if self.open:
-                self._update(now)
+            case events.SessionUpdated():
+                self._silence.note_update(now)
+                if self.open:
+                    self._update(now)
         return [*before, event]
 
     @property
     def streams(self) -> bool:
         """True if a further piece of text only appends to the open text: it begins, ends and releases nothing."""
-        return self.open and self._ending is None and self._cause is None and self._output.started
+        return self.open and self._output.started and not (self._ending or self._cause or self._output.unfinished)
 
     def add_text(self, text: str, now: int) -> None:
         """Note a piece of text that a fast reader passed on while `streams` was True."""
@@ -183,7 +173,7 @@ class FollowedSession:
         if message.role == "user" and self.known.take_echo(message.text):
             return True
         if message.role == "user":
-            self._prompted, self._prompt = True, message.id
+            self.input.publish(message)
             self.known.note_published(message)
         elif self.open:
             self._cause, self._published_at = event, now
@@ -198,6 +188,10 @@ class FollowedSession:
             self.interrupt.updated = True
             self._end_interrupted(now)
 
+    def _end_interrupted(self, now: int) -> None:
+        if self.interrupt is not None and self.interrupt.has_ended:
+            self._end(events.TurnEnded(end="cancelled"), now)
+
     def _end(self, event: events.TurnEnded, now: int) -> list[Event]:
         if self.open and self._ending is None:  # if we connected after the turn, there is nothing to end
             self._ending, self._published_at, self.wants = event, now, True
@@ -208,30 +202,43 @@ class FollowedSession:
     def take_list(self, messages: Sequence[Message] | None, now: int) -> list[Event]:
         """Return the events that follow from the result of message.list; `messages` is None if the call failed."""
         self.asked = self.wants = False
-        learning = self.learning is not None
-        self.stop_learning()
+        learning = self.input.stop_learning()
+        suspects, self._suspects_end = self._suspects_end, False
         if messages is None:
+            self._output.unfinished.clear()
             return self._finish(None) if self._ending is not None else []
         rows, listed = tuple(messages), with_text(messages)
         if not self.open and learning:
             listed = self.known.up_to_run(listed, _runs_in(self.held))
-            self._prompt = listed[-1].id if listed and listed[-1].id not in self.known.ids else ""
+            self.input.find(listed, self.known.ids)
         if not self.open:
             return self.known.missed_events(listed)
+        if suspects:
+            return self._end_broken(listed)
         if self._ending is not None:
-            return self._finish(self.known.of_run(listed, self._prompt, self._input, _runs_in(self.held)))
+            return self._finish(self.known.of_run(listed, self.input.id, self.input.ours, _runs_in(self.held)))
         if self._last is None or self._last[0] != rows:
             self._last = rows, now
             return []
-        if self._severed_at >= self._published_at and not self.known.may_be_over(rows, self._output):
-            if now - self._severed_at >= UPDATE_QUIET * NS:
-                self._severed_at = -1  # nothing was missed before the subscription
+        late = self._silence.may_miss(self._published_at)
+        if late and not self.known.may_be_over(rows, self._output):
+            self._silence.end_reconnect(now)
             return []
         if now - self._last[1] < self._quiet * NS:
             return []
         self.guesses += 1
-        end = "cancelled" if self._cancelled else "completed" if self.known.is_answered(rows) else "failed"
+        is_whole = self.known.is_answered(rows) and (late or not self._output.calls)
+        end = "cancelled" if self._cancelled else "completed" if is_whole else "failed"
         return [*self._rest(listed), *([NO_ANSWER] if end == "failed" else []), *self._over(end, listed)]
+
+    def _end_broken(self, listed: tuple[Message, ...]) -> list[Event]:
+        """End the turn as failed if the store has the input of another run behind it; else it goes on."""
+        run = self.known.of_run(listed, self.input.id, self.input.ours, _runs_in(self.held))
+        if len(run) == len(listed):
+            self._output.drop_calls()
+            return []
+        self.guesses += 1
+        return [*self._rest(run), NO_ANSWER, *self._over("failed", run)]
 
     def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages of a list as history, without an answer that the primary has not finished."""
@@ -259,7 +266,7 @@ class FollowedSession:
 
     def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Event]:
         self.open = self.wants = False
-        self._prompted, self._prompt = False, ""
+        self.input.end()
         if listed is not None:
             self.known.note_whole_store(listed)
         result = [] if end == "failed" else [events.TurnResult(end=end)]
@@ -268,37 +275,37 @@ class FollowedSession:
     def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
         stored, continues = self.known.text_of_turn(listed), self.known.continues(listed)
-        return self.known.missed_inputs(listed, self._input) + self._output.rest(stored, continues=continues)
+        return self.known.missed_inputs(listed, self.input.ours) + self._output.rest(stored, continues=continues)
 
     # -- time --------------------------------------------------------------------------------------------
 
     def check_time(self, now: int) -> list[Event]:
         """Return the events of a turn whose wait has ended at `now` (ns), or set `wants` if its list is needed."""
-        if self.learning is not None and now - self.learning >= LEARN_MAX * NS:
-            self.stop_learning()
+        self.input.check_time(now)
         silence = now - max(self._published_at, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
         if self.open and self._ending is None and silence >= self._quiet * NS:
-            if silence >= TOOL_MAX * NS:
-                self._output.calls.clear()
+            if self._silence.is_over(silence):
+                self._output.drop_calls()
             self.wants = True
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
 
     @property
     def _quiet(self) -> float:
-        is_late = self._severed_at >= self._published_at  # our subscription takes effect some time after we connect
-        listed = self._last[0] if self._last is not None else ()
-        if self._output.calls and not is_late and not has_results(listed):
-            return UPDATE_QUIET if self._updated and not listed else TOOL_MAX
-        if self._output.hides_calls and self._updated and not is_late and self.known.may_call(listed, self._output):
-            return TOOL_MAX
-        is_short = is_late or (self._input is not None and self._updated)
-        return UPDATE_QUIET if is_short else TURN_QUIET
+        return self._silence.allowed(
+            self._output,
+            self.known,
+            self._last[0] if self._last is not None else (),
+            late=self._silence.may_miss(self._published_at),
+            after_update=self._updated,
+            ours=self.input.ours is not None,
+        )
 
     def reconnected(self, now: int) -> None:
         """Set `wants` if a turn is open: it may have ended while the connection was lost."""
-        self.asked, self.wants, self._severed_at = False, self.open, now
+        self.asked, self.wants = False, self.open
+        self._silence.note_reconnected(now)
 
     def end_lost_turn(self) -> list[Event]:
         """End the open turn as failed, because its primary is gone."""
@@ -361,7 +368,7 @@ class FollowedSessions(dict[str, FollowedSession]):
     def forget(self, session: str) -> None:
         """Stop following a session; one with an open turn stays until the limit removes it."""
         following = self.get(session)
-        if following is not None and not (following.open or following.waits):
+        if following is not None and not (following.open or following.input.waits):
             del self[session]
         elif following is not None:
             following.watched = False

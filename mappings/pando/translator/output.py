@@ -38,6 +38,10 @@ class StreamedOutput:
         self.length = 0
         """Characters of text so far."""
         self.calls: dict[str, str] = {}
+        self.unfinished: set[str] = set()
+        """Open calls whose whole input was not published yet."""
+        self.announced = False
+        """True if the primary published the start of the turn, which released ones never do."""
         self._text: list[str] = []
         self.started = False
         """True if ModelTurnStarted was passed on."""
@@ -51,7 +55,7 @@ class StreamedOutput:
     def take(self, event: Output) -> list[Event]:
         """Return the events for a publication; add ModelTurnStarted before the first one if it was not published."""
         if isinstance(event, events.ModelTurnStarted):
-            self.started = True
+            self.started = self.announced = True
             return [event]
         return [*self._start(), *self._take_content(event)]
 
@@ -81,19 +85,28 @@ class StreamedOutput:
         """Return the events of a tool call: its first message begins it, its second has the whole input."""
         if event.call not in self.calls:
             self.calls[event.call] = event.json if isinstance(event, events.ToolCallArguments) else ""
+            if isinstance(event, events.ToolCallStarted):
+                self.unfinished.add(event.call)
             return [events.ToolCallStarted(call=event.call, name=event.name)]
         if isinstance(event, events.ToolCallStarted):
             return []
         self.calls[event.call] = ""
+        self.unfinished.discard(event.call)
         return [event]
 
     def _finish_call(self, event: events.ToolCallFinished) -> list[Event]:
         self.hides_calls = self.hides_calls or event.call not in self.calls
         arguments = self.calls.pop(event.call, "")
+        self.unfinished.discard(event.call)
         if not arguments:
             return [event]
         complete = events.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)
         return [complete, event]
+
+    def drop_calls(self) -> None:
+        """Forget the open calls: their results will not come."""
+        self.calls.clear()
+        self.unfinished.clear()
 
     def is_within(self, stored: str) -> bool:
         """Return True if the published text is the beginning of this stored text."""

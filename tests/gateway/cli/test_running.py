@@ -1,4 +1,4 @@
-"""What a serving command sets for its whole process."""
+"""The settings that a serving command makes for its whole process."""
 
 from __future__ import annotations
 

@@ -616,6 +616,40 @@ def test_each_of_several_fast_runs_has_its_own_input_and_answer() -> None:
     assert primary.sends("message.list", stored) == [events.TextDelta(text="c"), *DONE]
 
 
+BROKE_OFF = [message("m2", "user", "first"), message("m3", "assistant", "")]
+
+
+def in_a_call_without_input() -> Primary:
+    """Return a primary whose run has begun a tool call, of which no input was published."""
+    primary = watched()
+    primary.publishes("tool.start", tool_name="bash", call_id="c", params="")
+    words, *_run = primary.sends("message.list", [*OLD, *BROKE_OFF])
+    assert typed(words) == "first"
+    return primary
+
+
+@pytest.mark.parametrize("token", ["Hel", "Hello"])
+def test_text_after_a_call_without_its_input_belongs_to_the_run_of_a_further_input(token: str) -> None:
+    """A primary publishes nothing if the stream of its model breaks."""
+    primary = in_a_call_without_input()
+    assert primary.publishes("llm.token", token=token) == []
+    assert primary.publishes("llm.end") == []
+    stored = [*OLD, *BROKE_OFF, message("m4", "user", "second"), message("m5", "assistant", "Hello")]
+    failed = primary.sends("message.list", stored)
+    assert [type(event) for event in failed] == [events.ErrorReported, events.StatusChanged]
+    words, *run = primary.sends("message.list", stored)
+    assert (typed(words), run) == ("second", [BEGUN, events.TextDelta(text=token)])
+    rest = [] if token == "Hello" else [events.TextDelta(text="lo")]
+    assert primary.sends("message.list", stored) == [*rest, *DONE]
+
+
+def test_text_after_a_call_without_its_input_belongs_to_the_same_run_without_a_further_input() -> None:
+    primary = in_a_call_without_input()
+    primary.publishes("llm.token", token="Hel")
+    assert primary.sends("message.list", [*OLD, *BROKE_OFF]) == [events.TextDelta(text="Hel")]
+    assert primary.publishes("llm.token", token="lo") == [events.TextDelta(text="lo")]
+
+
 def test_an_input_that_was_stored_after_its_run_is_told_before_the_end() -> None:
     primary = watched()
     primary.publishes("llm.token", token="Hello")

@@ -7,9 +7,10 @@ import pytest
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.translator import followed_session
-from dragoman.mappings.pando.translator.followed_session import TURN_QUIET, FollowedSession, FollowedSessions, Interrupt
+from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
 from dragoman.mappings.pando.translator.output import TEXT_MAX
+from dragoman.mappings.pando.translator.silence import TURN_QUIET
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS
 
@@ -277,6 +278,49 @@ def test_a_run_that_failed_unseen_ends_when_the_results_of_its_call_are_stored()
     assert session.take_list(rows, 4 * NS) == []
     assert asks_at(session, 16)
     assert session.take_list(rows, 16 * NS)[-2:] == FAILED
+
+
+ARGUED = events.ToolCallArguments(call="c", name="look", json="{}", done=True)
+BROKEN = [INPUT, answer("m", "I look.")]
+"""The rows of a run of the primary whose stream broke behind a call: a pando stores calls beside the text."""
+
+
+def broken_off(*said: Event) -> FollowedSession:
+    """Return a turn of a released primary whose last event, at 10 s, is a part of a call."""
+    session = FollowedSession()
+    session.take_event(events.TextDelta(text="I look."), 5 * NS)
+    for event in said:
+        session.take_event(event, 10 * NS)
+    return session
+
+
+@pytest.mark.parametrize(("said", "quiet"), [((CALL, ARGUED), 15), ((CALL,), 120)], ids=["whole input", "a part"])
+def test_a_run_whose_stream_broke_in_a_call_ends_without_a_session_update_before_the_call_ran(
+    said: tuple[Event, ...], quiet: int
+) -> None:
+    session = broken_off(*said)
+    assert asks_at(session, 10 + quiet)
+    assert session.take_list(BROKEN, (10 + quiet) * NS) == []
+    assert asks_at(session, 10 + 2 * quiet)
+    assert session.take_list(BROKEN, (10 + 2 * quiet) * NS)[-2:] == FAILED
+
+
+def test_a_call_runs_if_the_session_was_updated_about_when_it_began() -> None:
+    """The update and the call are published by two tasks of a primary, in any order."""
+    session = FollowedSession()
+    session.take_event(UPDATE, 9 * NS)
+    session.take_event(CALL, 10 * NS)
+    session.take_event(ARGUED, 10 * NS)
+    session.check_time(1000 * NS)
+    assert not session.wants
+
+
+def test_a_call_of_a_primary_that_publishes_the_start_of_turns_needs_no_session_update() -> None:
+    session = FollowedSession()
+    for event in (events.ModelTurnStarted(), CALL, ARGUED):
+        session.take_event(event, 0)
+    session.check_time(1000 * NS)
+    assert not session.wants
 
 
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:

@@ -1,0 +1,75 @@
+"""The input that began the run of one session, and what must be known of it before the run can be passed on.
+
+Publications wait until an input of ours is answered: the run that they belong to may be another client's. Released
+primaries never publish their users' input, so the list is read for it when a run begins that no client of ours asked
+for.
+"""
+
+from __future__ import annotations
+
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.rfc3339 import NS
+
+LEARN_MAX = 1.0  # seconds that the first text of a run is held until the input that began it is known
+
+
+class RunInput:
+    """The input that began the run of one session."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        """The id of its message, if known."""
+        self.ours: str | None = None
+        """Its text, if a client of ours sent it."""
+        self._submitting = 0  # inputs of ours that have no answer
+        self._learning: int | None = None  # ns: since when we ask for it
+        self._is_known = False  # it was published, or was asked for
+
+    @property
+    def waits(self) -> bool:
+        """True if publications must be held."""
+        return bool(self._submitting) or self._learning is not None
+
+    def submit(self) -> None:
+        """Note an input of ours that is sent."""
+        self._submitting += 1
+
+    def answer(self) -> bool:
+        """Note the answer to an input of ours; return True if no other waits for one."""
+        self._submitting -= 1
+        return not self._submitting
+
+    def learn(self, now: int) -> bool:
+        """Begin to ask for the input, unless it was published or is asked for; return True if this began."""
+        if self._learning is not None or self._is_known:
+            return False
+        self._learning = now
+        return True
+
+    def stop_learning(self) -> bool:
+        """Stop waiting for the input; return True if it was waited for."""
+        if self._learning is None:
+            return False
+        self._learning, self._is_known = None, True
+        return True
+
+    def check_time(self, now: int) -> None:
+        """Stop waiting for the input after a while."""
+        if self._learning is not None and now - self._learning >= LEARN_MAX * NS:
+            self.stop_learning()
+
+    def publish(self, message: Message) -> None:
+        """Note an input that was published."""
+        self._is_known, self.id = True, message.id
+
+    def begin(self, ours: str | None) -> None:
+        """Begin a run, with an input of ours or another client's."""
+        self.ours, self._learning = ours, None
+
+    def end(self) -> None:
+        """End the run."""
+        self._is_known, self.id = False, ""
+
+    def find(self, listed: tuple[Message, ...], known: frozenset[str]) -> None:
+        """Note the last message of a list as the input, unless its id is `known` from before."""
+        self.id = listed[-1].id if listed and listed[-1].id not in known else ""
