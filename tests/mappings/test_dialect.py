@@ -12,7 +12,7 @@ from dragoman.gateway import registry
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.codec import Codec
-from dragoman.mappings.dialect import Burst, Direction, Instance, Oversize, Parts, Rendered, Step
+from dragoman.mappings.dialect import KEYS_OF_FRAME, Burst, Direction, Instance, Oversize, Parts, Rendered, Step
 from dragoman.mappings.rules import Rules, RuleTable
 
 
@@ -163,6 +163,11 @@ def test_the_frames_that_the_fast_decoder_refuses_are_counted(by: Direction[Any]
     bad = (b"x", b'{"type":"say","text":"a","zz":1}', b'{"type":"new"}', b'{"type":"say","text":7}')
     assert received(*[said("a")] * 3, by=by).mended == 0
     assert received(said("a"), *bad, said("a"), by=by).mended == len(bad)
+
+
+def test_a_frame_with_many_undocumented_keys_counts_as_several_refused_frames() -> None:
+    more = {f"k{number}": 0 for number in range(10 * KEYS_OF_FRAME)}
+    assert received(said("a", **more)).mended == 11
 
 
 @pytest.mark.parametrize("name", registry.OURS)
