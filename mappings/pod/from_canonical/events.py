@@ -73,12 +73,15 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
 
 
 def _start(event: events.HistorySnapshot, context: Context) -> object:
-    """Return the first entry of the segment: the pod's own, with the input that came before the rotation added."""
+    """Return the first entry of the segment: the pod's own, with the input that came before the rotation added.
+
+    The entry may begin with a summary of older items, which are not sent again.
+    """
     own = carried(event.ext, "entry")
     if own is None:
         return segment_start(context.session, event.items, context.at)
     entry = json.decode(own)
-    shown = len(canonical_items([entry]))
+    shown = event.summed_up or len(canonical_items([entry]))
     history = entry.get("history", []) if isinstance(entry, dict) else None
     if shown >= len(event.items) or not isinstance(history, list):
         return own

@@ -304,6 +304,29 @@ async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the
         assert told == dict.fromkeys(told, everything), "and so after a reconnect"
 
 
+@pytest.mark.parametrize("input", ["", "More"], ids=["between two runs", "in a run"])
+async def test_an_attached_pod_client_is_shown_a_compacted_history_without_what_it_sums_up(input: str) -> None:
+    summary = {"kind": "message", "role": "system", "content": [{"kind": "text", "text": "[Summary]"}]}
+    shorter = {**STARTED, "history": [summary], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
+    known = (INVOKED, user_entry("Hi"), answer_entry("Hello"), INVOKED, user_entry("And?"), answer_entry("Yes"))
+    before = took(input) if input else ()
+    async with in_memory_gateway() as made:
+        await (
+            together(made, snapshot(STARTED, *known))
+            .pod_sends(*before, say("segment_rotated", entry=shorter))
+            .ignores("s", "v")
+            .sees("the client was shown the rotation", lambda: made.clients["p"].news()[-1] == rotation(summary, input))
+            .done()
+        )
+
+
+def rotation(summary: Frame, input: str) -> Frame:
+    """Return the rotated history that a client is shown: the summary, and the input of the run that goes on."""
+    more = [{"kind": "message", "role": "user", "content": [{"kind": "text", "text": input}]}] if input else []
+    entry = {**STARTED, "history": [summary, *more], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
+    return say("segment_rotated", entry=entry)
+
+
 async def test_a_snapshot_of_another_conversation_replaces_the_history() -> None:
     other = {**STARTED, "session_id": "0198c3a1-7b52-7c40-9d1e-000000000000"}
     async with in_memory_gateway() as made:
