@@ -126,11 +126,14 @@ class Transport(Protocol):
     def try_send(self, frames: Sequence[bytes]) -> bool:
         """Write these frames now and return True, unless the write or an earlier one would have to wait.
 
-        A writer task that wakes for each event of a quiet link would cost as much as the write itself.
+        A writer task that wakes for each event of a quiet link would cost as much as the write itself. Messages of
+        several parts may always have to wait.
         """
+        return False
 
     def peer_can_read(self) -> bool:
         """Return True if the peer, after `run` has ended, may still read: it closed only its own direction."""
+        return False
 
     def discard(self) -> None:
         """Drop at once what was received and not taken, and all that still arrives; the transport is about to close."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from dragoman.adapters.base import Accept, CloseReason, Sink, TransportLimits
+from dragoman.adapters.base import Accept, CloseReason, Sink, Transport, TransportLimits
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
@@ -180,7 +180,7 @@ class Callers:
         caller.end()
 
 
-class Caller:
+class Caller(Transport):
     """The transport of one ROUTER identity: receives Parts of the channel `rpc` and sends answers."""
 
     def __init__(self, identity: bytes, callers: Callers) -> None:
@@ -217,12 +217,6 @@ class Caller:
             if number % BATCH == 0:
                 await asyncio.sleep(0)
         self._callers.wrote(self)
-
-    def try_send(self, frames: Sequence[bytes]) -> bool:
-        return False  # sending a message of several parts may have to wait
-
-    def peer_can_read(self) -> bool:
-        return False
 
     def discard(self) -> None:
         self._discarding = True

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from dragoman.adapters.base import CloseReason, Sink, TransportLimits, connect_reason
+from dragoman.adapters.base import CloseReason, Sink, Transport, TransportLimits, connect_reason
 from dragoman.adapters.inbound import Inbound, memory
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.curve import CurveClient
@@ -149,7 +149,7 @@ class Intake:
             )
 
 
-class DialledSockets:
+class DialledSockets(Transport):
     """Two connections to one primary; created by `connect`. The frames are Parts of the channels `pub` and `rpc`."""
 
     def __init__(self, peer: str, sockets: Sockets) -> None:
@@ -198,12 +198,6 @@ class DialledSockets:
             if number % BATCH == 0:
                 await asyncio.sleep(0)
         polled.sent()
-
-    def try_send(self, frames: Sequence[bytes]) -> bool:
-        return False  # sending a message of several parts may have to wait
-
-    def peer_can_read(self) -> bool:
-        return False
 
     def discard(self) -> None:
         for intake in self._intakes:

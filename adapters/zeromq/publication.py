@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from dragoman.adapters.base import CloseReason, Sink, TransportLimits
+from dragoman.adapters.base import CloseReason, Sink, Transport, TransportLimits
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets, ZeroMQLimits
@@ -30,7 +30,7 @@ NOBODY = -1  # the descriptor of no connection: libzmq itself unsubscribes for o
 UNSUBSCRIBED, SUBSCRIBED = 0, 1  # the first byte of a subscriber's message (ZMTP 3.0)
 
 
-class Publication:
+class Publication(Transport):
     """The transport that publishes frames, each as one message of one part. It receives nothing."""
 
     def __init__(
@@ -107,9 +107,6 @@ class Publication:
         self.published += 1
         self._polled.sent()
         return True
-
-    def peer_can_read(self) -> bool:
-        return False
 
     def discard(self) -> None:
         """Do nothing: no frames are received."""

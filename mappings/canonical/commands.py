@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Union
+from typing import ClassVar, TypedDict, Union
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -32,6 +32,14 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
     def implies(self, _field: str) -> bool:
         """Return True if other fields of this command already tell the backend the value of this field."""
         return False
+
+
+class CommandHead(TypedDict):
+    """The fields that every command has."""
+
+    request: str
+    session: str
+    ext: Ext | None
 
 
 class OpenSession(CommandBase, frozen=True, kw_only=True):

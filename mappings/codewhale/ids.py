@@ -35,10 +35,15 @@ def write_id(request: str) -> Raw | UnsetType:
     return Raw(msgspec.json.encode(request))
 
 
+def answer_id(request: str) -> Raw:
+    """Return the id on the wire of the answer to a request: null for ""."""
+    own = write_id(request)
+    return Raw(b"null") if own is UNSET else own
+
+
 def mark_id(request: str, own: str, thread: str = "") -> str:
     """Return a unique text for a request: its id text, MARK, the unique part `own`, and the thread it names."""
-    known = write_id(request)
-    return MARK.join(("null" if known is UNSET else bytes(known).decode(), own, thread))
+    return MARK.join((bytes(answer_id(request)).decode(), own, thread))
 
 
 def named_thread(request: str) -> str:

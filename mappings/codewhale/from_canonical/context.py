@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.codewhale.ids import write_id
+from dragoman.mappings.codewhale.ids import answer_id
 from dragoman.mappings.codewhale.vocabulary import HEAD
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, FRAMES
@@ -56,13 +55,11 @@ class Context(Losses):
 
     def answer(self, result: object, request: str = "") -> results.Answer:
         """Return an answer with this result, to the context's request or else to `request`."""
-        known = write_id(self.request or request)
-        return results.Answer(id=results.NULL if known is UNSET else known, result=result)
+        return results.Answer(id=answer_id(self.request or request), result=result)
 
     def refusal(self, problem: results.Problem, request: str = "") -> results.Answer:
         """Return an answer with this error, to the context's request or else to `request`."""
-        known = write_id(self.request or request)
-        return results.Answer(id=results.NULL if known is UNSET else known, error=problem)
+        return results.Answer(id=answer_id(self.request or request), error=problem)
 
     def starts(self) -> bool:
         """Return True if `response_start` must be written: always in `translate`, else once a run."""

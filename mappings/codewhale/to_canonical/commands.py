@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -36,18 +36,10 @@ def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more
     )
 
 
-class CommandHead(TypedDict):
-    """The fields of a command about one thread that every request has."""
-
-    request: str
-    session: str
-    ext: Ext | None
-
-
-def _head(message: RequestBase, thread: str, params: object = UNSET, **more: object) -> CommandHead:
+def _head(message: RequestBase, thread: str, params: object = UNSET, **more: object) -> commands.CommandHead:
     """Return the fields of a command about the thread that the request names."""
     ext = _form(message, params, thread, **more)
-    return CommandHead(request=read_id(message.id), session=session_id(thread), ext=ext)
+    return commands.CommandHead(request=read_id(message.id), session=session_id(thread), ext=ext)
 
 
 def _unset_if_none(value: object) -> object:

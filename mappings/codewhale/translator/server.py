@@ -23,7 +23,7 @@ from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
 from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
 from dragoman.mappings.codewhale.from_canonical.generations import masked, result_in
-from dragoman.mappings.codewhale.ids import mark_id, thread_id, write_id
+from dragoman.mappings.codewhale.ids import answer_id, mark_id, thread_id
 from dragoman.mappings.codewhale.translator import refusals
 from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
@@ -332,8 +332,7 @@ def _running_turn(head: ThreadCall | None, generation: str) -> ThreadCall | None
 
 def _refused(call: ThreadCall, problem: Problem) -> tuple[bytes, ...]:
     """Return the answer to a request that is refused for this problem."""
-    own = write_id(call.peer_id)
-    return _encoded(results.Answer(id=results.NULL if own is UNSET else own, error=problem))
+    return _encoded(results.Answer(id=answer_id(call.peer_id), error=problem))
 
 
 def _own_response(call: ThreadCall) -> str:
