@@ -7,6 +7,7 @@ the worse of two declarations: the source's and the target's. Tests measure the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import product
 from typing import Any, get_args
 
@@ -61,18 +62,12 @@ def _between(canonical: Any, source: Dialect, target: Dialect, name: str) -> Fid
         return GATEWAY
     # Events that came from frames of a dialect are written as the same frames again: nothing more is lost.
     own = read and source.name == target.name and isinstance(written, Lossy)
-    return _worst(read) if own else _worse(_worst(read), written)
+    worst = reduce(_worse, read, EXACT)
+    return worst if own else _worse(worst, written)
 
 
 def _direction(dialect: Dialect, name: str) -> Direction[Event] | Direction[Command]:
     return dialect.events if name == "event" else dialect.commands
-
-
-def _worst(fidelities: list[Fidelity]) -> Fidelity:
-    worst: Fidelity = EXACT
-    for fidelity in fidelities:
-        worst = _worse(worst, fidelity)
-    return worst
 
 
 def _worse(one: Fidelity, other: Fidelity) -> Fidelity:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.mappings.canonical.events import InteractionInvalid, InteractionRequired
+from dragoman.mappings.extras import read_raw
 
 ANSWER_FORM = "skip declines."
 SKIP, NONE = "skip", "none"  # what a user types, also behind a slash
@@ -38,7 +39,8 @@ class Form:
 
     def __init__(self, event: InteractionRequired) -> None:
         self._event = event
-        self._fields = FIELDS.get(event.kind, _unknown)(event.spec)
+        spec = read_raw(event.spec, SPECS[event.kind]) if event.kind in SPECS else None
+        self._fields = (spec.fields_in_words() if spec is not None else []) or [_unknown(event.spec)]
         self._values: dict[str, Any] = {}
         self._at = 0
 
@@ -104,6 +106,18 @@ class IdentityForm(Struct):
 
     fields: list[IdentityField]
 
+    def fields_in_words(self) -> list[FormField]:
+        """Return the fields as they are asked."""
+        return [
+            FormField(
+                key=field.key,
+                question=_yours(field.label or field.key) + ("" if field.required else " (none leaves it out)"),
+                read=_required if field.required else _optional,
+                typed=lambda value: NONE if value is None else str(value),
+            )
+            for field in self.fields
+        ]
+
 
 class ChoiceOption(Struct):
     """An option of a question, as a client reads it."""
@@ -126,21 +140,13 @@ class ChoicesForm(Struct):
 
     questions: list[ChoiceQuestion]
 
+    def fields_in_words(self) -> list[FormField]:
+        """Return the questions as they are asked."""
+        return [_choice(question) for question in self.questions]
 
-def _identity(spec: Raw) -> list[FormField]:
-    try:
-        form = msgspec.json.decode(spec, type=IdentityForm)
-    except msgspec.DecodeError:
-        return _unknown(spec)
-    return [
-        FormField(
-            key=field.key,
-            question=_yours(field.label or field.key) + ("" if field.required else " (none leaves it out)"),
-            read=_required if field.required else _optional,
-            typed=lambda value: NONE if value is None else str(value),
-        )
-        for field in form.fields
-    ] or _unknown(spec)
+
+SPECS: dict[str, type[IdentityForm | ChoicesForm]] = {"identity_intake": IdentityForm, "choices": ChoicesForm}
+"""Kind of interaction -> its spec."""
 
 
 def _yours(name: str) -> str:
@@ -155,14 +161,6 @@ def _required(text: str) -> str:
 
 def _optional(text: str) -> str | None:
     return None if text.lower() in (NONE, f"/{NONE}") else text
-
-
-def _choices(spec: Raw) -> list[FormField]:
-    try:
-        form = msgspec.json.decode(spec, type=ChoicesForm)
-    except msgspec.DecodeError:
-        return _unknown(spec)
-    return [_choice(question) for question in form.questions] or _unknown(spec)
 
 
 def _choice(question: ChoiceQuestion) -> FormField:
@@ -194,21 +192,11 @@ def _choosing(answer: Any) -> str:
     return ", ".join([*given.get("options", ()), *([given["other"]] if given.get("other") else [])])
 
 
-def _unknown(spec: Raw) -> list[FormField]:
+def _unknown(spec: Raw) -> FormField:
     shown = bytes(spec).decode(errors="replace")[:SPEC_SHOWN]
-    return [
-        FormField(
-            key="",
-            question=f"The agent shows a form that cannot be filled in with words: {shown}",
-            read=_never,
-            typed=str,
-        )
-    ]
+    question = f"The agent shows a form that cannot be filled in with words: {shown}"
+    return FormField(key="", question=question, read=_never, typed=str)
 
 
 def _never(_said: str) -> str:
     raise ValueError("this form can only be declined")
-
-
-FIELDS: dict[str, Callable[[Raw], list[FormField]]] = {"identity_intake": _identity, "choices": _choices}
-"""Kind of interaction -> how its spec is asked field by field."""

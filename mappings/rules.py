@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -80,7 +80,7 @@ def _has(value: Any, path: Sequence[str]) -> bool:
 
 
 Fidelity = Exact | Lossy | Emulated | Nothing
-EXACT = Exact()
+EXACT: Fidelity = Exact()
 
 
 class Rule(Struct, frozen=True):
@@ -103,13 +103,6 @@ def making(kind: type) -> Callable[..., tuple[Any, ...]]:
         return (kind(),)
 
     return make
-
-
-class LossCounter(Protocol):
-    """The interface that the functions of `Rules.none` need of their first parameter after the source."""
-
-    def lose(self, source: object, field: str, why: str) -> None:
-        """Count that `source`, or its `field`, is lost, and why."""
 
 
 class RuleTable:
@@ -160,7 +153,8 @@ class Rules(RuleTable, Generic[P, T]):
         """Declare that the target has no form for `sources`; each one is counted by `context.lose`."""
 
         def count_loss(source: object, /, *args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
-            cast(LossCounter, args[0]).lose(source, "", why)
+            context: Any = args[0]  # a subclass of Losses
+            context.lose(source, "", why)
             return ()
 
         for source in sources:

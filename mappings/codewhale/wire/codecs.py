@@ -35,16 +35,6 @@ TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 ENCODER = msgspec.json.Encoder()
 
 
-class Format:
-    """The methods that both codecs share."""
-
-    dialect = "codewhale"
-
-    def encode(self, message: Any) -> bytes:
-        """Return a message as a line."""
-        return ENCODER.encode(message)
-
-
 # -- messages of a server ---------------------------------------------------------------------------
 
 
@@ -58,9 +48,10 @@ RESULTS: dict[type[Wire], msgspec.json.Decoder[Any]] = {
 }
 
 
-class Events(Format):
+class Events:
     """The codec of a server's messages: bare lines and answers."""
 
+    dialect = "codewhale"
     watched: frozenset[type] = frozenset((results.Answer, *get_args(lines.Line)))
 
     def decode(self, frame: bytes) -> Any:
@@ -69,6 +60,10 @@ class Events(Format):
             return LINES.decode(frame)
         except msgspec.ValidationError:
             return _answer(decode_envelope(frame))
+
+    def encode(self, message: Any) -> bytes:
+        """Return a message as a line."""
+        return ENCODER.encode(message)
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
         """Return True if opaque JSON in a decoded line may be nested too deep, or may not be UTF-8."""
@@ -157,9 +152,10 @@ BY_METHOD = {name: form for form in FORMS for name in form.kind.names}
 BY_KIND = {(form.kind.group, form.kind.kind): form for form in FORMS if form.kind.kind}
 
 
-class Requests(Format):
+class Requests:
     """The codec of a client's requests."""
 
+    dialect = "codewhale"
     watched: frozenset[type] = frozenset(requests.REQUESTS)
 
     def decode(self, frame: bytes) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import SessionState, commands, events
-from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary
+from dragoman.mappings.canonical.values import Ext, Message, SessionSummary
 from dragoman.mappings.dialect import Instance
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire import replies as wire
@@ -107,11 +106,7 @@ def messages(event: events.HistorySnapshot) -> list[wire.Message]:
 
     The result is always oldest first. The event is newest first if it is a page.
     """
-    return [_stored(item) for item in _told(reversed(event.items))]
-
-
-def _told(items: Iterable[Item]) -> Iterable[Message]:
-    return (item for item in items if isinstance(item, Message))
+    return [_stored(item) for item in reversed(event.items) if isinstance(item, Message)]
 
 
 def _stored(message: Message) -> wire.Message:
