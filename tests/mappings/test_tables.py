@@ -14,6 +14,7 @@ from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.lines import Line
 from dragoman.mappings.codewhale.wire.requests import REQUESTS
 from dragoman.mappings.codewhale.wire.results import Answer
+from dragoman.mappings.dialect import Direction
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.requests import Request
 from dragoman.mappings.pando.wire.topics import Topic
@@ -22,6 +23,8 @@ from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Nothing, RuleTable
 from dragoman.mappings.smooth.wire.actions import AnyAction
 from dragoman.mappings.smooth.wire.events import AnyEvent
+from tests.mappings.golden import GOLDEN
+from tests.mappings.round_trip import back_and_forth
 
 WIRE: dict[str, tuple[set[Any], set[Any]]] = {
     "smooth": (set(get_args(AnyEvent)), set(get_args(AnyAction))),
@@ -66,6 +69,18 @@ def test_rules_produce_canonical_types_only(name: str) -> None:
     for direction, union in ((dialect.events, Event), (dialect.commands, Command)):
         for entry in direction.to_canonical.entries.values():
             assert set(entry.produces) <= set(get_args(union)), entry.source
+
+
+@dialects
+@pytest.mark.parametrize("side", ["events", "commands"])
+def test_rules_read_and_write_what_they_declare(name: str, side: str) -> None:
+    direction: Direction[Any] = getattr(registry.dialect(name), side)
+    for frame in GOLDEN[name, side]:
+        step, frames = back_and_forth(direction, frame)
+        read = {type(item) for burst in step.bursts for item in burst.items}
+        assert read <= set(direction.to_canonical.entries[type(direction.codec.decode(frame))].produces)
+        declared = {kind for item in read for kind in direction.from_canonical.entries[item].produces}
+        assert {type(direction.codec.decode(out)) for out in frames} <= declared
 
 
 @dialects

@@ -60,3 +60,9 @@ def test_a_sample_of_a_loss_is_bounded() -> None:
     command = commands.StoreWrite(method="m", params=Raw(b'"' + b"x" * 10_000 + b'"'))
     (loss,) = DIALECT.commands.write(Burst(items=[command, command])).losses
     assert (loss.count, len(loss.sample)) == (2, 200)
+
+
+def test_the_dialect_is_one_session_without_ids() -> None:
+    assert (DIALECT.name, DIALECT.public_ids("x", None)) == ("pod", ())
+    assert DIALECT.single_session
+    assert not DIALECT.has_request_ids
