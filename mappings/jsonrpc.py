@@ -17,6 +17,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.dialect import Direction, Frame, Step
 from dragoman.mappings.errors import PeerError
@@ -30,6 +31,15 @@ INVALID_PARAMS = -32602
 # real peer comes near 1,024 requests, which take 0.4 MiB beside the content of their commands.
 WAITING_MAX = 1024  # calls: a peer that answers none of so many will not answer the next one
 PENDING_MAX = 1024  # requests of one peer without a reply: none may be left out, so the peer is disconnected
+
+TYPED_ANSWERS = (
+    events.SessionOpened,
+    events.SessionsListed,
+    events.HistorySnapshot,
+    events.TurnAccepted,
+    events.Pong,
+)
+"""Answers that the translator of a client makes from a response, because it knows the command that was called."""
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -296,8 +296,9 @@ Command = Union[  # noqa: UP007  # thirty-five names read better in a list than 
 OpeningCommand = OpenSession | ResumeSession | GetSession
 """A command that a backend answers with SessionOpened."""
 
-CONFIGURATION = (GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels, GetCapabilities)
-"""Commands about the settings and abilities of a backend."""
+SETTINGS = (GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels)
+CONFIGURATION = (*SETTINGS, GetCapabilities)
+"""Commands about the settings, and about the abilities, of a backend."""
 
 
 def resume_session(opening: OpenSession, session: str) -> ResumeSession:

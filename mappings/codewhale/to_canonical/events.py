@@ -20,6 +20,7 @@ from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, frame_even
 from dragoman.mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of, keep
 from dragoman.mappings.codewhale.wire import lines, results
 from dragoman.mappings.extras import raw
+from dragoman.mappings.jsonrpc import TYPED_ANSWERS
 from dragoman.mappings.rules import Rules
 
 TO_EVENT = Rules[[], events.Event]("codewhale -> canonical events")
@@ -70,17 +71,7 @@ INSIDE = tuple(dict.fromkeys(kind for entry in TO_FRAME.entries.values() for kin
 """The events that EventFrames become."""
 
 
-@TO_EVENT.rule(
-    results.Answer,
-    produces=(events.Reply, events.TurnEnded, *INSIDE),
-    answers=(
-        events.SessionOpened,
-        events.SessionsListed,
-        events.HistorySnapshot,
-        events.TurnAccepted,
-        events.Pong,
-    ),
-)
+@TO_EVENT.rule(results.Answer, produces=(events.Reply, events.TurnEnded, *INSIDE), answers=TYPED_ANSWERS)
 def answer(message: results.Answer) -> Events:
     request, result = read_id(message.id), message.result
     if message.error is not UNSET:

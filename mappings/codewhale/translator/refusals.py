@@ -37,16 +37,7 @@ UNKNOWN_LEAF = "failed to query thread current leaf id for thread"
 UNSUPPORTED = "unsupported method: "
 TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
-APPS = (
-    commands.GetConfig,
-    commands.SetConfig,
-    commands.UnsetConfig,
-    commands.ListConfig,
-    commands.ReloadConfig,
-    commands.ListModels,
-    commands.AnswerInteraction,
-    commands.GetCapabilities,
-)
+APPS = (*commands.CONFIGURATION, commands.AnswerInteraction)
 GOALS = (commands.SetGoal, commands.GetGoal, commands.ClearGoal, commands.StoreWrite)
 
 UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {

@@ -135,14 +135,6 @@ FROM_COMMAND.none(
     commands.UnarchiveSession,
 )
 FROM_COMMAND.none("pando has no goals", commands.SetGoal, commands.GetGoal, commands.ClearGoal)
-FROM_COMMAND.none(
-    "pando has no configuration on the wire",
-    commands.GetConfig,
-    commands.SetConfig,
-    commands.UnsetConfig,
-    commands.ListConfig,
-    commands.ReloadConfig,
-    commands.ListModels,
-)
+FROM_COMMAND.none("pando has no configuration on the wire", *commands.SETTINGS)
 FROM_COMMAND.none("pando cannot be ended by its clients", commands.ShutdownBackend)
 FROM_COMMAND.none("a pando answers -32601", Unmapped)

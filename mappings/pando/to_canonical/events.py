@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Ext, Failure, Message, Text, Usage
 from dragoman.mappings.extras import raw
+from dragoman.mappings.jsonrpc import TYPED_ANSWERS
 from dragoman.mappings.pando.to_canonical.replies import summary
 from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, CODE_OF_CAUSE, cause_of, keep
 from dragoman.mappings.pando.wire import topics as wire
@@ -158,17 +159,7 @@ def store_change(message: wire.StoreChange) -> Events:
     return (events.StoreChanged(topic=message.topic, change=raw(message.payload)),)
 
 
-@TO_EVENT.rule(
-    Reply,
-    produces=(events.Reply,),
-    answers=(
-        events.SessionOpened,
-        events.SessionsListed,
-        events.HistorySnapshot,
-        events.TurnAccepted,
-        events.Pong,
-    ),
-)
+@TO_EVENT.rule(Reply, produces=(events.Reply,), answers=TYPED_ANSWERS)
 def reply(message: Reply) -> Events:
     problem = message.error
     if problem is UNSET or problem is None:
