@@ -136,6 +136,8 @@ class Delivery:
             finished = self._tell_runs(batch, opened)
             self._budget.left -= TURN
             self._budget.unassigned += TURN
+        elif not plain and type(batch.events[-1]) in _NATIVE_QUESTIONS:
+            self._budget.left -= TURN  # for the backend, too: it may ask without end
         if ended:
             self._end_turn(batch)
         if self._recorder is not None and before is not self._recorder:  # unequal for nearly every token
@@ -227,6 +229,10 @@ class Delivery:
                 self.groups.leave(attachment)
                 attachment.request = ""
                 self.groups.join(attachment)
+
+
+_NATIVE_QUESTIONS = frozenset({e.ApprovalRequested, e.InteractionRequired})
+"""Questions that clients are asked in a form of their dialect. Each ends its batch, and starts its deadline."""
 
 
 def _clear_log(log: Log, groups: Groups, attachments: Mapping[str, Attachment]) -> None:

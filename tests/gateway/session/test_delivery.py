@@ -7,6 +7,7 @@ import pytest
 from dragoman.gateway.overload.fair_queue import TURN as TURN_WORK
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical.events import (
+    ApprovalRequested,
     ModelTurnStarted,
     StatusChanged,
     TextDelta,
@@ -40,6 +41,15 @@ async def test_the_begin_and_the_end_of_a_turn_count_as_work_of_the_step() -> No
         streamed = budget.left
         made.end("a")
         assert (before - begun, begun - streamed, streamed - budget.left) == (TURN_WORK, 0, TURN_WORK)
+
+
+async def test_each_question_of_a_backend_counts_as_work_of_the_step_and_of_the_backend() -> None:
+    async with stage() as made:
+        budget = made.services.queue.budget
+        made.begin()
+        before, unassigned = budget.left, budget.unassigned
+        made.play(ApprovalRequested(question="q", tool="t", description="d"))
+        assert (before - budget.left, budget.unassigned) == (TURN_WORK, unassigned)
 
 
 async def test_a_client_that_joins_during_a_turn_sees_its_beginning_and_then_the_rest() -> None:
