@@ -48,7 +48,8 @@ def row(summary: SessionSummary, generation: str) -> Thread:
     known = _known(summary.ext)
     title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # without messages a thread has no preview
     if known is not None:
-        preview = title if title and known.preview == NEW else known.preview
+        is_input = bool(title) and title != known.name
+        preview = title if is_input and known.preview == NEW else known.preview
         return replace(_put_away(known, summary.archived), updated_at=at, preview=preview)
     return Thread(
         id=public_ids(summary.session, summary.ext)[0],

@@ -6,6 +6,7 @@ import json
 from typing import Any, get_args
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Command, SessionState, commands, events
@@ -86,6 +87,15 @@ def test_a_thread_of_this_dialect_is_its_backend_s_with_the_latest_input() -> No
     assert replies.described(state, SEED) == replace(theirs, updated_at=30)
     state.title, state.transcript = "T", [Message(role="user", text="hi")]
     assert replies.described(state, SEED) == replace(theirs, updated_at=30, name="T", preview="hi")
+
+
+@pytest.mark.parametrize(("name", "preview"), [("", "hi"), ("hi", "New conversation")])
+def test_the_name_of_a_thread_is_not_its_preview(name: str, preview: str) -> None:
+    """A server that stores no messages shows each thread as new."""
+    new = replies.row(SessionSummary(session=UUID, updated_at=9 * NS), HEAD)
+    theirs = keep(thread=replace(new, name=name or UNSET))
+    row = SessionSummary(session=UUID, title="hi", updated_at=30 * NS, messages=2, ext=theirs)
+    assert replies.row(row, HEAD).preview == preview
 
 
 def test_a_row_without_messages_has_no_preview() -> None:
