@@ -13,11 +13,12 @@ import typer
 from dragoman.gateway import registry
 from dragoman.gateway.cli.output import check_is_new, open_output
 from dragoman.gateway.cli.progress import progress
-from dragoman.gateway.cli.redactor import default_redactor
+from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
 from dragoman.gateway.recording.format import Header, Item, encode, packed
+from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.rewriting import redacted
 from dragoman.mappings.errors import ConfigError
 
@@ -56,7 +57,7 @@ def import_(
     with progress(file.name, file.stat().st_size) as report, open_output(target) as out:
         capture.report_progress(report)
         lines = ImportedCapture(capture, registry.dialect(name), session)
-        kept = chain.from_iterable(redacted(lines, default_redactor())) if redact else lines
+        kept = chain.from_iterable(redacted(lines, Redactor(*redaction_rules(None)))) if redact else lines
         for chunk in _recording(lines.header, kept, compressed=target.endswith(".zst")):
             out.write(chunk)
     for problem in lines.problems[:SHOWN]:

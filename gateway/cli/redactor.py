@@ -7,19 +7,13 @@ from secrets import token_bytes
 
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.model import Redact
-from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
 
 WINDOW = 1 << 20  # characters of a text that are searched at once: unlike a live client, a command can wait
 
 
-def default_redactor() -> Redactor:
-    """Return a redactor for the common shapes of secrets, with a salt of its own."""
-    return Redactor(*redaction_rules(None))
-
-
 def redaction_rules(config_file: Path | None) -> tuple[RedactionRules, bytes]:
-    """Return the rules for finding secrets, and the salt of the placeholders."""
+    """Return the rules for finding secrets, and the salt of the placeholders; without a file, those of the default."""
     wanted = Redact()
     if config_file is not None:
         recording = load(config_file, starts=False).recording

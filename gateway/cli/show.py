@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import takewhile
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -86,17 +88,17 @@ def show(
     dialect = _dialect(as_, kind, turn, other=every or as_json)
     wanted = _kinds(kind, every=every)
     begin = _time(from_, recording)
-    end = max(1, _time(to, recording)) if to else 0
-    if end and end < begin:
+    end = max(1, _time(to, recording)) if to else inf
+    if end < begin:
         raise ConfigError(f"--to {to} is before --from {from_}")
     with reading(recording):
         # Turns are counted from the start of the file, so --turn reads all of it.
-        lines = recording.lines() if turn else _until(recording.lines(t=begin), end)
+        lines = recording.lines() if turn else takewhile(lambda line: line.t <= end, recording.lines(t=begin))
         if dialect is not None:
             _print_frames(dialect, recording, lines)
             return
         entries = _of_turns(transcript(lines, recording.missing, _losses(recording)), turn or [])
-        entries = (e for e in entries if e.kind in wanted and e.t >= begin and (not end or e.t <= end))
+        entries = (e for e in entries if e.kind in wanted and begin <= e.t <= end)
         if begin and not turn:
             entries = (msgspec.structs.replace(entry, turn=0) for entry in entries)
         _print_json(entries) if as_json else print_entries(recording, entries)
@@ -123,13 +125,6 @@ def _losses(recording: Reader) -> LossFinder:
 
 
 # -- what is read -----------------------------------------------------------------------------------------
-
-
-def _until(lines: Iterable[Line], end: int) -> Iterator[Line]:
-    for line in lines:
-        if end and line.t > end:
-            return
-        yield line
 
 
 def _of_turns(entries: Iterable[TranscriptEntry], turns: list[int]) -> Iterable[TranscriptEntry]:
