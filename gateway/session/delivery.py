@@ -231,7 +231,7 @@ class Delivery:
                 self.groups.join(attachment)
 
 
-_NATIVE_QUESTIONS = frozenset({e.ApprovalRequested, e.InteractionRequired})
+_NATIVE_QUESTIONS = frozenset({events.ApprovalRequested, events.InteractionRequired})
 """Questions that clients are asked in a form of their dialect. Each ends its batch, and starts its deadline."""
 
 
