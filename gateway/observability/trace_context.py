@@ -32,7 +32,7 @@ OUTGOING: ContextVar[TraceContext | None] = ContextVar("OUTGOING", default=None)
 def read_trace(headers: Mapping[str, object]) -> TraceContext | None:
     """Return the trace context in these headers, None if there is none or it is malformed."""
     parent, state = headers.get("traceparent"), headers.get("tracestate")
-    if not isinstance(parent, str) or len(parent) > PARENT_MAX:
+    if not isinstance(parent, str) or len(parent) > PARENT_MAX or not parent.isprintable():
         return None
     found = PARENT.fullmatch(parent)
     if found is None or found[1] == "ff" or (found[1] == "00" and found[3]):

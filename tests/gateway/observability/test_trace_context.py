@@ -31,6 +31,7 @@ def test_the_example_of_the_specification_is_read() -> None:
         f"{PARENT}\n",
         f"01{PARENT[2:]}-{'x' * 200}",
         7,
+        f"01{PARENT[2:]}-\rX: y",
     ],
 )
 def test_a_malformed_context_is_ignored(parent: object) -> None:
