@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import cache
 from itertools import count
@@ -29,6 +31,12 @@ def never(_seconds: float, _callback: Callable[[], None]) -> Timer:
     return Never()
 
 
+def soon(act: Callable[[], None]) -> None:
+    """Call `act` in the next iteration of the event loop; never in a test without one."""
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop().call_soon(act)
+
+
 def services(
     time: Any = None,
     *,
@@ -48,5 +56,5 @@ def services(
         ledger=ledger or Ledger(),
         dialects=all_dialects,
         all_dialects=all_dialects,
-        queue=queue or FairQueue(),
+        queue=queue or FairQueue(soon),
     )

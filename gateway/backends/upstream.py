@@ -99,7 +99,7 @@ class Upstream:
         self._resting = False
         if not self._running and not self._stopped:
             self._running = True
-            self._services.queue.budget.left -= DIAL
+            self._services.queue.spend(DIAL)
             self._spawn(self._keep_connected(), f"{self._name}:upstream")
 
     def send(self, commands: Sequence[Command]) -> None:

@@ -44,7 +44,7 @@ QUANTUM = STEP // 8  # units of one turn while others wait
 FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping or a fault; a dialect may have a multiple
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
 QUICK = 5 * FRAME  # units of a turn that is short: a ping of any dialect, a few frames of a backend
-TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of its end: 8 (2 ms) fill a step
+TURN = STEP // 4  # units of a command to a backend, of the begin of a turn and of its end: 4 (1 ms) fill a step
 REFUSED = 4 * FRAME  # units of an answer to a question that is refused: it is a line of the audit log, too
 OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
@@ -148,6 +148,15 @@ class FairQueue:
             spent += each + _size(frame)
         budget.left -= spent
         return admitted
+
+    def spend(self, units: int) -> None:
+        """Count costly work beside that of frames: the next iteration of the loop begins another step.
+
+        Without one, the work of many iterations would add up, until a frame waits although nobody else does.
+        """
+        self.budget.left -= units
+        if not self._scheduled:
+            self._schedule()
 
     def wait(self, turns: Waiting) -> None:
         """Give a link a turn in one of the following steps. It must not wait already."""

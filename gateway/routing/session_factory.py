@@ -53,7 +53,7 @@ class SessionFactory:
 
         `owner` is that of a forgotten session with the same id.
         """
-        self._services.queue.budget.left -= OPEN
+        self._services.queue.spend(OPEN)
         state = SessionState(
             id=id,
             owner=owner,

@@ -35,9 +35,9 @@ class Delivery:
     """The attachments of one session and their groups. `source` is the dialect of the backend."""
 
     __slots__ = (
-        "_budget",
         "_ledger",
         "_log",
+        "_queue",
         "_recorder",
         "_slow",
         "_source",
@@ -58,7 +58,7 @@ class Delivery:
         recorder: EventRecorder | None = None,
     ) -> None:
         self._state, self._log = state, log
-        self._source, self._ledger, self._budget = source, services.ledger, services.queue.budget
+        self._source, self._ledger, self._queue = source, services.ledger, services.queue
         self._recorder = recorder
         self.groups = Groups(state, log, services, recorder)
         self.attachments: dict[str, Attachment] = {}
@@ -134,10 +134,10 @@ class Delivery:
                 self._broadcast(group, batch, plain)
         if opened or ended or type(batch.events[-1]) is events.QuestionAsked:
             finished = self._tell_runs(batch, opened)
-            self._budget.left -= TURN
-            self._budget.unassigned += TURN
+            self._queue.spend(TURN)
+            self._queue.budget.unassigned += TURN
         elif not plain and type(batch.events[-1]) in _NATIVE_QUESTIONS:
-            self._budget.left -= TURN  # for the backend, too: it may ask without end
+            self._queue.spend(TURN)  # for the backend, too: it may ask without end
         if ended:
             self._end_turn(batch)
         if self._recorder is not None and before is not self._recorder:  # unequal for nearly every token

@@ -83,7 +83,7 @@ class InFlight:
             services.ledger.count_partial(
                 client.dialect.name, upstream.name, upstream.commands.from_canonical.lossy, [command]
             )
-        services.queue.budget.left -= TURN
+        services.queue.spend(TURN)
         limits, request = services.limits, services.new_id()
         deadline = limits.open_deadline if isinstance(command, OPENING) else limits.accept_deadline
         timer = services.schedule(deadline, lambda: self._late(request, LATE))

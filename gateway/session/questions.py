@@ -76,7 +76,8 @@ class Questions:
 
     def note(self) -> None:
         """Take note of a question that was opened or closed by the events just delivered."""
-        block = self.open
+        turn = self._context.state.turn
+        block = turn.question if turn is not None else None
         shown = block.asked.question if block is not None else ""
         if shown == self._shown:
             return

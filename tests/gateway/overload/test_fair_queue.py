@@ -170,15 +170,19 @@ def test_frames_of_backends_come_before_commands_that_waited_longer() -> None:
     assert harness.step() == [("backend", b"begin"), ("backend", b"token"), ("client", b"input")]
 
 
-def test_tokens_behind_the_begin_of_a_turn_come_before_commands_that_waited_longer() -> None:
-    class Worker(Sender):
-        def act(self) -> None:
-            before = len(self.log)
-            super().act()
-            for _, frame in self.log[before:]:
-                self.queue.budget.left -= 0 if frame == b"token" else TURN
-                self.queue.budget.unassigned += TURN if frame == b"begin" else 0
+class Worker(Sender):
+    """A link whose inputs, and whose begins of a turn, are costly."""
 
+    def act(self) -> None:
+        before = len(self.log)
+        super().act()
+        for _, frame in self.log[before:]:
+            if frame != b"token":
+                self.queue.spend(TURN)
+            self.queue.budget.unassigned += TURN if frame == b"begin" else 0
+
+
+def test_tokens_behind_the_begin_of_a_turn_come_before_commands_that_waited_longer() -> None:
     harness = FairQueueHarness()
     backend = Worker("backend", harness.queue, harness.log)
     backend.turns = Turns(harness.queue, backend.act, each=EVENT)
@@ -191,6 +195,25 @@ def test_tokens_behind_the_begin_of_a_turn_come_before_commands_that_waited_long
     assert harness.step()[0] == ("backend", b"begin")
     backend.say(b"token")
     assert harness.step()[0] == ("backend", b"token")
+
+
+def test_the_begins_of_turns_of_several_iterations_do_not_make_a_frame_wait() -> None:
+    harness = FairQueueHarness()
+    for _ in range(2 * STEP // TURN):
+        harness.queue.spend(TURN)
+        assert harness.step() == []
+    harness.sender("a").say(b"ping")
+    assert harness.log == [("a", b"ping")]
+
+
+def test_a_step_opens_four_turns_at_most_between_two_looks_at_the_sockets() -> None:
+    harness = FairQueueHarness()
+    harness.queue.budget.left = 0
+    for number in range(10):
+        waiting = Worker(f"client-{number}", harness.queue, harness.log)
+        waiting.turns = Turns(harness.queue, waiting.act, check=lambda frame: frame)
+        waiting.say(b"input")
+    assert [len(harness.step()) for _ in range(3)] == [4, 4, 2]
 
 
 def test_a_backend_that_floods_does_not_come_before_a_client() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 import weakref
@@ -17,6 +18,7 @@ from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.fair_queue import FairQueue
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
@@ -71,6 +73,14 @@ class HeapClock:
         self.seconds = end
 
 
+def soon(step: Callable[[], None]) -> None:
+    """Do a step of the fair queue in the next iteration of the event loop, or now if none runs."""
+    try:
+        asyncio.get_running_loop().call_soon(step)
+    except RuntimeError:
+        step()
+
+
 class OpenedConversation:
     """A backend in this process: each session opens its own conversation, as with a smooth server."""
 
@@ -103,7 +113,8 @@ class CountedRoute:
         self.ids = itertools.count(1)
         self.numbers = itertools.count(1 << 64)
         bounds = Limits(session_ttl=ttl, **(limits or {}))
-        self.services = make_services(self.time, limits=bounds, ledger=self.ledger, new_id=self.new_id)
+        queue = FairQueue(soon)
+        self.services = make_services(self.time, limits=bounds, ledger=self.ledger, new_id=self.new_id, queue=queue)
         dialect = registry.dialect("smooth")
         route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:2/ws"), **options)
         kind = kind_of(
