@@ -130,8 +130,9 @@ def _tell_end(result: SendResult, client: BackendClient) -> None:
     if result.question is not None:
         raise typer.Exit(UNANSWERED)
     if result.end != "completed":
+        how = "failed" if result.end in (None, "failed") else f"ended: {result.end.replace('_', ' ')}"
         why = f": {failure.text}" if failure is not None else ""
-        raise DragomanError(f"the turn ended {result.end}{why}")
+        raise DragomanError(f"the turn {how}{why}")
 
 
 def _show_json(event: Event) -> None:

@@ -91,7 +91,7 @@ def test_json_has_the_events_of_the_turn_and_then_a_result_with_all_keys(backend
 def test_a_turn_that_fails_exits_1_and_says_why(backends: Backends, dialect: str) -> None:
     done = send(backends.endpoint(dialect), "fail")
     assert done.returncode == 1
-    assert done.stderr.startswith("error: the turn ended failed: ")
+    assert done.stderr.startswith("error: the turn failed: ")
 
 
 def test_a_question_is_printed_and_exits_3_without_a_terminal(backends: Backends) -> None:
