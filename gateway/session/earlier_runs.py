@@ -6,13 +6,14 @@ the rest of the run that was asked. Its history has that run under its first inp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
 from dragoman.gateway.session.wording import parks
 from dragoman.mappings.canonical import Event, SessionState, events
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, content_of
 
 
 def begin_of_run(state: SessionState) -> int:
@@ -43,18 +44,15 @@ def heard_before(state: SessionState) -> list[Item]:
 
 def not_heard(items: Sequence[Item], heard: Sequence[Item]) -> tuple[Item, ...]:
     """Return the items of a run that are not among those `heard` in earlier turns."""
-    known = [_mark(item) for item in heard]
+    known = Counter(map(content_of, heard))
     rest = []
     for item in items:
-        if _mark(item) in known:
-            known.remove(_mark(item))
+        content = content_of(item)
+        if known[content]:
+            known[content] -= 1
         else:
             rest.append(item)
     return tuple(rest)
-
-
-def _mark(item: Item) -> tuple[type, str]:
-    return type(item), item.text if isinstance(item, Message | Reasoning) else item.call
 
 
 def as_events(items: Sequence[Item]) -> Iterator[Event]:

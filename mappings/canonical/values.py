@@ -186,6 +186,11 @@ class ToolResult(ItemBase, frozen=True, kw_only=True, tag="tool_result"):
 Item = Message | Reasoning | ToolCall | ToolResult
 
 
+def content_of(item: Item) -> tuple[type, str]:
+    """Return the type of an item and its text or call id: the same in all copies, whose ids and times may differ."""
+    return type(item), item.text if isinstance(item, Message | Reasoning) else item.call
+
+
 # -- failures, usage, lists and completions ---------------------------------------------------------
 
 

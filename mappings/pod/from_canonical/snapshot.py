@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
-from operator import is_
+from operator import eq, is_
 
 from msgspec import Raw, json
 
 from dragoman.mappings.canonical.state import RenderedHistory, SessionState
-from dragoman.mappings.canonical.values import Item, Message, Reasoning
+from dragoman.mappings.canonical.values import Item, content_of
 from dragoman.mappings.pod.entries import LogReader, MadeLog, run_is_open
 from dragoman.mappings.pod.from_canonical.replies import greeting
 from dragoman.mappings.pod.vocabulary import carried, given
@@ -163,8 +163,4 @@ def _begins_with(transcript: Sequence[Item], beginning: Sequence[Item]) -> bool:
     """Return True if the transcript begins so. Ids and times are ignored, because the session adds them."""
     if len(transcript) < len(beginning):
         return False
-    return all(_mark(a) == _mark(b) for a, b in zip(transcript, beginning, strict=False))
-
-
-def _mark(item: Item) -> tuple[type, str]:
-    return type(item), item.text if isinstance(item, Message | Reasoning) else item.call
+    return all(map(eq, map(content_of, transcript), map(content_of, beginning)))

@@ -20,7 +20,7 @@ NOW = 5
 
 
 class Failover:
-    """One of several upstreams, which notes what it is told."""
+    """A connection to one of several upstreams. It records the calls that it gets."""
 
     def __init__(self) -> None:
         self.endpoint = "pod+unix:/second"

@@ -245,15 +245,22 @@ CALLED = say("tool_call_start", id="c", name="ls"), say("tool_call_args_delta", 
 ARGUED = say("tool_call_done", id="c", name="ls", arguments='{"all":true}')
 
 
+def resumed_in_a_call(made: InMemoryGateway) -> Script:
+    """Return a script in which a pod is lost amid the arguments of a call, and sends their rest afterwards."""
+    return (
+        asked_by_pod_client(made)
+        .pod_sends(*took("Hi"), say("turn_start", turn=0), *CALLED)
+        .receives("p", *took("Hi"), say("turn_start", turn=0), *CALLED)
+        .pod_dies()
+        .pod_sends(RUNNING, say("tool_call_args_delta", id="c", json="tru"))
+        .pod_sends(say("tool_call_args_delta", id="c", json="e}"))
+    )
+
+
 async def test_arguments_of_a_call_of_which_a_part_was_missed_come_with_its_end() -> None:
     async with in_memory_gateway() as made:
         await (
-            asked_by_pod_client(made)
-            .pod_sends(*took("Hi"), say("turn_start", turn=0), *CALLED)
-            .receives("p", *took("Hi"), say("turn_start", turn=0), *CALLED)
-            .pod_dies()
-            .pod_sends(RUNNING, say("tool_call_args_delta", id="c", json="tru"))
-            .pod_sends(say("tool_call_args_delta", id="c", json="e}"))
+            resumed_in_a_call(made)
             .receives("p")
             .pod_sends(ARGUED, say("tool_call_start", id="d", name="ls"))
             .pod_sends(say("tool_call_args_delta", id="d", json="{"))
@@ -271,12 +278,7 @@ async def test_arguments_of_a_call_of_which_a_part_was_missed_come_with_its_end(
 async def test_arguments_whose_call_has_no_end_after_a_part_was_missed_are_counted() -> None:
     async with in_memory_gateway() as made:
         await (
-            asked_by_pod_client(made)
-            .pod_sends(*took("Hi"), say("turn_start", turn=0), *CALLED)
-            .receives("p", *took("Hi"), say("turn_start", turn=0), *CALLED)
-            .pod_dies()
-            .pod_sends(RUNNING, say("tool_call_args_delta", id="c", json="tru"))
-            .pod_sends(say("tool_call_args_delta", id="c", json="e}"))
+            resumed_in_a_call(made)
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .pod_sends(*took("Next"))
             .ignores("p")
