@@ -199,7 +199,8 @@ class Link:
         self.stream_text(None)
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
         self._unchecked, self._each = (limits.unchecked, limits.work) if limits else (sys.maxsize, EVENT)
-        self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
+        check, expect = (limits.check, limits.expected_work) if limits is not None else (None, memory)
+        self._turns = Turns(services.queue, transport.resume, check, self._each, expect)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
         self._flush, self._reading = FLUSH_DEADLINE, Reading()  # in the task of the link: one of its own takes 1 KB
         self._group, self.traffic = asyncio.TaskGroup(), peer.traffic  # the group is of the writer

@@ -481,6 +481,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     request_work: int = 1
     # A command may exceed `max_command`, up to `max_message`, only if it contains one of these byte strings.
     large_commands: tuple[bytes, ...] = ()
+    # A command that contains one of these byte strings may begin a turn, which takes far more work than a ping.
+    input_commands: tuple[bytes, ...] = ()
     # Servers store every message and answer requests for history at any time; else the session's transcript answers.
     stores_history: bool = False
     # A client cancels only the turn that its own link began, or that a client began which has left.

@@ -1,4 +1,4 @@
-"""Refuse commands of clients that are too large, by counts on their bytes, before they are decoded.
+"""Look at the bytes of a client's command before it is decoded: refuse what is too large, and expect costly work.
 
 Decoding builds an object for each JSON value, and holds the interpreter until it is done (docs/performance.md, "The
 work of one step"). A refused frame becomes Oversize, so the client gets its dialect's own error and stays connected.
@@ -6,8 +6,11 @@ work of one step"). A refused frame becomes Oversize, so the client gets its dia
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.overload.fair_queue import FRAME
+from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
 from dragoman.mappings.dialect import Dialect, Frame, Oversize, Parts
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
@@ -16,7 +19,7 @@ from dragoman.mappings.value_count import check_value_count
 class CommandLimits:
     """The limits `max_command` and `message_values` for clients of one dialect."""
 
-    __slots__ = ("_large", "_size", "_values", "unchecked", "work")
+    __slots__ = ("_inputs", "_large", "_size", "_values", "unchecked", "work")
 
     def __init__(self, limits: Limits, dialect: Dialect) -> None:
         self.unchecked = min(limits.max_command, limits.message_values)
@@ -26,14 +29,19 @@ class CommandLimits:
         self._size = limits.max_command
         self._values = limits.message_values
         self._large = dialect.large_commands
+        self._inputs = dialect.input_commands
+
+    def expected_work(self, frame: Frame) -> int:
+        """Return the least work (units) that a frame is expected to take: its bytes, or those of an input."""
+        return QUANTUM if _contains(_parts(frame), self._inputs) else memory(frame)
 
     def check(self, frame: Frame) -> Frame:
         """Return the frame, or an Oversize in its place."""
-        parts = frame.parts if isinstance(frame, Parts) else (frame,) if isinstance(frame, bytes) else ()
+        parts = _parts(frame)
         size = sum(map(len, parts))
         if size <= self.unchecked:
             return frame
-        if size > self._size and not any(word in part for part in parts for word in self._large):
+        if size > self._size and not _contains(parts, self._large):
             return Oversize(size=size, limit=self._size)
         try:
             for part in parts:
@@ -41,3 +49,11 @@ class CommandLimits:
         except PeerError:
             return Oversize(size=size, limit=self._values, unit="values")
         return frame
+
+
+def _parts(frame: Frame) -> Sequence[bytes]:
+    return frame.parts if isinstance(frame, Parts) else (frame,) if isinstance(frame, bytes) else ()
+
+
+def _contains(parts: Sequence[bytes], words: Sequence[bytes]) -> bool:
+    return any(word in part for part in parts for word in words)

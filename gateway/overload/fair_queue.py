@@ -17,10 +17,11 @@ At most `CLIENT_FRAMES` frames of a client are admitted at once, and they are ha
 has units left.
 
 Tokens pass inputs. A lone frame of a backend may use up to one step more than the step has. A waiting command of a
-client counts as what its last ones took, at most a quantum, and at first as a quantum, because it may open a turn. So
-frames of backends that wait as long come first, and a ping does not wait for the costly commands of new clients. The
-begin of a turn and its end count for the step, but not for the backend. So the tokens behind a begin do not wait for
-the commands of all clients.
+client counts as what its last ones took, at most a quantum. The first command of a client counts as a quantum, and so
+does each input: it may open a turn, whatever came before it. So frames of backends that wait as long come first. A ping
+does not wait for costly commands of other clients, even if 1,000 clients send their inputs at once. The begin of a turn
+and its end count for the step, but not for the backend. So the tokens behind a begin do not wait for the commands of
+all clients.
 """
 
 from __future__ import annotations
@@ -249,10 +250,11 @@ class Turns:
     """The turns of one link.
 
     `resume` shows the frames that wait in its transport to the link once more. `check` returns a frame, or what stands
-    for one that is over a limit. `each` is the work (units) of one frame beside its bytes.
+    for one that is over a limit. `each` is the work (units) of one frame beside its bytes. `expect` returns the least
+    work that a frame is expected to take.
     """
 
-    __slots__ = ("_check", "_each", "_first", "_queue", "_resume", "_waits", "given", "usual", "waiting")
+    __slots__ = ("_check", "_each", "_expect", "_first", "_queue", "_resume", "_waits", "given", "usual", "waiting")
 
     def __init__(
         self,
@@ -260,8 +262,10 @@ class Turns:
         resume: Callable[[], None],
         check: Callable[[Frame], Frame] | None = None,
         each: int = FRAME,
+        expect: Callable[[Frame], int] = memory,
     ) -> None:
         self._each = each
+        self._expect = expect
         self._check = check
         self.given = 0
         """Work (units) that the link was given while others waited."""
@@ -272,7 +276,7 @@ class Turns:
         self._queue = queue
         self._resume = resume
         self._waits = False  # True while the link waits for a turn, and during the turn
-        self._first = 0  # bytes of the first waiting frame
+        self._first = 0  # work that the first waiting frame is expected to take at least
 
     @property
     def expected(self) -> int:
@@ -291,7 +295,7 @@ class Turns:
         admitted = self._queue.admit(some, self._each)
         self.waiting = max(len(frames) - len(admitted), not frames)
         if self.waiting:
-            self._first = memory(frames[len(admitted)]) if frames else 0
+            self._first = self._expect(frames[len(admitted)]) if frames else 0
             if not self._waits:
                 self._waits = True
                 self._queue.wait(self)
@@ -314,7 +318,7 @@ class Turns:
                 budget.left += sum(map(_size, left)) + self._each * len(left)  # counted again when they are admitted
                 self.waiting += len(left)
                 if not self._waits:
-                    self._waits, self._first = True, 0
+                    self._waits, self._first = True, self._expect(left[0])
                     self._queue.wait(self)
                 return
             yield frames[number : number + size]

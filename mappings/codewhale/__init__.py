@@ -28,6 +28,7 @@ DIALECT = Dialect(
     public_ids=public_ids,
     large_commands=(b'"history"',),  # a resume may contain a whole conversation
     request_work=4,
+    input_commands=(b'"thread/message"',),
     has_request_ids=True,
     single_session=False,
     lists_silent=True,

@@ -32,6 +32,7 @@ DIALECT: Dialect = Dialect(
     public_ids=public_ids,
     large_commands=(b"db.write",),  # a message of any kind, to store
     request_work=2,
+    input_commands=(b'"message.send"',),
     has_request_ids=False,
     single_session=False,
     turn_outlives_connection=True,

@@ -19,6 +19,7 @@ DIALECT = Dialect(
     projection=Projection,
     public_ids=lambda _session, _backend_ids: (),  # pod messages name no session
     request_work=2,
+    input_commands=(b'"run"',),
     has_request_ids=False,
     single_session=True,
     turn_outlives_connection=True,

@@ -22,6 +22,7 @@ DIALECT = Dialect(
     projection=Projection,
     public_ids=public_ids,
     large_commands=(b'"images"', b'"files"'),  # attachments are URLs, also `data:` URLs
+    input_commands=(b'"send_message"',),
     has_request_ids=True,
     single_session=False,
     stores_history=True,

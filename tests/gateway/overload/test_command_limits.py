@@ -13,6 +13,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.command_limits import CommandLimits
+from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
 from dragoman.mappings.dialect import Burst, Frame, Missed, Oversize, Parts
 from dragoman.mappings.smooth import DIALECT
 from tests.idle import settle
@@ -62,6 +63,23 @@ def test_attachments_stored_messages_and_histories_may_be_longer(name: str, fram
 
 def test_an_attachment_does_not_make_room_for_more_values() -> None:
     assert isinstance(checked(b'{"images":[' + b"0," * 9_000 + b"0]}"), Oversize)
+
+
+INPUTS = {
+    "smooth": {"action": "send_message", "sessionId": "s1", "message": "hi"},
+    "pod": {"method": "run", "params": {"input": [{"kind": "text", "content": "hi"}]}},
+    "pando": {"jsonrpc": "2.0", "id": "req-1", "method": "message.send", "params": {"session_id": "s1"}},
+    "codewhale": {"jsonrpc": "2.0", "id": 1, "method": "thread/message", "params": {"thread_id": "t1"}},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_input_is_expected_to_take_more_work_than_a_ping(name: str) -> None:
+    limits = CommandLimits(LIMITS, registry.dialects()[name])
+    data, ping = json.dumps(INPUTS[name]).encode(), b'{"action":"ping"}'
+    assert limits.expected_work(data) == QUANTUM
+    assert limits.expected_work(Parts("rpc", b"me", (b"", data))) == QUANTUM
+    assert limits.expected_work(ping) < FRAME
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -197,6 +197,24 @@ def test_tokens_behind_the_begin_of_a_turn_come_before_commands_that_waited_long
     assert harness.step()[0] == ("backend", b"token")
 
 
+def test_tokens_and_pings_come_before_the_inputs_of_many_clients_whose_last_command_was_cheap() -> None:
+    harness = FairQueueHarness()
+    harness.queue.budget.left = 0
+    for number in range(1_000):
+        waiting = Worker(f"client-{number}", harness.queue, harness.log)
+        waiting.turns = Turns(harness.queue, waiting.act, lambda frame: frame, expect=lambda _frame: QUANTUM)
+        waiting.turns.usual = FRAME
+        waiting.say(b"input")
+    backend = Worker("backend", harness.queue, harness.log)
+    backend.turns = Turns(harness.queue, backend.act, each=EVENT)
+    innocent = client(harness, "innocent")
+    innocent.turns.usual = FRAME
+    for _ in range(1_000 // (STEP // TURN) - 2):
+        backend.say(b"token", b"token")
+        innocent.say(b"ping")
+        assert [name for name, _ in harness.step()[:3]] == ["backend", "backend", "innocent"]
+
+
 def test_the_begins_of_turns_of_several_iterations_do_not_make_a_frame_wait() -> None:
     harness = FairQueueHarness()
     for _ in range(2 * STEP // TURN):
