@@ -143,8 +143,7 @@ class FollowedSession:
             before += self._finish(None) if self._ending is not None else []
             self.begin_turn(now)
             self._last = None
-            if isinstance(event, events.ToolCallStarted | events.ToolCallArguments):
-                self._silence.note_call(now)
+            self._silence.note_output(event, self._output, now)
             return before + self._output.take(event)
         match event:
             case events.TurnEnded():
@@ -152,7 +151,7 @@ class FollowedSession:
             case events.MessageAppended() if self._takes(event, now):
                 return before
             case events.SessionUpdated():
-                self._silence.note_update(now)
+                self._silence.note_update(event.session, now)
                 if self.open:
                     self._update(now)
         return [*before, event]
@@ -267,6 +266,7 @@ class FollowedSession:
     def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Event]:
         self.open = self.wants = False
         self.input.end()
+        self._silence.end_calls()
         if listed is not None:
             self.known.note_whole_store(listed)
         result = [] if end == "failed" else [events.TurnResult(end=end)]

@@ -484,7 +484,7 @@ def test_different_lists_or_text_between_them_do_not_end_the_turn() -> None:
 def test_an_open_tool_call_stops_the_clock_for_half_an_hour() -> None:
     primary = accepted()
     primary.publishes("tool.start", tool_name="bash", call_id="c1", params="")
-    primary.publishes("session.update")
+    primary.publishes("session.update", message_count=3)
     primary.passes(10)
     primary.sends("message.list", [*NEW, message("m3", "assistant", "")])
     for _ in range(100):  # the primary lives all the time

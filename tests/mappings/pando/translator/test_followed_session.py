@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, SessionSummary
@@ -212,7 +213,11 @@ def test_a_row_without_text_behind_the_last_answer_is_no_answer() -> None:
     ]
 
 
-UPDATE = events.SessionUpdated(session=SessionSummary(session="s"))
+def updated(messages: int) -> events.SessionUpdated:
+    return events.SessionUpdated(session=SessionSummary(session="s", messages=messages))
+
+
+UPDATE = updated(2)
 FAILED = [
     events.ErrorReported(cause="internal", text="the run ended without an answer"),
     events.StatusChanged(status="idle"),
@@ -303,6 +308,42 @@ def test_a_run_whose_stream_broke_in_a_call_ends_without_a_session_update_before
     assert session.take_list(BROKEN, (10 + quiet) * NS) == []
     assert asks_at(session, 10 + 2 * quiet)
     assert session.take_list(BROKEN, (10 + 2 * quiet) * NS)[-2:] == FAILED
+
+
+def result(call: str) -> events.ToolCallFinished:
+    return events.ToolCallFinished(call=call, name="look", output="x")
+
+
+OTHER = structs.replace(CALL, call="d"), structs.replace(ARGUED, call="d")
+
+
+def test_a_run_ends_whose_stream_broke_in_a_call_soon_after_another_call() -> None:
+    """The session.update less than 2 s before the broken call was for the call before it."""
+    assert asks_at(broken_off(CALL, ARGUED, UPDATE, result("c"), *OTHER), 25)
+
+
+def test_one_of_several_calls_still_runs_when_another_has_ended() -> None:
+    session = broken_off(CALL, ARGUED, *OTHER, UPDATE, result("c"))
+    session.check_time(1000 * NS)
+    assert not session.wants
+
+
+def test_the_update_of_a_new_session_is_not_for_its_first_call() -> None:
+    session = FollowedSession()
+    session.take_event(updated(0), 9 * NS)
+    session.take_event(CALL, 10 * NS)
+    session.take_event(ARGUED, 10 * NS)
+    assert asks_at(session, 25)
+
+
+def test_the_update_at_the_end_of_a_run_is_not_for_a_call_of_the_next() -> None:
+    session = FollowedSession()
+    for event in (events.TextDelta(text="Hello"), UPDATE, END):
+        session.take_event(event, 9 * NS)
+    session.take_list([INPUT, answer("m", "Hello")], 9 * NS)
+    session.take_event(CALL, 10 * NS)
+    session.take_event(ARGUED, 10 * NS)
+    assert asks_at(session, 25)
 
 
 def test_a_call_runs_if_the_session_was_updated_about_when_it_began() -> None:
