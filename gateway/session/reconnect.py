@@ -153,8 +153,7 @@ class Reconnect:
             return state.turn is None
         begin = begin_of_run(state)
         found = find_turn(state, self._input(begin), history, begin)
-        is_asked = begin < state.fresh and self._inputs.waiting_input is not None
-        if failure is not None and (found.verdict == "unknown" or (found.verdict == "running" and is_asked)):
+        if failure is not None and found.verdict == "unknown":
             self._context.effects.give_up(failure)
             return True
         self.close()

@@ -208,13 +208,36 @@ async def test_a_turn_behind_a_question_in_words_ends_with_what_it_said_while_th
         assert made.client_events("run_end")[-1] == say("run_end", result="finished")
 
 
-async def test_an_answer_in_words_that_was_lost_with_its_connection_is_refused_and_the_question_shown_again() -> None:
+async def test_a_question_is_shown_again_whose_answer_in_words_was_lost_with_its_connection() -> None:
     async with series("smooth") as made:
         made.lost_method = b"approve"
         await approved(made)
         await made.severed()
-        assert [frame["data"]["message"] for frame in made.client_events("error")] == [
-            "the connection to the backend was lost"
-        ]
-        _first, question, _again, shown = made.texts()
-        assert question == shown
+        assert made.client_events("error") == []
+        _first, question, again = made.texts()
+        assert question == again
+        assert [frame["data"]["status"] for frame in made.client_events("status")[-2:]] == ["running", "paused"]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_an_answer_in_words_that_arrived_before_the_connection_was_lost_begins_its_run(*, ended: bool) -> None:
+    async with series("smooth") as made:
+        turn = await approved(made)
+        made.far.pod.sends(acknowledged(made.asked("confirm_tool_action")), said(turn, "Do"))
+        rest = said(turn, "ne."), answered(turn, "Let me see.Done.")
+        if ended:
+            made.far.pod.sends(*rest)
+        await made.severed()
+        await made.backend(*(() if ended else rest))
+        assert made.texts()[2:] == ["Done."]
+        assert made.client_events("error") == []
+
+
+async def test_an_answer_in_words_that_the_backend_takes_after_the_connection_was_lost_continues_the_turn() -> None:
+    async with series("smooth") as made:
+        turn = await approved(made)
+        await made.severed()
+        await made.backend(acknowledged(made.asked("confirm_tool_action")), answered(turn, "Let me see.Done."))
+        assert made.texts()[-1] == "Done."
+        assert made.client_events("error") == []
+        assert made.client_events("run_end")[-1] == say("run_end", result="finished")
