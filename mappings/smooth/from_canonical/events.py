@@ -107,7 +107,7 @@ def reply(event: events.Reply, context: Context) -> Messages:
 
 
 def _refusal(failure: Failure, context: Context) -> Messages:
-    code = code_of(failure.cause, failure.ext)
+    code, text = code_of(failure.cause, failure.ext), failure.text
     asked = context.asked
     answers = isinstance(asked, commands.AnswerApproval | commands.AnswerInteraction | commands.AnswerOtp)
     nothing = failure.cause in ("not_found", "not_running") or (answers and failure.cause == "unsupported")
@@ -122,10 +122,10 @@ def _refusal(failure: Failure, context: Context) -> Messages:
             case commands.AnswerInteraction():
                 code = "NO_PENDING_INTERACTION"
             case commands.RenameSession():
-                code = "CONVERSATION_NOT_FOUND"
+                code, text = "CONVERSATION_NOT_FOUND", text.replace("session", "conversation", 1)
     elif isinstance(asked, commands.AnswerInteraction) and code == "VALIDATION_ERROR":
         code = "INTERACTION_MISMATCH"  # the form's fields were checked before, so it names another question
-    return (error_event(context, code, failure.text, failure.ext),)
+    return (error_event(context, code, text, failure.ext),)
 
 
 # -- the stream of a turn ---------------------------------------------------------------------------

@@ -187,6 +187,12 @@ def test_not_found_has_the_code_of_its_command(asked: Any, code: str) -> None:
     assert (frame["type"], frame["error"], frame["requestId"]) == ("error", {"code": code, "message": "gone"}, "q")
 
 
+def test_a_rename_names_the_unknown_conversation_as_the_server_in_rust_does() -> None:
+    failure = Failure(cause="not_found", text="session 'session-c' not found")
+    frame = one(events.Reply(request="q", failure=failure), commands.RenameSession(session="session-c", title="t"))
+    assert frame["error"]["message"] == "conversation 'session-c' not found"
+
+
 def test_an_unexpected_one_time_code_is_otp_invalid() -> None:
     asked = commands.AnswerOtp(code="1")
     frame = one(events.Reply(request="q", failure=Failure(cause="unsupported", text="none")), asked)
