@@ -64,6 +64,7 @@ class ReplayedKind(SessionOpener):
             resume=resume,
             taken=lambda conversation: self._sessions.merge(session, conversation),
             visible=lambda conversation: self._may_resume(session, conversation),
+            stored=self._sessions.upstream.stores_history,
         )
         if not resume:
             session.pending.open()  # a new conversation has no history to wait for

@@ -9,6 +9,7 @@ session, and holds the commands of clients meanwhile, so that their effects come
     `session=ID` of a listener      ResumeSession and the pages; SessionOpened and one HistorySnapshot
     a client resumes                its ResumeSession and the pages; SessionOpened, one HistorySnapshot, the answer
     a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
+    a lost connection is made again the newest page; one HistorySnapshot if it has messages that nobody heard
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.history import newer_messages
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import Command
@@ -49,6 +51,7 @@ class HistoryLoader(AskingBackend):
 
     `resume` is the conversation that a listener asks for. `taken` returns True if another session has it open already;
     the clients of this session then go there. `visible` returns False if it belongs to another user than these clients.
+    `stored` is True if the backend stores all messages, also those of other clients.
     """
 
     def __init__(
@@ -60,12 +63,15 @@ class HistoryLoader(AskingBackend):
         resume: str = "",
         taken: Callable[[str], bool] = lambda _id: False,
         visible: Callable[[str], bool] = lambda _id: True,
+        stored: bool = True,
     ) -> None:
         self._services = services
         self._resume = resume
         self._taken = taken
         self._visible = visible
+        self._stored = stored
         self._openings: set[str] = set()  # requests of clients that resume
+        self._may_miss = False  # the connection was lost, and others may have gone on with the conversation
         self._readings: dict[str, Asking[Command]] = {}  # histories that clients wait for, by request
         super().__init__(session, services, connect)
 
@@ -77,6 +83,8 @@ class HistoryLoader(AskingBackend):
 
     def send(self, commands: Sequence[Command]) -> None:
         self._begin()
+        if self._may_miss and not self._asking.active:
+            self._asking.begin(self._catch_up(), PATIENCE)
         if self._asking.active:
             self._hold(commands)
             return
@@ -104,7 +112,7 @@ class HistoryLoader(AskingBackend):
     # -- what the backend says -------------------------------------------------------------------------
 
     def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
-        if not (self._asking.active or self._openings or self._readings):
+        if not (self._asking.active or self._openings or self._readings or self._may_miss):
             return self._session.receive(bursts)
         answers = [item for burst in bursts for item in burst.items if self._asked_for(item) is not None]
         others = [structs.replace(burst, items=[i for i in burst.items if i not in answers]) for burst in bursts]
@@ -114,6 +122,8 @@ class HistoryLoader(AskingBackend):
             self._asking.begin(self._load(opened, others))
         elif others:
             self._session.receive(others)
+            if self._may_miss and not self._asking.active and _is_open_again(others):
+                self._asking.begin(self._catch_up(), PATIENCE)
         for answer in answers:
             asking = self._asked_for(answer)
             if asking is not None:
@@ -123,6 +133,7 @@ class HistoryLoader(AskingBackend):
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
         """End the histories that are read: a new connection answers none of the old requests."""
         self._openings.clear()
+        self._may_miss = self._stored and self.connected().backend_ids is not None
         requests = {command.request for command in unsent} or set(self._readings)
         for request in requests & set(self._readings):
             self._readings.pop(request).stop()
@@ -218,6 +229,21 @@ class HistoryLoader(AskingBackend):
             pass  # the pages that came are the history
         self._tell(opened, items, answers)
 
+    def _catch_up(self) -> Script:
+        """Give the session the messages of its conversation that are newer than those it knows."""
+        self._may_miss = False
+        try:
+            page = yield GetHistory(limit=PAGE)
+        except TimedOut:
+            self._lose("the backend did not tell the history in time")
+            return
+        except ConnectionLost:
+            return
+        state = self.connected()
+        new = newer_messages(page.items, state) if isinstance(page, HistorySnapshot) else ()
+        if new:
+            self._session.receive([Burst(items=[HistorySnapshot(items=(*state.transcript, *new))])])
+
     def _tell(self, opened: SessionOpened | None, items: Sequence[Item], answers: Sequence[Burst[Event]] = ()) -> None:
         """Give the session what was resumed, then the answers to clients that waited for it."""
         wanted, self._resume = self._resume, ""
@@ -234,6 +260,11 @@ class HistoryLoader(AskingBackend):
     def _lose(self, why: str) -> None:
         loss = Loss(kind="HistorySnapshot", field="items", why=why)
         self._services.ledger.record([loss], session=self.connected().id)
+
+
+def _is_open_again(bursts: Sequence[Burst[Event]]) -> bool:
+    """Return True if these events tell that a new connection has the conversation open."""
+    return any(isinstance(item, SessionOpened) and not item.request for burst in bursts for item in burst.items)
 
 
 def failure(text: str) -> Failure:

@@ -308,6 +308,23 @@ def _answers(items: Sequence[Item]) -> list[str]:
     return [item.text for item in items if isinstance(item, Message) and item.role == "assistant"]
 
 
+def newer_messages(page: Sequence[Item], state: SessionState) -> list[Item]:
+    """Return the messages of a page that are newer than the last one which the transcript has, oldest first.
+
+    The page begins with the newest message.
+    """
+    places: dict[str | tuple[str, str], int] = {}
+    for i, item in enumerate(page):
+        if isinstance(item, Message):
+            places.setdefault(item.id or (item.role, item.text), i)
+            places.setdefault((item.role, item.text), i)
+    for known in state.newest_messages():
+        place = places.get(known.id, places.get((known.role, known.text)))
+        if place is not None:
+            return [*page[:place]][::-1]
+    return [*page][::-1]
+
+
 # -- pages ----------------------------------------------------------------------------------------------
 
 

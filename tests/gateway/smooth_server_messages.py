@@ -43,6 +43,11 @@ def looked_up(request: str = "$get") -> Frame:
     return {"action": "get_session", "requestId": request, "sessionId": SERVER_SESSION}
 
 
+def read_newest(request: str = "$page", session: str = SERVER_SESSION) -> Frame:
+    """Return the action that asks for the newest messages, once a lost connection is made again."""
+    return {"action": "get_conversation_messages", "requestId": request, "sessionId": session, "limit": 100}
+
+
 def told(request: str, text: str) -> Frame:
     """Return the action that sends a message."""
     return {"action": "send_message", "requestId": request, "sessionId": SERVER_SESSION, "message": text}
@@ -82,6 +87,11 @@ def _asked(event: str, request: str, **payload: Any) -> Frame:
 def acknowledged(request: str, **data: Any) -> Frame:
     """Return a response with status 200."""
     return _event("immediate_response", request, status=200, message="OK", data=data)
+
+
+def page(request: str = "$page", *messages: Frame) -> Frame:
+    """Return the answer with these messages, newest first, and no older ones."""
+    return acknowledged(request, messages=[*messages], nextCursor=None, hasMore=False)
 
 
 def taken(request: str) -> Frame:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import HELD_MAX
@@ -32,6 +33,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Cause, Failure, Message, SessionSummary, Text
 from dragoman.mappings.dialect import Burst
+from dragoman.mappings.smooth.vocabulary import keep
 from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
@@ -369,3 +371,70 @@ def test_a_client_whose_resume_is_refused_gets_only_the_refusal() -> None:
     assert stage.told == [Reply(request="open", failure=NO)]
     stage.loader.send([submit("r")])
     assert stage.asked[-1] == submit("r")
+
+
+# -- a connection that is made again -----------------------------------------------------------------
+
+
+AGAIN = [Burst[Event](items=[SessionOpened(request="", session="c1")])]
+
+
+def severed(*known: str) -> Stage:
+    """Return a loader whose session knows these messages, and whose connection was lost."""
+    stage = Stage()
+    stage.state.backend_ids = keep(sessionId="s1", conversationId="c1")
+    stage.state.transcript = [message(text) for text in known]
+    stage.loader.lost("away", [])
+    return stage
+
+
+def test_messages_of_other_clients_are_added_once_the_connection_is_made_again() -> None:
+    stage = severed("1", "2")
+    stage.loader.receive(AGAIN)
+    stage.pages(["4", "3", "2", "1"])
+    assert stage.history() == ["1", "2", "3", "4"]
+    stage.loader.receive(AGAIN)
+    assert len(stage.asked) == 1
+
+
+def test_an_input_over_a_new_connection_waits_for_the_messages_of_other_clients() -> None:
+    stage = severed("1", "2")
+    stage.loader.send([submit("r")])
+    assert [type(command) for command in stage.asked] == [GetHistory]
+    stage.loader.receive(AGAIN)
+    stage.pages(["3", "2"])
+    assert stage.history() == ["1", "2", "3"]
+    assert stage.asked[1:] == [submit("r")]
+
+
+@pytest.mark.parametrize("answer", [HistorySnapshot(items=(message("2"), message("1"))), Reply(request="", failure=NO)])
+def test_nothing_is_told_if_nobody_said_anything_meanwhile(answer: Event) -> None:
+    stage = severed("1", "2")
+    stage.loader.send([submit("r")])
+    stage.answers(answer)
+    assert stage.told == []
+    assert stage.asked[-1] == submit("r")
+
+
+def test_an_input_does_not_wait_for_a_history_that_does_not_come() -> None:
+    stage = severed("1")
+    stage.loader.send([submit("r")])
+    stage.time.passes(PATIENCE)
+    assert stage.asked[-1] == submit("r")
+    assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
+
+
+def test_the_messages_are_asked_for_again_if_the_new_connection_is_lost_too() -> None:
+    stage = severed("1")
+    stage.loader.receive(AGAIN)
+    stage.loader.lost("away", [])
+    stage.loader.receive(AGAIN)
+    stage.pages(["2", "1"])
+    assert stage.history() == ["1", "2"]
+
+
+def test_a_backend_that_never_opened_the_conversation_is_asked_for_no_messages() -> None:
+    stage = Stage()
+    stage.loader.lost("away", [])
+    stage.loader.send([submit("r")])
+    assert stage.asked == [submit("r")]

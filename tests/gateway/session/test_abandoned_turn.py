@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.mappings.canonical.values import Message
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, delta, done, echo, problem, run, run_end, say, status
 from tests.gateway.smooth_client_messages import CREATE, answer, ask, error, reply, token
@@ -22,6 +23,8 @@ from tests.gateway.smooth_server_messages import (
     confirmed,
     create,
     looked_up,
+    page,
+    read_newest,
     said,
     stopped,
     taken,
@@ -65,14 +68,16 @@ ENDED = (say("turn_end"), run_end("finished"), status("idle"))
 
 async def test_the_abandoned_turn_is_cancelled_over_the_next_connection() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        script = abandoned(made).server_receives(GET).server_sends(FOUND).server_receives(CANCELLED_TURN)
+        script = abandoned(made).server_receives(GET).server_sends(FOUND)
+        script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page())
         await answers_again(script.server_sends(stopped("$t")).receives("p")).done()
 
 
 @pytest.mark.parametrize("code", [None, "UNSUPPORTED_ACTION", "INTERNAL_ERROR"])
 async def test_no_client_learns_how_a_server_answers_to_that_cancel(code: str | None) -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        script = abandoned(made).server_receives(GET).server_sends(FOUND).server_receives(CANCELLED_TURN)
+        script = abandoned(made).server_receives(GET).server_sends(FOUND)
+        script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page())
         if code is not None:
             script.server_sends(server_problem("$t", code)).receives("p")
         await answers_again(script).done()
@@ -85,8 +90,10 @@ async def test_an_input_that_waited_for_the_connection_follows_the_cancel() -> N
             .server_receives(GET)
             .sends("p", run("And?"))
             .server_sends(FOUND)
-            .server_receives(CANCELLED_TURN, told("$n", "And?"))
-            .server_sends(stopped("$t"), taken("$n"))
+            .server_receives(CANCELLED_TURN, read_newest())
+            .server_sends(stopped("$t"), page())
+            .server_receives(told("$n", "And?"))
+            .server_sends(taken("$n"))
             .receives("p", echo("And?"), status("running"), say("turn_start"))
             .done()
         )
@@ -101,7 +108,7 @@ async def test_an_input_that_was_written_and_not_accepted_is_cancelled_too() -> 
             .receives("p", problem("internal", LOST))
             .server_receives(GET)
             .server_sends(FOUND)
-            .server_receives(CANCELLED_TURN)
+            .server_receives(CANCELLED_TURN, read_newest())
             .done()
         )
 
@@ -116,14 +123,30 @@ async def test_a_connection_lost_before_the_cancel_leaves_it_to_the_next() -> No
             .server_sends(server_problem("$get2", "SESSION_NOT_FOUND"))
             .server_receives({**create("$again"), "conversationId": CONVERSATION})
             .server_sends(acknowledged("$again", **CREATED))
-            .server_receives(CANCELLED_TURN)
+            .server_receives(CANCELLED_TURN, read_newest())
             .server_dies()
             .server_receives(looked_up("$get3"))
             .server_sends(acknowledged("$get3", **CREATED))
-            .server_receives()
+            .server_receives(read_newest("$page3"))
             .receives("p")
             .done()
         )
+
+
+def row(number: int, direction: str, text: str) -> Frame:
+    """Return a message on a page of the server."""
+    about = {"id": f"0198c3a1-0000-4000-8000-0000000001b{number}", "createdAt": f"2026-05-09T21:28:2{number}Z"}
+    return {**about, "direction": direction, "content": {"text": text}}
+
+
+async def test_messages_of_others_while_the_connection_was_lost_reach_pod_clients_as_another_history() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        rows = [row(4, "outbound", "No"), row(3, "inbound", "Sure?"), row(1, "inbound", "Hi")]
+        script = abandoned(made).server_receives(GET).server_sends(FOUND)
+        script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page("$page", *rows))
+        await answers_again(script.receives("p", say("segment_rotated"))).done()
+        texts = [item.text for item in made.session.state.transcript if isinstance(item, Message)]
+        assert texts == ["Hi", "Hel", "Sure?", "No", "And?", "Yes"]
 
 
 async def test_no_turn_is_cancelled_after_a_loss_without_a_turn() -> None:
@@ -136,7 +159,7 @@ async def test_no_turn_is_cancelled_after_a_loss_without_a_turn() -> None:
             .server_dies()
             .server_receives(GET)
             .server_sends(FOUND)
-            .server_receives()
+            .server_receives(read_newest())
             .done()
         )
 

@@ -10,6 +10,8 @@ from tests.gateway.smooth_server_messages import (
     acknowledged,
     answered,
     looked_up,
+    page,
+    read_newest,
     said,
     taken,
     told,
@@ -50,7 +52,9 @@ async def test_the_connection_of_a_turn_that_never_ends_is_closed_and_the_next_i
             .sends("p", run("Next"))
             .server_receives(looked_up())
             .server_sends(acknowledged("$get", **CREATED))
-            .server_receives({"action": "cancel", "requestId": "$t"}, told("$u", "Next"))
+            .server_receives({"action": "cancel", "requestId": "$t"}, read_newest())
+            .server_sends(page())
+            .server_receives(told("$u", "Next"))
             .done()
         )
         assert len(made.pods) == 2

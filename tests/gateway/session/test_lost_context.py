@@ -21,7 +21,9 @@ from tests.gateway.smooth_server_messages import (
     acknowledged,
     answered,
     looked_up,
+    page,
     problem,
+    read_newest,
     said,
     taken,
     told,
@@ -72,6 +74,8 @@ def restarted(script: Script) -> Script:
         .server_sends(problem("$get", "SESSION_NOT_FOUND"))
         .server_receives({"requestId": "$again", "conversationId": CONVERSATION})
         .server_sends(acknowledged("$again", **FRESH))
+        .server_receives(read_newest(session=ELSE))
+        .server_sends(page())
     )
 
 
