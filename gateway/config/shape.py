@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from inspect import get_annotations
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -69,7 +70,7 @@ def faults(
 def _faults_of_table(
     table: dict[str, Any], wanted: type[Struct], path: KeyPath, tables: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[KeyPath, str]]:
-    hints = get_type_hints(wanted, include_extras=True)
+    hints = _hints(wanted)
     for key, value in table.items():
         if key in hints:
             yield from faults(value, hints[key], (*path, key), tables)
@@ -81,11 +82,22 @@ def _faults_of_table(
             yield (*path, key), f"unknown key {key!r}; {INSTEAD[key]}"
         else:
             yield (*path, key), f"unknown key {key!r}; {nearest(key, _keys_of(wanted))}"
-    for field in msgspec.structs.fields(wanted):
-        if field.required and field.name not in table:
-            yield path, f"the key {field.name!r} is missing"
+    for name in _required_keys(wanted):
+        if name not in table:
+            yield path, f"the key {name!r} is missing"
 
 
+@cache
+def _hints(wanted: type[Struct]) -> dict[str, Any]:
+    return get_type_hints(wanted, include_extras=True)
+
+
+@cache
+def _required_keys(wanted: type[Struct]) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(wanted) if field.required]
+
+
+@cache
 def _keys_of(wanted: type[Struct]) -> list[str]:
     """Return the keys of a table: its own before those that its struct inherits."""
     return [key for owner in wanted.__mro__ for key in get_annotations(owner)]

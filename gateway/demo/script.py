@@ -19,12 +19,14 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.gateway.config.shape import either, nearest
+from dragoman.gateway.config.source import read_small
 from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
 from dragoman.mappings.errors import ConfigError
 
 COUNT_MAX = 1_000_000  # a demo backend is no load generator
 DIGITS = 9  # of a number that are read: more is above COUNT_MAX anyway
+SCRIPT_MAX = 16 * 1024 * 1024  # bytes of a script: its events take 20 times as much memory
 DELAY_MAX = 3_600_000  # ms: an hour between two lines is a mistake
 
 Outcome = Literal["", "approved", "denied", "submitted", "declined"]
@@ -50,9 +52,9 @@ class Line(Struct, frozen=True, kw_only=True):
 def load(path: Path) -> list[list[Line]]:
     """Return the turns of a script file; raise ConfigError with the line and the fault."""
     try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
+        text = read_small(path, SCRIPT_MAX).decode("utf-8")
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8: {error.reason}") from error
     return read(text, str(path))

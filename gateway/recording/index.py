@@ -28,6 +28,8 @@ OURS = b"dragoIDX"
 BLOCK_SIZE = 256 * 1024  # bytes of lines in a frame: a seek decompresses one, and smaller ones compress worse
 LEVEL = 3  # docs/measurements.md, section 5: 0.43 us an event with decoding
 CHUNK = 1 << 16
+PIECE = 512  # bytes that are decompressed at once: four of them may stand for a block of 128 KiB, so 16 MiB at most
+INDEX_MAX = 64 << 20  # bytes of an index: that of a file of 500 GB
 HEAD = struct.Struct("<II")  # of a skippable frame: the magic number, and the size of its content
 BEGIN = re.compile(re.escape(MAGIC) + b"|" + re.escape(struct.pack("<I", SKIPPABLE)))  # of a frame
 WINDOW_MAX = 128 << 20  # bytes of memory that a frame may require: zstd's own limit without --ultra
@@ -65,7 +67,7 @@ def read_index(file: BinaryIO) -> Index | None:
         return None
     file.seek(end - TAIL.size)
     length, ours = TAIL.unpack(file.read(TAIL.size))
-    if ours != OURS or length > end - TAIL.size:
+    if ours != OURS or length > min(end - TAIL.size, INDEX_MAX):
         return None
     file.seek(end - TAIL.size - length)
     try:
@@ -151,7 +153,7 @@ def _frame(file: BinaryIO, at: int) -> Generator[bytes, None, int | None]:
     """Yield the content of the zstd frame at the offset `at`. Return the offset of the next, None if it is damaged."""
     file.seek(at)
     frame = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX).decompressobj()
-    while raw := file.read(CHUNK):
+    while raw := file.read(PIECE):
         try:
             chunk = frame.decompress(raw)
         except zstandard.ZstdError:

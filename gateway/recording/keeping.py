@@ -177,8 +177,9 @@ _SYNCFS = _syncfs()
 
 
 def _recordings_in(folder: Path) -> list[Path]:
+    """Return the files of recordings: to open a named pipe would block the thread that writes all recordings."""
     try:
-        return [path for path in folder.iterdir() if OURS.fullmatch(path.name)]
+        return [path for path in folder.iterdir() if OURS.fullmatch(path.name) and path.is_file()]
     except FileNotFoundError:
         return []
 

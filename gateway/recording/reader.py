@@ -13,6 +13,7 @@ grow.
 from __future__ import annotations
 
 import os
+import stat
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -328,6 +329,8 @@ def open_part(path: Path) -> PartFile:
     Raise RecordingError if it is no recording, or one of another version; OSError if it cannot be read.
     """
     name = str(path)
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise RecordingError(f"{name} is not a regular file: a recording is read more than once")
     with path.open("rb") as file:
         compressed = file.read(len(index.MAGIC)) == index.MAGIC
         file.seek(0)

@@ -136,6 +136,11 @@ def test_the_error_names_a_script_file_that_cannot_be_read(tmp_path: Path) -> No
         load(tmp_path / "bad")
 
 
+def test_a_script_without_an_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match="/dev/zero: it has more than"):
+        load(Path("/dev/zero"))
+
+
 def test_a_custom_script_answers_inputs_turn_after_turn() -> None:
     one, two = (f'{{"type":"text_delta","text":"{word}"}}\n{END}\n' for word in ("one", "two"))
     scripts = Scripts(read(one + two, "s"))

@@ -1,12 +1,23 @@
 from __future__ import annotations
 
 import io
+import struct
+from pathlib import Path
 
 import pytest
 import zstandard
 
 from dragoman.gateway.recording.format import StepLine, decode_line, encode, packed
-from dragoman.gateway.recording.index import Index, IndexEntry, compressed, decompressed, read_index
+from dragoman.gateway.recording.index import (
+    INDEX_MAX,
+    OURS,
+    TAIL,
+    Index,
+    IndexEntry,
+    compressed,
+    decompressed,
+    read_index,
+)
 from tests.gateway.recording.lines import HEADER, numbered
 
 LINES = [encode(HEADER) + b"\n", *(encode(step) + b"\n" for step in packed(numbered(20_000)))]
@@ -108,3 +119,30 @@ def test_two_files_that_were_joined_are_read_as_one() -> None:
     got = b"".join(decompressed(io.BytesIO(FILE + FILE), lost=lost.append))
     assert (got, lost) == (b"".join(LINES) * 2, [])
     assert read_index(io.BytesIO(FILE + FILE)) is None, "it is one of the second file alone"
+
+
+def test_a_frame_that_stands_for_many_times_its_size_is_decompressed_in_small_chunks() -> None:
+    repeated = struct.pack("<I", 128 * 1024 << 3 | 1 << 1)[:3] + b"x"  # a block that is one byte 131,072 times
+    frame = b"\x28\xb5\x2f\xfd\x00\x50" + repeated * 2048
+    sizes = [len(chunk) for chunk in decompressed(io.BytesIO(frame))]
+    assert sum(sizes) == 2048 * 128 * 1024
+    assert max(sizes) <= 17 << 20
+
+
+def test_an_index_that_is_larger_than_any_real_one_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("w+b") as file:
+        file.seek(INDEX_MAX + 1)
+        file.write(TAIL.pack(INDEX_MAX + 1, OURS))
+        read = 0
+
+        class Counting(io.FileIO):
+            def read(self, size: int | None = -1) -> bytes:
+                nonlocal read
+                data = super().read(size)
+                read += len(data)
+                return data
+
+        file.flush()
+        with Counting(file.name) as counting:
+            assert read_index(counting) is None
+        assert read == TAIL.size

@@ -102,6 +102,14 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["notes.jsonl"]
 
 
+def test_a_named_pipe_with_the_name_of_a_recording_blocks_nothing(tmp_path: Path) -> None:
+    pipe, path = tmp_path / "20231114T221320Z-pipe.jsonl", recorded(tmp_path, "a", 9)
+    os.mkfifo(pipe)
+    assert list(left_files(tmp_path)) == [path]
+    assert sweep(tmp_path, structs.replace(PLAIN, keep_age=1)) == [path]
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
 def test_without_limits_everything_is_kept(tmp_path: Path) -> None:
     recorded(tmp_path, "a", 1e9)
     assert sweep(tmp_path, PLAIN) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from dragoman.gateway.recording import index, reader
 from dragoman.gateway.recording.format import RecordingError, encode, packed
-from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.reader import open_recording, recordings_in
 from tests.gateway.recording.lines import HEADER, compressed, numbered, raw, written
 
 # -- what is read ---------------------------------------------------------------------------------------
@@ -160,3 +161,13 @@ def test_an_unreadable_compressed_file_is_not_called_empty(tmp_path: Path) -> No
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(RecordingError, match="nothing of it can be read"):
         open_recording(path)
+
+
+def test_a_named_pipe_is_refused_and_one_beside_a_recording_is_passed_over(tmp_path: Path) -> None:
+    pipe = tmp_path / "a~2.jsonl"
+    os.mkfifo(pipe)
+    with pytest.raises(RecordingError, match="not a regular file"):
+        open_recording(pipe)
+    path = written(tmp_path / "a.jsonl", numbered(3))
+    assert [recording.path for recording in recordings_in(tmp_path)] == [path]
+    assert [line.seq for line in open_recording(path).lines()] == [1, 2, 3]
