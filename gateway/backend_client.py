@@ -289,12 +289,17 @@ class TurnOutcome(Struct, frozen=True, kw_only=True):
     question: str | None = None
 
 
-def _outcome(ended: TurnEnded | None, failure: Failure | None) -> TurnOutcome:
-    """Return the outcome of an input. A turn that ended `paused` waits for the user, whatever its words are.
+def question_at_end(ended: TurnEnded) -> str:
+    """Return the question in words with which a turn ended, and which the next input answers; "" if there is none.
 
     A dialect that has no paused turns reports one that waits as completed or cancelled.
     """
-    question = find_question(ended.text) if ended is not None and ended.end in ASKING_ENDS else ""
+    return find_question(ended.text) if ended.end in ASKING_ENDS else ""
+
+
+def _outcome(ended: TurnEnded | None, failure: Failure | None) -> TurnOutcome:
+    """Return the outcome of an input. A turn that ended `paused` waits for the user, whatever its words are."""
+    question = question_at_end(ended) if ended is not None else ""
     if not question and ended is not None and ended.end == "paused":
         question = PAUSED
     return TurnOutcome(ended=ended, failure=failure, question=question or None)

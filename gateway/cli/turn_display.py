@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.gateway.backend_client import question_at_end
 from dragoman.gateway.cli.terminal import DIM, Terminal
 from dragoman.mappings.canonical import Event, events
 
@@ -60,10 +61,10 @@ class TurnDisplay:
                 pass
 
     def tell_end(self, ended: events.TurnEnded) -> None:
-        """Tell how a turn ended, unless it completed."""
+        """Tell how a turn ended, unless it completed, or ended with a question in words that waits for its answer."""
         if ended.end == "failed":
             why = ended.failure.text if ended.failure is not None else ""
             if not why or why != self._error:
                 self._terminal.fail(f"The turn failed: {why}" if why else "The turn failed.")
-        elif ended.end != "completed":
+        elif ended.end != "completed" and not question_at_end(ended):
             self._terminal.note(f"The turn ended: {ended.end.replace('_', ' ')}.")

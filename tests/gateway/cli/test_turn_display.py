@@ -8,8 +8,9 @@ import pytest
 
 from dragoman.gateway.cli.terminal import Terminal
 from dragoman.gateway.cli.turn_display import TurnDisplay
+from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Event, events
-from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.canonical.values import End, Failure
 
 
 class Lines:
@@ -75,3 +76,13 @@ def test_the_cause_of_a_failed_turn_is_told_unless_it_was_the_last_error(error: 
 def test_the_end_of_a_turn_is_told_unless_it_completed() -> None:
     assert shown(events.TurnEnded(end="completed")) == []
     assert shown(events.TurnEnded(end="limit_reached")) == ["note The turn ended: limit reached."]
+
+
+@pytest.mark.parametrize("end", ["paused", "completed", "cancelled"])
+def test_the_end_of_a_turn_that_asks_in_words_is_not_told_because_the_turn_goes_on(end: End) -> None:
+    words = in_words(events.ApprovalRequested(question="q", tool="pay", description="1 EUR"))
+    assert shown(events.TurnEnded(end=end, text=f"I ask first.\n\n{words}")) == []
+
+
+def test_the_end_of_a_turn_that_is_paused_without_a_question_is_told() -> None:
+    assert shown(events.TurnEnded(end="paused", text="I wait.")) == ["note The turn ended: paused."]
