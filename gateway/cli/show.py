@@ -19,8 +19,7 @@ from dragoman.gateway.cli.options import DURATION_MAX, AsJson
 from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.recording.format import RecordingError
-from dragoman.gateway.recording.lines import Line
+from dragoman.gateway.recording.format import Line, RecordingError
 from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording, sessions_in
 from dragoman.gateway.recording.show.projected import LossFinder, projected

@@ -1,6 +1,6 @@
 """Recordings of sessions (docs/design.md, section 8; docs/recording.md).
 
-format, lines        a file: its Header, its StepLines, and their frames, events and commands
+format               a file: its Header, its StepLines, and their frames, events and commands
 in_force             the recordings of a gateway, which a reload replaces; makes the Recorder of each route
 recorder             the Recorder of a route, and a Tap for each link
 session_recorder     a SessionRecorder for each session

@@ -20,8 +20,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Meta, Struct
 
-from dragoman.gateway.recording.format import FORMAT, Header, RecordingError
-from dragoman.gateway.recording.lines import UP, EventLine, Line, frame_line
+from dragoman.gateway.recording.format import FORMAT, UP, EventLine, Header, Line, RecordingError, frame_line
 from dragoman.gateway.session.commands import answers_one
 from dragoman.gateway.session.normal_form import Given, NormalForm
 from dragoman.gateway.session.runs import Run

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.format import Item, Round, StepLine
-from dragoman.gateway.recording.lines import Direction, EventLine, FrameLine, frame_line
+from dragoman.gateway.recording.format import Direction, EventLine, FrameLine, Item, Round, StepLine, frame_line
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.dialect import Frame, Parts

@@ -24,8 +24,10 @@ from msgspec import Struct
 
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import (
+    EventLine,
     Header,
     Item,
+    Line,
     LineError,
     RecordingError,
     StepLine,
@@ -33,7 +35,6 @@ from dragoman.gateway.recording.format import (
     decode_header,
     decode_line,
 )
-from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import has_recording_name, siblings
 from dragoman.gateway.recording.printable import counted
 from dragoman.mappings.canonical import Batch, Event

@@ -21,8 +21,7 @@ from msgspec import structs
 
 from dragoman import __version__
 from dragoman.gateway.config.model import Limits, Route
-from dragoman.gateway.recording.format import Header
-from dragoman.gateway.recording.lines import UP
+from dragoman.gateway.recording.format import UP, Header
 from dragoman.gateway.recording.pending import FramesNote, TapPoint
 from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.recording.session_recorder import CurrentCall, SessionRecorder

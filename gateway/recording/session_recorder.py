@@ -19,8 +19,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.config.model import Limits, RouteLimits
 from dragoman.gateway.overload.rates import TokenBucket
 from dragoman.gateway.recording.flush_plan import MARGIN, FlushPlan
-from dragoman.gateway.recording.format import Header, encode_lines, packed
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header, encode_lines, packed
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
 from dragoman.gateway.recording.recordings import Recordings

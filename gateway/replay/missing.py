@@ -14,8 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dragoman.gateway.recording.format import encode_lines, packed
-from dragoman.gateway.recording.lines import UP, EventLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, Line, encode_lines, packed
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.errors import ConfigError

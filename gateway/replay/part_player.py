@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.replay.options import Pace
 from dragoman.gateway.replay.plan import ReplayPlan, TurnPart
 from dragoman.gateway.replay.replayed_events import ReplayedEvents

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.format import RecordingError
-from dragoman.gateway.recording.lines import UP, EventLine
+from dragoman.gateway.recording.format import UP, EventLine, RecordingError
 from dragoman.gateway.recording.reader import Reader, about_no_session
 from dragoman.gateway.replay.matching import ANSWERS, compare_commands
 from dragoman.mappings.canonical import Command, Event, commands, events

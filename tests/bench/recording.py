@@ -14,8 +14,7 @@ from random import Random
 from msgspec import Struct
 
 from dragoman.gateway.recording import index
-from dragoman.gateway.recording.format import Header, encode, packed
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Header, Line, encode, packed
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.events import TextDelta
 from tests.bench.pod_turn import answer

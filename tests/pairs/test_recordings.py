@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.compare import turns
 from dragoman.mappings.canonical.commands import SubmitInput

@@ -23,8 +23,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field, structs
 
-from dragoman.gateway.recording.format import StepLine
-from dragoman.gateway.recording.lines import FrameLine, Line
+from dragoman.gateway.recording.format import FrameLine, Line, StepLine
 from dragoman.gateway.recording.redaction.field_texts import (
     ANY_WORD,
     FieldText,

@@ -14,8 +14,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.format import Item, StepLine
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Item, Line, StepLine
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
 from dragoman.gateway.recording.redaction.frame_redactor import FrameCleaner, FrameRedactor, Frames
 from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released

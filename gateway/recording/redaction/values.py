@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, Finder
 from dragoman.gateway.recording.redaction.rules import JsonPaths, Keys
 from dragoman.gateway.recording.redaction.shapes import is_secret_name

@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dragoman.gateway.recording.format import Header
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Header, Line
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

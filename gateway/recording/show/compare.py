@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.recording.format import EventLine
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import End
 

@@ -21,7 +21,7 @@ from string import Template
 import msgspec
 
 from dragoman.gateway import registry
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.printable import printable, sample
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.show.projected import LossFinder

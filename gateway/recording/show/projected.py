@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import batches
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Missing
 from dragoman.gateway.recording.show.projected import LossFinder

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.lines import UP, EventLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, Line
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import SubmitInput

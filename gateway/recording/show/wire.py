@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line
 
 BACKEND, CANONICAL, CLIENTS = range(3)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.lines import EventLine, Line
+from dragoman.gateway.recording.format import EventLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallArguments

@@ -11,8 +11,18 @@ from msgspec import structs
 
 from dragoman.gateway.config.model import Recording
 from dragoman.gateway.recording import index
-from dragoman.gateway.recording.format import Header, Item, decode_line, encode, encode_lines, packed
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import (
+    UP,
+    EventLine,
+    FrameLine,
+    Header,
+    Item,
+    Line,
+    decode_line,
+    encode,
+    encode_lines,
+    packed,
+)
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint, frame_lines
 from dragoman.gateway.recording.reader import Reader
 from dragoman.mappings.canonical import Batch, Command

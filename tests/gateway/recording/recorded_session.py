@@ -9,8 +9,7 @@ from typing import Any, cast
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
-from dragoman.gateway.recording.format import Header, decode_header
-from dragoman.gateway.recording.lines import UP, Line
+from dragoman.gateway.recording.format import UP, Header, Line, decode_header
 from dragoman.gateway.recording.pending import FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder, Place
 from dragoman.gateway.recording.recordings import Recordings

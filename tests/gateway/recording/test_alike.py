@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.recording.lines import UP, FrameLine, frame_line
+from dragoman.gateway.recording.format import UP, FrameLine, frame_line
 from dragoman.gateway.recording.pending import RUN_MIN, frame_lines
 from dragoman.mappings.dialect import Frame, Oversize, Parts
 from tests.gateway.recording.lines import lines_of, raw, read_back

@@ -8,8 +8,7 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
-from dragoman.gateway.recording.format import RecordingError
-from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.gateway.recording.format import EventLine, FrameLine, RecordingError
 from dragoman.gateway.recording.show.compare import ComparedTurn, turns
 from dragoman.mappings.canonical.commands import SubmitInput
 from tests.data_files import DATA, captures

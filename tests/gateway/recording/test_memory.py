@@ -6,7 +6,7 @@ import gc
 import tracemalloc
 
 from dragoman.gateway import recording
-from dragoman.gateway.recording.lines import UP
+from dragoman.gateway.recording.format import UP
 from dragoman.gateway.recording.pending import FramesNote, TapPoint
 from dragoman.mappings.canonical.events import TextDelta
 from tests.gateway.recording.recorded_session import RecorderHarness

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from dragoman.gateway.recording.lines import Line
+from dragoman.gateway.recording.format import Line
 from dragoman.gateway.recording.parts import RETRY
 from dragoman.gateway.recording.places import OneFile
 from dragoman.gateway.recording.writer import OutputFile

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine
 from dragoman.gateway.recording.pending import LINES_MAX, SIZE_MAX, FramesNote, PendingSteps, TapPoint
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.commands import PauseTurn

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.recording.format import VERSION, RecordingError, StepLine
-from dragoman.gateway.recording.lines import UP, EventLine, Line
+from dragoman.gateway.recording.format import UP, VERSION, EventLine, Line, RecordingError, StepLine
 from dragoman.gateway.recording.reader import Missing, PartFile, Problems, batches, open_recording
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import (

@@ -9,8 +9,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.format import Header, decode_header
-from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.gateway.recording.format import EventLine, FrameLine, Header, decode_header
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recorder import Recorder, Tap
 from dragoman.gateway.recording.recordings import Recordings

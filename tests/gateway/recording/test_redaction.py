@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallFinished

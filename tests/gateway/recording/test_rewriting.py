@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.format import VERSION
+from dragoman.gateway.recording.format import VERSION, EventLine, FrameLine, Line
 from dragoman.gateway.recording.index import compressed
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Problems, open_recording
 from dragoman.gateway.recording.redaction.redactor import Finding, FindingCount, Redactor
 from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from dragoman.gateway.recording.flush_plan import FLUSH, GATHER, ROUND
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, FramesNote, TapPoint
 from dragoman.gateway.recording.session_recorder import TextNotes
 from dragoman.mappings.canonical import Batch

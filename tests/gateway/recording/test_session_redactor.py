@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.gateway.recording import redaction_worker
 from dragoman.gateway.recording.flush_plan import FLUSH
-from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.recording.parts import RETRY
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction_worker import RedactionWorker

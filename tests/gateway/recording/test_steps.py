@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.recording.format import LineError, Round, StepLine, decode_line
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, LineError, Round, StepLine, decode_line
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 from tests.gateway.recording.lines import lines_of, raw, read_back

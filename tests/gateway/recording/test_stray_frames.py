@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.gateway.config.model import RouteLimits
-from dragoman.gateway.recording.lines import FrameLine
+from dragoman.gateway.recording.format import FrameLine
 from dragoman.gateway.recording.pending import TapPoint
 from dragoman.gateway.recording.session_recorder import StrayFrames
 from dragoman.gateway.timers import Timer

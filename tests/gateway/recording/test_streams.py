@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.gateway.recording.format import Item, StepLine
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line, frame_line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Item, Line, StepLine, frame_line
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta

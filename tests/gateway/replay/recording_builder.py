@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.recording.format import Header
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
 from dragoman.gateway.replay.options import Pace

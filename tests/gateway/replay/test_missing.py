@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.gateway.recording.format import EventLine, FrameLine
 from dragoman.gateway.recording.index import compressed
-from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.reader import Problems, open_part, open_recording
 from dragoman.gateway.replay.missing import append_missing, check_appendable, keep_missing, live_turns, missing_folder
 from dragoman.gateway.replay.plan import read_plan

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import AnswerApproval

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.recording.format import Item
-from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.gateway.recording.format import EventLine, FrameLine, Item
 from dragoman.gateway.recording.redaction.finder import Detector
 from dragoman.gateway.recording.redaction.frame_redactor import SECRETS_MAX
 from dragoman.gateway.recording.redaction.redactor import Redactor

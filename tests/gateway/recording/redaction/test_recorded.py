@@ -23,8 +23,8 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.flush_plan import FLUSH, ROUND
+from dragoman.gateway.recording.format import EventLine, Line
 from dragoman.gateway.recording.index import compressed, read_index
-from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recordings import Recordings, redactors

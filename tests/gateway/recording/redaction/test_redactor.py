@@ -9,8 +9,7 @@ from itertools import chain
 import pytest
 from msgspec import Raw, structs
 
-from dragoman.gateway.recording.format import Item, Round, StepLine
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, frame_line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Item, Line, Round, StepLine, frame_line
 from dragoman.gateway.recording.redaction.held_text import BEHIND
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules, rules

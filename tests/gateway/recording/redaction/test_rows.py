@@ -4,7 +4,7 @@ import json
 
 from msgspec import Raw
 
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction.finder import Finder
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from dragoman.gateway import registry
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.mappings.canonical.events import TextDelta, ToolCallArguments, ToolOutputDelta

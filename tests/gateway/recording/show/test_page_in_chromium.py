@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, Part
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.canonical.commands import SubmitInput

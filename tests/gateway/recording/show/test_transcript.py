@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Raw
 
 from dragoman.gateway import registry
-from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of, transcript

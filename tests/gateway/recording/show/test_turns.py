@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.transcript import transcript
 from dragoman.gateway.recording.show.turns import TurnFigures, turn_figures

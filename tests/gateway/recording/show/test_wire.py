@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, Part
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.show.wire import BACKEND, CANONICAL, CLIENTS, FOLD_MIN, folded, label_of, wire_rows
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Event, ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
