@@ -257,6 +257,8 @@ class Commands:
             failure = None
         if isinstance(command, commands.RenameSession) and self._give_row(pending, failure):
             return
+        if _keeps_title(self._context, pending, failure):
+            failure = None
         if failure is None:
             self._done(command)
         if self._questions.replied(pending, failure) or pending.client is None:
@@ -313,6 +315,17 @@ def _is_unknown(command: Command, failure: Failure | None) -> bool:
     """Return True if the backend does not know the session of this command."""
     asks = isinstance(command, commands.ResumeSession | commands.GetSession)
     return asks and failure is not None and failure.cause == "not_found"
+
+
+def _keeps_title(context: SessionContext, pending: PendingCommand, failure: Failure | None) -> bool:
+    """Return True if the backend has no rename, so that the gateway keeps the title.
+
+    A client of the backend's own dialect is shown its refusal.
+    """
+    client = pending.client
+    if not isinstance(pending.command, commands.RenameSession) or failure is None or client is None:
+        return False
+    return failure.cause == "unsupported" and client.dialect.name != context.upstream.name
 
 
 def _note_result(pending: PendingCommand, failure: Failure | None) -> None:
