@@ -31,6 +31,12 @@ _GRAMMAR = re.compile(
 
 DEFAULT_PORTS = {"ws": 80, "wss": 443}
 
+Place = tuple[object, ...]
+"""A TCP address, a path or a stream that only one listener can have."""
+
+LOOPBACK = {"localhost": ("127.0.0.1", "::1"), "0.0.0.0": ("127.0.0.1",), "::": ("::1",)}  # noqa: S104  # names of addresses
+"""A name of this machine, or a host that stands for all of its addresses -> the loopback addresses that it includes."""
+
 FILES = ("cert", "key", "ca", "client_ca", "client_keys")  # paths of files (TLS, CURVE), and no secrets themselves
 MASK = "***"
 _SECRET_WORDS = ("token", "key", "secret", "passw", "auth")
@@ -166,3 +172,12 @@ def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
     if not host:
         raise ConfigError(f"{endpoint.masked}: write host and port, for example smooth+ws://127.0.0.1:8787/ws")
     return host, DEFAULT_PORTS[endpoint.transport] if port is None else port, url.path or "/"
+
+
+def tcp_places(host: str, *ports: int) -> tuple[Place, ...]:
+    """Return the TCP addresses that a host has at these ports, without those at port 0, which the system chooses.
+
+    Of all addresses of this machine only loopback is known here.
+    """
+    name = host.lower()
+    return tuple(("tcp", address, port) for address in LOOPBACK.get(name, (name,)) for port in ports if port)

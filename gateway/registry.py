@@ -19,8 +19,8 @@ from msgspec import structs
 
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.transports.spec import Connect, ListenerCallbacks, Place, Spawner, TransportSpec
+from dragoman.gateway.endpoint import Endpoint, Place, parse
+from dragoman.gateway.transports.spec import Connect, ListenerCallbacks, Spawner, TransportSpec
 from dragoman.mappings.canonical.events import ModelTurnStarted
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
@@ -172,9 +172,9 @@ def _one_session(endpoint: Endpoint) -> bool:
     return upstream(endpoint).single_session and endpoint.transport != "dir"
 
 
-def place(endpoint: Endpoint) -> Place | None:
-    """Return what a checked endpoint occupies, equal for two names of the same place; None if the system chooses."""
-    return _spec(endpoint).place(endpoint)
+def places(endpoint: Endpoint) -> tuple[Place, ...]:
+    """Return what a checked endpoint occupies, equal for two names of one place; nothing that the system chooses."""
+    return _spec(endpoint).places(endpoint)
 
 
 def owner_only(endpoint: Endpoint) -> bool:

@@ -159,19 +159,19 @@ class Routes:
         identities: Identities,
     ) -> None:
         """Open the listeners that are missing and close those of `closing`; undo both if one cannot be opened."""
-        occupied = {registry.place(one.endpoint) for _, one in closing} - {None}
+        occupied = {place for _, one in closing for place in registry.places(one.endpoint)}
         missing = [(new, endpoint) for new in planned for endpoint in _missing(new)]
         opened: list[OpenListener] = []
         closed: list[tuple[RunningRoute, OpenListener]] = []
         try:
             for new, endpoint in missing:
-                if registry.place(endpoint) not in occupied:
+                if occupied.isdisjoint(registry.places(endpoint)):
                     opened.append(await self._open(new, endpoint, identities))
             for old, listener in closing:
                 closed.append((old, listener))
                 await self._close(old.router, listener)
             for new, endpoint in missing:
-                if registry.place(endpoint) in occupied:
+                if not occupied.isdisjoint(registry.places(endpoint)):
                     opened.append(await self._open(new, endpoint, identities))
         except BaseException:
             await self._undo(planned, opened, closed)

@@ -37,9 +37,8 @@ from dragoman.gateway.config.role_names import person_faults, role_faults
 from dragoman.gateway.config.shape import faults
 from dragoman.gateway.config.socket_folders import find_socket_hazard
 from dragoman.gateway.config.source import read_small
-from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.recording.places import OneFile, place
-from dragoman.gateway.transports.spec import Place
+from dragoman.gateway.endpoint import Endpoint, Place, parse
+from dragoman.gateway.recording import places as recording_places
 from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
 
@@ -287,18 +286,20 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
     owners: dict[Place, Draft] = {}
     for draft in drafts:
         for at, endpoint in draft.listen.items():
-            if (place := registry.place(endpoint)) is None:
-                continue
-            if place in taken:
-                yield at, f"{endpoint.masked}: {written(taken[place])} listens there already"
-            taken.setdefault(place, at)
-            owners.setdefault(place, draft)
+            places = registry.places(endpoint)
+            other = next((taken[place] for place in places if place in taken), None)
+            if other is not None:
+                yield at, f"{endpoint.masked}: {written(other)} listens there already"
+            for place in places:
+                taken.setdefault(place, at)
+                owners.setdefault(place, draft)
     for draft in drafts:
         dialled = _dialled(draft, owners)
         for at, endpoint in draft.listen.items():
-            place = registry.place(endpoint)
-            if place in dialled and taken[place] == at:
-                by = "is the same place" if dialled[place] is draft else f"leads here by route {dialled[place].name!r}"
+            places = registry.places(endpoint)
+            dialler = next((dialled[place] for place in places if place in dialled and taken[place] == at), None)
+            if dialler is not None:
+                by = "is the same place" if dialler is draft else f"leads here by route {dialler.name!r}"
                 yield at, f"{endpoint.masked}: this route's `upstream` {by}, so it would be its own backend"
 
 
@@ -307,9 +308,8 @@ def _dialled(draft: Draft, owners: Mapping[Place, Draft]) -> dict[Place, Draft]:
     dialled: dict[Place, Draft] = {}
     passed = [draft]
     for one in passed:
-        for upstream in one.upstreams.values():
-            place = registry.place(upstream)
-            if place is not None and place not in dialled:
+        for place in (place for upstream in one.upstreams.values() for place in registry.places(upstream)):
+            if place not in dialled:
                 dialled[place] = one
                 passed += [owners[place]] if place in owners else []
     return dialled
@@ -409,11 +409,11 @@ def _recording(table: Any, recorded: str | None) -> Iterator[Found]:
     if recorded is None or table["path"] == recorded:  # its file exists now
         return
     try:
-        where = place(table["path"])
+        where = recording_places.place(table["path"])
     except ConfigError as error:
         yield ("recording", "path"), str(error)
         return
-    if isinstance(where, OneFile):
+    if isinstance(where, recording_places.OneFile):
         for key in ("keep_count", "keep_age", "keep_bytes"):
             if key in table:
                 yield ("recording", key), f"{table['path']} is a file; only a folder can have this key"
@@ -446,10 +446,10 @@ def _ops(table: Any, drafts: Sequence[Draft]) -> Iterator[Found]:
         return
     found = list(faults_of_ops(ops))
     yield from ((("ops", key), text) for key, text in found)
-    place = None if any(key == "listen" for key, _ in found) else parse_ops_address(ops.listen).place
-    for draft in drafts if place is not None else ():
+    places = () if any(key == "listen" for key, _ in found) else parse_ops_address(ops.listen).places
+    for draft in drafts if places else ():
         for at, endpoint in draft.listen.items():
-            if registry.place(endpoint) == place:
+            if not set(places).isdisjoint(registry.places(endpoint)):
                 yield ("ops", "listen"), f"{ops.listen}: {written(at)} listens there already"
 
 

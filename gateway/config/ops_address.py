@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.gateway.config.model import Ops
+from dragoman.gateway.endpoint import Place, tcp_places
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = "http://127.0.0.1:8790 or unix:/run/user/1000/dragoman-ops.sock"
@@ -34,11 +35,9 @@ class OpsAddress(Struct, frozen=True, kw_only=True):
             return True
 
     @property
-    def place(self) -> tuple[object, ...] | None:
-        """The place that the address takes, equal to that of a listener there; None if the system chooses the port."""
-        if self.path:
-            return "unix", os.path.realpath(self.path)
-        return ("tcp", self.host.lower(), self.port) if self.port else None
+    def places(self) -> tuple[Place, ...]:
+        """The places that the address takes, as those of a listener; none if the system chooses the port."""
+        return (("unix", os.path.realpath(self.path)),) if self.path else tcp_places(self.host, self.port)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

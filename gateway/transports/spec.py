@@ -12,11 +12,10 @@ from msgspec import Struct
 from dragoman.adapters.base import Accept, Admission, Listener, NewWork, PeerFacts, Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.mappings.dialect import Instance, Loss
 
 Connect = Callable[[], Awaitable[Transport]]
-Place = tuple[object, ...]
 
 
 class ListenerCallbacks(Struct, frozen=True, kw_only=True):
@@ -53,8 +52,9 @@ def _nothing(_endpoint: Endpoint) -> None:
     """Accept every endpoint."""
 
 
-def _elsewhere(_endpoint: Endpoint) -> None:
-    """Return None: the endpoint occupies no place that another listener could need."""
+def _elsewhere(_endpoint: Endpoint) -> tuple[Place, ...]:
+    """Return nothing: the endpoint occupies no place that another listener could need."""
+    return ()
 
 
 async def _not_listened(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
@@ -77,8 +77,8 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
 
     `listen` or `dial` is None if the gateway does only the other. `check`, `check_upstream` and `check_place` raise
     ConfigError: for any invalid endpoint, for an invalid upstream, and for an address on which this machine cannot
-    listen. `place` returns what a listener occupies, None if that is nothing or chosen by the system. `owner_only`:
-    only the gateway's own user can reach it. `spawned`: its only peer is the process that started us.
+    listen. `places` returns what a listener occupies, and so what an upstream reaches; nothing that the system chooses.
+    `owner_only`: only the gateway's own user can reach it. `spawned`: its only peer is the process that started us.
     `counts_connections`: its listener counts the connections of each address from their accept.
     """
 
@@ -89,7 +89,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     check: Callable[[Endpoint], Any] = _nothing
     check_upstream: Callable[[Endpoint], Any] = _nothing
     check_place: Callable[[Endpoint], Any] = _nothing
-    place: Callable[[Endpoint], Place | None] = _elsewhere
+    places: Callable[[Endpoint], tuple[Place, ...]] = _elsewhere
     owner_only: bool = False
     spawned: bool = False
     counts_connections: bool = False

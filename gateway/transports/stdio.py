@@ -17,11 +17,10 @@ from pathlib import Path
 from dragoman.adapters import stdio
 from dragoman.adapters.base import Listener, PeerFacts, Transport
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,
-    Place,
     Spawner,
     TransportSpec,
     transport_limits,
@@ -89,8 +88,8 @@ def _check_ours(endpoint: Endpoint) -> None:
         )
 
 
-def _place(endpoint: Endpoint) -> Place | None:
-    return None if endpoint.address else OURS
+def _places(endpoint: Endpoint) -> tuple[Place, ...]:
+    return () if endpoint.address else (OURS,)
 
 
 STDIO = TransportSpec(
@@ -99,7 +98,7 @@ STDIO = TransportSpec(
     dial_options=frozenset({"cwd", "model"}),
     check_upstream=_check_command,
     check_place=_check_ours,
-    place=_place,
+    places=_places,
     owner_only=True,
     spawned=True,
 )

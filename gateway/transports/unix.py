@@ -13,14 +13,13 @@ from msgspec import structs
 from dragoman.adapters import unix
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,
-    Place,
     Spawner,
     TransportSpec,
     transport_limits,
@@ -115,8 +114,8 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     return lambda: unix.connect(endpoint.address, transport_limits(limits))
 
 
-def _place(endpoint: Endpoint) -> Place:
-    return endpoint.transport, os.path.realpath(endpoint.address)
+def _places(endpoint: Endpoint) -> tuple[Place, ...]:
+    return ((endpoint.transport, os.path.realpath(endpoint.address)),)
 
 
 def _folder(endpoint: Endpoint) -> PodFolder:
@@ -133,8 +132,8 @@ def _dial_named(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connec
     return lambda: unix.connect(str(_folder(endpoint).socket), transport_limits(limits))
 
 
-def _place_named(endpoint: Endpoint) -> Place:
-    return "unix", os.path.realpath(_folder(endpoint).socket)
+def _places_named(endpoint: Endpoint) -> tuple[Place, ...]:
+    return (("unix", os.path.realpath(_folder(endpoint).socket)),)
 
 
 def pods(endpoint: Endpoint) -> Pods | None:
@@ -148,7 +147,7 @@ UNIX = TransportSpec(
     listen_options=ACCESS | {"session", "fd"},
     check=_check_socket,
     check_place=_check_place,
-    place=_place,
+    places=_places,
     owner_only=True,
 )
 
@@ -160,9 +159,9 @@ NAME = TransportSpec(
     dial=_dial_named,
     listen_options=ACCESS | {"session"},
     check=_check_named,
-    place=_place_named,
+    places=_places_named,
     owner_only=True,
 )
 
-DIRECTORY = TransportSpec(dial=_dial, listen_options=ACCESS, check=_check_access, place=_place, owner_only=True)
+DIRECTORY = TransportSpec(dial=_dial, listen_options=ACCESS, check=_check_access, places=_places, owner_only=True)
 """A directory of pods. The app opens a listener for each session; as a backend, each pod is dialled by its socket."""

@@ -14,14 +14,13 @@ from msgspec import structs
 from dragoman.adapters import websocket
 from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint, split_url
+from dragoman.gateway.endpoint import Endpoint, Place, split_url, tcp_places
 from dragoman.gateway.forwarded_tokens import FORWARDED
 from dragoman.gateway.observability.trace_context import OUTGOING
 from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,
-    Place,
     Spawner,
     TransportSpec,
     bind_failure,
@@ -118,9 +117,17 @@ def _files(endpoint: Endpoint, authorities: str) -> websocket.CertificateFiles:
     return websocket.CertificateFiles(certificate=certificate, key=key, authorities=endpoint.option(authorities))
 
 
-def _place(endpoint: Endpoint) -> Place | None:
+def _check_upstream(endpoint: Endpoint) -> None:
+    """Raise ConfigError for an upstream that cannot be dialled."""
+    _host, port, _path = split_url(endpoint)
+    if not port:
+        raise ConfigError(f"{endpoint.masked}: port 0 is for listeners alone; write the port of the backend")
+    _client_tls(endpoint)
+
+
+def _places(endpoint: Endpoint) -> tuple[Place, ...]:
     host, port, _ = split_url(endpoint)
-    return ("tcp", host.lower(), port) if port else None
+    return tcp_places(host, port)
 
 
 WS = TransportSpec(
@@ -129,7 +136,8 @@ WS = TransportSpec(
     listen_options=frozenset({"origin", "host", "fd"}),
     dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (docs/design.md, section 5)
     check=split_url,
-    place=_place,
+    places=_places,
+    check_upstream=_check_upstream,
     counts_connections=True,
 )
 
@@ -138,5 +146,4 @@ WSS = structs.replace(
     listen_options=WS.listen_options | {"cert", "key", "client_ca"},
     dial_options=WS.dial_options | {"cert", "key", "ca"},
     check_place=_server_tls,
-    check_upstream=_client_tls,
 )

@@ -13,13 +13,12 @@ from dragoman.adapters import zeromq
 from dragoman.adapters.base import Listener, Transport
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.endpoint import Endpoint, Place, tcp_places
 from dragoman.gateway.transports.curve import CLIENT_OPTIONS, SERVER_OPTIONS, client_keys, server_keys
 from dragoman.gateway.transports.pando_project import Project, ProjectListener, derive_ports, find_ports
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,
-    Place,
     Spawner,
     TransportSpec,
     bind_failure,
@@ -135,9 +134,23 @@ def _dial_project(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Conn
     return connect
 
 
-def _place(endpoint: Endpoint) -> Place | None:
-    host, port, _ = _address(endpoint)
-    return ("tcp", host, port) if port else None
+def _check_upstream(endpoint: Endpoint) -> None:
+    """Raise ConfigError for an upstream that cannot be dialled."""
+    _host, *ports = _address(endpoint)
+    if 0 in ports:
+        raise ConfigError(f"{endpoint.masked}: port 0 is for listeners alone; write the ports of the backend")
+    client_keys(endpoint)
+
+
+def _places(endpoint: Endpoint) -> tuple[Place, ...]:
+    host, port, calls = _address(endpoint)
+    if calls is None:
+        calls = port + 1 if port else 0  # with port 0 the system chooses both
+    return tcp_places(host, port, calls)
+
+
+def _places_of_project(endpoint: Endpoint) -> tuple[Place, ...]:
+    return tcp_places(HOST, *derive_ports(endpoint.address))
 
 
 def _check_project(endpoint: Endpoint) -> None:
@@ -152,13 +165,13 @@ TCP = TransportSpec(
     dial_options=CLIENT_OPTIONS | {"rpc"},
     check=_address,
     check_place=lambda endpoint: server_keys(endpoint, lambda _why: None),
-    check_upstream=client_keys,
-    place=_place,
+    check_upstream=_check_upstream,
+    places=_places,
 )
 
 PROJECT = TransportSpec(
     listen=_listen_project,
     dial=_dial_project,
     check=_check_project,
-    place=lambda endpoint: ("tcp", HOST, derive_ports(endpoint.address)[0]),
+    places=_places_of_project,
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.gateway import registry
-from dragoman.gateway.endpoint import EXAMPLES, Endpoint, parse, split_url
+from dragoman.gateway.endpoint import EXAMPLES, Endpoint, parse, split_url, tcp_places
 from dragoman.mappings.errors import ConfigError
 
 GOOD = {
@@ -156,3 +156,14 @@ def test_the_error_for_a_missing_secret_names_the_endpoint_and_the_option(monkey
         endpoint.secret("token")
     words = "smooth+ws://h/ws?token=***: token: the environment variable DRAGOMAN_TEST_NONE is not set"
     assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "0.0.0.0", "127.0.0.1"])
+def test_each_host_that_includes_the_loopback_address_takes_its_port(host: str) -> None:
+    assert ("tcp", "127.0.0.1", 80) in tcp_places(host, 80)
+
+
+def test_different_hosts_and_ports_have_different_addresses_and_port_0_has_none() -> None:
+    assert tcp_places("Agents.example", 80, 81) == (("tcp", "agents.example", 80), ("tcp", "agents.example", 81))
+    assert set(tcp_places("127.0.0.1", 80)).isdisjoint(tcp_places("::1", 80))
+    assert tcp_places("127.0.0.1", 0) == ()

@@ -163,7 +163,7 @@ def test_a_listener_may_not_choose_a_session_of_a_backend_with_a_single_one(upst
 
 def test_a_pod_name_and_its_socket_are_the_same_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", "/run/pods")
-    assert registry.place(parse("pod+name:atlas")) == registry.place(parse("pod+unix:/run/pods/atlas/sock"))
+    assert registry.places(parse("pod+name:atlas")) == registry.places(parse("pod+unix:/run/pods/atlas/sock"))
 
 
 async def test_a_pod_name_is_resolved_in_the_runtime_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

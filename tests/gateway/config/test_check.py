@@ -211,6 +211,9 @@ def test_the_second_route_with_the_same_name_is_refused(write: Write) -> None:
         ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.1:8787/ws"),
         ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.1:8787/other"),
         ("smooth+ws://localhost:8787/ws", "smooth+ws://LOCALHOST:8787/ws"),
+        ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://localhost:8787/ws"),
+        ("smooth+ws://[::1]:8787/ws", "smooth+ws://localhost:8787/ws"),
+        ("smooth+ws://127.0.0.1:8787/ws", "pando+tcp://127.0.0.1:8786"),
         ("pod+unix:TMP/s", "pod+unix:TMP/x/../s"),
         ("pando+tcp://127.0.0.1:48254", "pando+tcp://127.0.0.1:48254?rpc=1"),
         ("pando+dir:/", "pando+tcp://127.0.0.1:48254"),  # the ports of "/" (docs/dialects/pando.md, section 1.1)
@@ -240,8 +243,16 @@ def test_an_ops_port_at_the_address_of_a_listener_is_refused(write: Write, liste
     assert all(text.endswith(": route[0].listen[0] listens there already") for _, _, text in problems)
 
 
-def test_a_route_that_dials_its_own_listener_is_refused(write: Write) -> None:
-    ((line, path, said),) = found(write('[[route]]\nlisten = ["pod+unix:TMP/s"]\nupstream = "pod+unix:TMP/s"\n'))
+@pytest.mark.parametrize(
+    ("listen", "upstream"),
+    [
+        ("pod+unix:TMP/s", "pod+unix:TMP/s"),
+        ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://localhost:8787/ws"),
+        ("smooth+ws://localhost:8787/ws", "smooth+ws://[::1]:8787/ws"),
+    ],
+)
+def test_a_route_that_dials_its_own_listener_is_refused(write: Write, listen: str, upstream: str) -> None:
+    ((line, path, said),) = found(write(f'[[route]]\nlisten = ["{listen}"]\nupstream = "{upstream}"\n'))
     assert (line, path) == (2, "route[0].listen[0]")
     assert "so it would be its own backend" in said
 

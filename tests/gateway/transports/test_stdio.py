@@ -44,8 +44,8 @@ def test_a_stdio_listener_is_our_own_stdin_and_stdout_and_takes_no_command() -> 
 
 def test_only_one_listener_may_use_stdin_and_any_number_of_upstreams_may_be_children() -> None:
     ours, child = parse("codewhale+stdio:"), parse("codewhale+stdio:x")
-    assert registry.place(ours) is not None
-    assert registry.place(child) is None
+    assert registry.places(ours) != ()
+    assert registry.places(child) == ()
     assert registry.spawned(ours)
     assert not registry.spawned(parse("codewhale+unix:/x"))
 

@@ -51,13 +51,13 @@ def test_the_mode_owner_and_group_of_a_socket_must_exist(option: str, words: str
 
 def test_two_spellings_of_one_path_are_one_address(tmp_path: Path) -> None:
     one, same = parse(f"pod+unix:{tmp_path}/sock"), parse(f"pod+unix:{tmp_path}/./sock")
-    assert unix.UNIX.place(one) == unix.UNIX.place(same)
-    assert unix.UNIX.place(one) != unix.UNIX.place(parse(f"pod+unix:{tmp_path}/other"))
+    assert unix.UNIX.places(one) == unix.UNIX.places(same)
+    assert unix.UNIX.places(one) != unix.UNIX.places(parse(f"pod+unix:{tmp_path}/other"))
 
 
 def test_a_pod_name_is_the_address_of_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix, "runtime_directory", lambda: tmp_path)
-    assert unix.NAME.place(parse("pod+name:atlas")) == unix.UNIX.place(parse(f"pod+unix:{tmp_path}/atlas/sock"))
+    assert unix.NAME.places(parse("pod+name:atlas")) == unix.UNIX.places(parse(f"pod+unix:{tmp_path}/atlas/sock"))
 
 
 def test_a_name_that_is_a_path_is_refused() -> None:

@@ -56,8 +56,16 @@ async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, m
 
 
 def test_websocket_endpoints_on_one_port_share_an_address_and_port_0_has_none() -> None:
-    assert WS.place(parse("smooth+ws://LOCALHOST:1/a")) == WS.place(parse("smooth+ws://localhost:1/b"))
-    assert WS.place(parse("smooth+ws://localhost:0/a")) is None
+    assert WS.places(parse("smooth+ws://LOCALHOST:1/a")) == WS.places(parse("smooth+ws://localhost:1/b"))
+    assert WS.places(parse("smooth+ws://localhost:0/a")) == ()
+
+
+def test_the_port_of_a_backend_cannot_be_left_to_the_system() -> None:
+    with pytest.raises(ConfigError, match="write the port of the backend"):
+        WS.check_upstream(parse("smooth+ws://127.0.0.1:0/ws"))
+    with pytest.raises(ConfigError, match="write the port of the backend"):
+        WSS.check_upstream(parse("smooth+wss://127.0.0.1:0/ws"))
+    WS.check_upstream(parse("smooth+ws://127.0.0.1/ws"))
 
 
 async def test_the_error_names_an_unknown_host() -> None:

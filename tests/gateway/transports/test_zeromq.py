@@ -50,7 +50,7 @@ async def test_calls_and_publications_are_links_of_different_kinds(way: object, 
         listener = await found.listen(endpoint, Limits(), callbacks(callers.put_nowait, published.append))
         assert [type(transport) for transport in published] == [Publication]
         bound = parse(f"pando+{listener.address}")
-        assert TCP.place(bound) != TCP.place(endpoint) if way is TCP else bound == endpoint
+        assert TCP.places(bound) != TCP.places(endpoint) if way is TCP else bound == endpoint
         ours = await found.dial(bound, Limits(), spawner_of(Children(1)))()
         await ours.send([b"{}"])
         caller = await callers.get()
@@ -126,5 +126,16 @@ def test_a_project_must_be_an_absolute_path() -> None:
 
 def test_a_project_and_its_ports_are_one_address(project: Endpoint) -> None:
     first, _ = derive_ports(project.address)
-    assert PROJECT.place(project) == TCP.place(parse(f"pando+tcp://127.0.0.1:{first}"))
-    assert TCP.place(parse("pando+tcp://127.0.0.1:0")) is None
+    assert PROJECT.places(project) == TCP.places(parse(f"pando+tcp://127.0.0.1:{first}"))
+    assert TCP.places(parse("pando+tcp://127.0.0.1:0")) == ()
+
+
+def test_both_ports_of_a_pando_are_taken() -> None:
+    assert TCP.places(parse("pando+tcp://127.0.0.1:5")) == (("tcp", "127.0.0.1", 5), ("tcp", "127.0.0.1", 6))
+    assert TCP.places(parse("pando+tcp://127.0.0.1:5?rpc=9")) == (("tcp", "127.0.0.1", 5), ("tcp", "127.0.0.1", 9))
+
+
+@pytest.mark.parametrize("ports", ["0", "5?rpc=0"])
+def test_the_ports_of_a_backend_cannot_be_left_to_the_system(ports: str) -> None:
+    with pytest.raises(ConfigError, match="write the ports of the backend"):
+        TCP.check_upstream(parse(f"pando+tcp://127.0.0.1:{ports}"))
