@@ -17,7 +17,7 @@ from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
-from dragoman.gateway.recording.format import Header, Item, encode, packed
+from dragoman.gateway.recording.format import Header, StepLine, encode, packed
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.rewriting import redacted
 from dragoman.mappings.errors import ConfigError
@@ -57,8 +57,10 @@ def import_(
     with progress(file.name, file.stat().st_size) as report, open_output(target) as out:
         capture.report_progress(report)
         lines = ImportedCapture(capture, registry.dialect(name), session)
-        kept = chain.from_iterable(redacted(lines, Redactor(*redaction_rules(None)))) if redact else lines
-        for chunk in _recording(lines.header, kept, compressed=target.endswith(".zst")):
+        steps: Iterable[StepLine] = packed(lines)
+        if redact:
+            steps = chain.from_iterable(redacted(steps, Redactor(*redaction_rules(None))))
+        for chunk in _recording(lines.header, steps, compressed=target.endswith(".zst")):
             out.write(chunk)
     for problem in lines.problems[:SHOWN]:
         logs.tell(problem, sys.stderr)
@@ -70,10 +72,6 @@ def import_(
     raise typer.Exit(1 if lines.problems else 0)
 
 
-def _recording(header: Header, lines: Iterable[Item], *, compressed: bool) -> Iterator[bytes]:
-    def encoded() -> Iterator[bytes]:
-        yield encode(header) + b"\n"
-        for step in packed(lines):
-            yield encode(step) + b"\n"
-
-    return index.compressed(encoded()) if compressed else encoded()
+def _recording(header: Header, steps: Iterable[StepLine], *, compressed: bool) -> Iterator[bytes]:
+    lines = (encode(line) + b"\n" for line in chain[Header | StepLine]([header], steps))
+    return index.compressed(lines) if compressed else lines

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from dragoman.gateway.recording.format import FORMAT, UP, EventLine, Header, Line, RecordingError, frame_line
 from dragoman.gateway.session.commands import answers_one
@@ -319,7 +319,7 @@ class ImportedCapture:
 
     def _frame(self, frame: Frame, way: Any) -> Line:
         self._seq += 1
-        return frame_line(self._seq, self._t, UP, way, self._dialect.name, frame)
+        return structs.replace(frame_line(UP, way, self._dialect.name, frame), seq=self._seq, t=self._t)
 
     def _new_id(self) -> str:
         self._numbers += 1

@@ -7,8 +7,8 @@ with `rounds`. Readers skip unknown keys. Other versions of the format are refus
     StepLine     frames received, then commands and events in the order of their cursors, then frames sent
     with rounds  the same for each round: frames received, events, frames sent
 
-Frames, events and commands are numbered in that order; the first has the `seq` of its StepLine. Code that handles them
-one after the other takes *items*: a FrameLine, an EventLine, or a whole StepLine if it has `rounds`.
+Frames, events and commands are numbered in that order; the first has the `seq` of its StepLine. In a file they have the
+number and the time of their StepLine. Outside of it each has its own `seq` and `t`.
 """
 
 from __future__ import annotations
@@ -232,17 +232,17 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 Line = FrameLine | EventLine
 
 
-def frame_line(seq: int, t: int, link: str, dir: Direction, dialect: str, frame: Frame) -> FrameLine:
+def frame_line(link: str, dir: Direction, dialect: str, frame: Frame) -> FrameLine:
     """Return the line of a frame that an adapter received or sent."""
     if isinstance(frame, bytes):
         try:
-            return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, text=frame.decode())
+            return FrameLine(link=link, dir=dir, dialect=dialect, text=frame.decode())
         except UnicodeDecodeError:
-            return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, base64=_base64(frame))
+            return FrameLine(link=link, dir=dir, dialect=dialect, base64=_base64(frame))
     if isinstance(frame, Parts):
         parts = tuple(map(_part, frame.parts))
-        return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, channel=frame.channel, parts=parts)
-    return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, missing=_why_missing(frame))
+        return FrameLine(link=link, dir=dir, dialect=dialect, channel=frame.channel, parts=parts)
+    return FrameLine(link=link, dir=dir, dialect=dialect, missing=_why_missing(frame))
 
 
 def _why_missing(frame: Oversize | Missed) -> str:
@@ -301,7 +301,12 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
         """Return the number of its frames, events and commands."""
         if self.rounds:
             return len(self.texts) * (len(self.frames) + 1)
-        return sum([item.count for items in (self.frames, self.events, self.commands) for item in items])
+        count = len(self.commands)
+        for frame in self.frames:
+            count += len(frame.words) or 1
+        for event in self.events:
+            count += len(event.texts) or 1
+        return count
 
     @property
     def last_t(self) -> int:
@@ -313,10 +318,10 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
         """Return the texts of its rounds."""
         return self.events[0].texts
 
-    def items(self) -> Iterator[Item]:
-        """Return its frames, events and commands in their order. A step with rounds is one item."""
+    def entries(self) -> Iterator[Line]:
+        """Return its frames, events and commands in order: those of rounds one by one, other alike ones together."""
         if self.rounds:
-            yield self
+            yield from self._lines_of_rounds()
             return
         seq = self.seq
         entries: list[Line] = [*self.frames, *self.commands, *self.events]
@@ -329,8 +334,8 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
         if self.rounds:
             yield from self._lines_of_rounds()
             return
-        for item in self.items():
-            yield from item.lines()
+        for entry in self.entries():
+            yield from entry.lines()
 
     def frame_texts(self, frame: FrameLine) -> Iterator[str]:
         """Return the frames of all rounds for one of its `frames`."""
@@ -358,9 +363,6 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
             first = end
 
 
-Item = Line | StepLine
-"""A frame, an event or a command, many alike ones of one step, or a StepLine with rounds."""
-
 Rank = tuple[int, int, int, bool]
 RECEIVED, SENT = (0, 0, 0, False), (2, 0, 0, False)
 
@@ -373,39 +375,39 @@ def _rank(entry: Line) -> Rank:
     return RECEIVED if entry.dir == "receive" else SENT  # type: ignore[union-attr]  # a FrameLine
 
 
-def packed(items: Iterable[Item]) -> Iterator[StepLine]:
-    """Return the StepLines of items. Items of one time share a StepLine, as far as it can tell their order."""
-    step: list[Line] = []
-    following = -1
-    last: Rank = RECEIVED
-    for item in items:
-        if isinstance(item, StepLine):
-            if step:
-                yield _step_line(step)
-                step = []
-            yield item
-            continue
-        if isinstance(item, FrameLine):
-            rank, count = (RECEIVED if item.dir == "receive" else SENT), len(item.words) or 1
+def in_steps(seq: int, t: int, entries: Iterable[Line]) -> list[StepLine]:
+    """Return entries of the time `t`, numbered from `seq`, in as few StepLines as can tell their order."""
+    steps: list[StepLine] = []
+    last = RECEIVED
+    for entry in entries:
+        if isinstance(entry, FrameLine):
+            rank, count = (RECEIVED if entry.dir == "receive" else SENT), len(entry.words) or 1
         else:
-            rank, count = _rank(item), len(item.texts) or 1
-        if step and (item.t != step[0].t or item.seq != following or rank < last):
-            yield _step_line(step)
-            step = []
-        step.append(item)
-        following, last = item.seq + count, rank
-    if step:
-        yield _step_line(step)
+            rank, count = _rank(entry), len(entry.texts) or 1
+        if not steps or rank < last:
+            steps.append(StepLine(seq=seq, t=t))
+        step, last = steps[-1], rank
+        if isinstance(entry, FrameLine):
+            step.frames.append(entry)
+        else:
+            (step.events if entry.event is not None else step.commands).append(entry)
+        seq += count
+    return steps
 
 
-def _step_line(items: Sequence[Line]) -> StepLine:
-    frames, events, commands = list[FrameLine](), list[EventLine](), list[EventLine]()
-    for item in items:
-        if isinstance(item, FrameLine):
-            frames.append(structs.replace(item, seq=0, t=0))
-        else:
-            (events if item.event is not None else commands).append(structs.replace(item, seq=0, t=0))
-    return StepLine(seq=items[0].seq, t=items[0].t, frames=frames, events=events, commands=commands)
+def packed(lines: Iterable[Line]) -> Iterator[StepLine]:
+    """Return the StepLines of frames, events and commands. Those of one time share a StepLine as far as they can."""
+    together: list[Line] = []
+    first = following = t = -1
+    for line in lines:
+        if together and (line.t != t or line.seq != following):
+            yield from in_steps(first, t, together)
+            together = []
+        if not together:
+            first, t = line.seq, line.t
+        together.append(structs.replace(line, seq=0, t=0))
+        following = line.seq + line.count
+    yield from in_steps(first, t, together)
 
 
 # -- bytes ------------------------------------------------------------------------------------------------------
@@ -433,7 +435,7 @@ def encode(line: Header | StepLine) -> bytes:
 
 def encode_lines(lines: Iterable[StepLine]) -> bytes:
     """Return lines as bytes, each with its newline."""
-    return _ENCODER.encode_lines(list(lines))
+    return _ENCODER.encode_lines(lines)
 
 
 def decode_header(line: bytes, name: str = "this file") -> Header:

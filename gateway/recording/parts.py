@@ -84,12 +84,12 @@ class RecordingParts:
         """Set the id of the session, before anything is written."""
         self.header = structs.replace(self.header, session=session)
 
-    def write(self, seq: int, count: int, encoded: Callable[[], bytes]) -> None:
+    def write(self, seq: int, count: int, data: bytes) -> None:
         """Write `count` items from the number `seq`, and begin a part if none is open."""
         if self._file is None and not self._begin(seq):
             self._lose(count)
             return
-        self._give(encoded(), count)
+        self._give(data, count)
 
     def fail(self, cause: str, count: int) -> None:
         """Stop recording for a while; `count` items are lost."""

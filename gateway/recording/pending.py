@@ -1,4 +1,4 @@
-"""Collect the steps of a recording: each is noted at once, and many are made into items together.
+"""Collect the steps of a recording: each is noted at once, and many are made into StepLines together.
 
 A step is what one read of a connection brought about. Consecutive steps that may be part of one streamed text are noted
 as a TextRun. It is folded into a StepLine with rounds if every frame is the text of its delta, as JSON, with the same
@@ -19,7 +19,16 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.format import Direction, EventLine, FrameLine, Item, Round, StepLine, frame_line
+from dragoman.gateway.recording.format import (
+    Direction,
+    EventLine,
+    FrameLine,
+    Line,
+    Round,
+    StepLine,
+    frame_line,
+    in_steps,
+)
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.dialect import Frame, Parts
@@ -44,7 +53,7 @@ STREAMED = frozenset(kind for kind in get_args(Event) if kind.streamed)
 """Events that do not end a text that streams."""
 
 Note = FramesNote | Batch | EventLine | FrameLine
-"""Frames, events that were added to the session's log, or another line without its seq and t."""
+"""Frames, events that were added to the session's log, or another line."""
 
 
 # -- what is pending -------------------------------------------------------------------------------------------------
@@ -84,10 +93,14 @@ class PendingSteps:
         if run is None:
             self._run = self.common = None
             self._steps.append((self._seq + self.count, t, step))
-            self.count += sum(map(_count, step))
-            size = sum([_size(note.frames) for note in step if isinstance(note, FramesNote)])
-            self._size += size
-            self.searched += size
+            for note in step:
+                if type(note) is FramesNote:
+                    self.count += len(note.frames)
+                    size = _size(note.frames)
+                    self._size += size
+                    self.searched += size
+                else:
+                    self.count += len(note.events) if type(note) is Batch else 1
         else:
             text, frames = run.cells[TEXT], run.cells[FRAMES:]
             self._add_run(run)
@@ -129,7 +142,7 @@ class PendingSteps:
         return self._run is not None
 
     def detach(self) -> PendingSteps:
-        """Take all steps since the last call, for another thread that makes items of them."""
+        """Take all steps since the last call, for another thread that makes StepLines of them."""
         detached = PendingSteps(self._seq, self._around)
         detached._steps, detached.count, detached.searched = self._steps, self.count, self.searched
         self._steps, self._run = [], None
@@ -137,22 +150,15 @@ class PendingSteps:
         self.count = self._size = self.searched = 0
         return detached
 
-    def take(self) -> list[Item]:
-        """Return the items of all steps since the last call."""
+    def take(self) -> list[StepLine]:
+        """Return the StepLines of all steps since the last call."""
         steps, self._steps, self._run = self._steps, [], None
         self._seq += self.count
         self.count = self._size = self.searched = 0
-        items: list[Item] = []
+        lines: list[StepLine] = []
         for step in steps:
-            items += _folded(step, self._around) if isinstance(step, TextRun) else _items(*step)
-        return items
-
-
-def _count(note: Note) -> int:
-    """Return the number of items of a note."""
-    if isinstance(note, FramesNote):
-        return len(note.frames)
-    return len(note.events) if isinstance(note, Batch) else 1
+            lines += _folded(step, self._around) if isinstance(step, TextRun) else _step_lines(*step)
+        return lines
 
 
 def _size(frames: Sequence[Frame]) -> int:
@@ -162,30 +168,25 @@ def _size(frames: Sequence[Frame]) -> int:
         return sum(len(part) for frame in frames if isinstance(frame, Parts) for part in frame.parts)
 
 
-def _items(seq: int, t: int, notes: Sequence[Note]) -> list[Item]:
-    """Return the items of a step, numbered from `seq`: frames that were sent stand last."""
-    items: list[Item] = []
-    for note in sorted(notes, key=_is_sent) if len(notes) > 1 else notes:
+def _step_lines(seq: int, t: int, notes: Sequence[Note]) -> list[StepLine]:
+    """Return the StepLines of a step, numbered from `seq`: frames that were sent stand last."""
+    entries: list[Line] = []
+    sent: list[Line] = []
+    for note in notes:
         if isinstance(note, FramesNote):
+            lines = sent if note.tapped.dir == "send" else entries
             if len(note.frames) == 1:
-                items.append(frame_line(seq, t, *note.tapped, note.frames[0]))
+                lines.append(frame_line(*note.tapped, note.frames[0]))
             else:
-                items += frame_lines(seq, t, *note.tapped, note.frames)
-            seq += len(note.frames)
+                lines += frame_lines(*note.tapped, note.frames)
         elif isinstance(note, Batch):
-            items += _event_lines(seq, t, note)
-            seq += len(note.events)
+            entries += _event_lines(note)
         else:
-            items.append(structs.replace(note, seq=seq, t=t))
-            seq += 1
-    return items
+            entries.append(note)
+    return in_steps(seq, t, entries + sent)
 
 
-def _is_sent(note: Note) -> bool:
-    return type(note) is FramesNote and note.tapped.dir == "send"
-
-
-def _event_lines(seq: int, t: int, batch: Batch) -> list[EventLine]:
+def _event_lines(batch: Batch) -> list[EventLine]:
     """Return the events of a batch. Consecutive deltas are folded even if their frames are not alike."""
     turn, origin, at, position = batch.turn, batch.origin, batch.at, batch.first_seq
     lines: list[EventLine] = []
@@ -196,12 +197,8 @@ def _event_lines(seq: int, t: int, batch: Batch) -> list[EventLine]:
             events = [structs.replace(events[0], text="")]
         for event in events:
             cursor = f"{batch.epoch}:{position}"
-            lines.append(
-                EventLine(seq=seq, t=t, cursor=cursor, event=event, turn=turn, origin=origin, at=at, texts=texts or [])
-            )
-            count = len(texts) if texts is not None else 1
-            seq += count
-            position += count
+            lines.append(EventLine(cursor=cursor, event=event, turn=turn, origin=origin, at=at, texts=texts or []))
+            position += len(texts) if texts is not None else 1
     return lines
 
 
@@ -292,18 +289,18 @@ def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:
     return [delta.text for delta in deltas]
 
 
-def _folded(run: TextRun, known: KnownAround) -> Iterator[Item]:
-    """Return a run folded into a StepLine with rounds. If its frames are not alike, they become items of their own."""
+def _folded(run: TextRun, known: KnownAround) -> list[StepLine]:
+    """Return a run folded into a StepLine with rounds. If its frames are not alike, each step has a line of its own."""
     columns = run.columns()
     line = _step_with_rounds(run, columns, known)
     if line is not None:
-        yield line
-        return
+        return [line]
+    steps: list[StepLine] = []
     seq = run.seq
     for cells in zip(*columns, strict=True):
-        notes = _notes_of(run, *cells)
-        yield from _items(seq, cells[0], notes)
-        seq += sum(map(_count, notes))
+        steps += _step_lines(seq, cells[0], _notes_of(run, *cells))
+        seq = steps[-1].seq + steps[-1].count
+    return steps
 
 
 def _notes_of(run: TextRun, _t: int, first_seq: int, at: int, text: Any, *frames: Any) -> list[Note]:
@@ -427,22 +424,22 @@ HALVINGS = 5  # how often frames are halved to find the odd ones among them
 
 
 def frame_lines(
-    seq: int, t: int, link: str, dir: Direction, dialect: str, frames: Sequence[Frame], halvings: int = HALVINGS
+    link: str, dir: Direction, dialect: str, frames: Sequence[Frame], halvings: int = HALVINGS
 ) -> Iterator[FrameLine]:
-    """Return the lines of frames that came or went together: alike ones as one. The first has the number `seq`."""
+    """Return the lines of frames that came or went together: alike ones as one."""
     if len(frames) > RUN_MIN:
         alike = _alike(frames)
         if alike is not None:
             around, words = alike
-            yield FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, around=around, words=words)
+            yield FrameLine(link=link, dir=dir, dialect=dialect, around=around, words=words)
             return
         if halvings:
             middle = len(frames) // 2
-            yield from frame_lines(seq, t, link, dir, dialect, frames[:middle], halvings - 1)
-            yield from frame_lines(seq + middle, t, link, dir, dialect, frames[middle:], halvings - 1)
+            yield from frame_lines(link, dir, dialect, frames[:middle], halvings - 1)
+            yield from frame_lines(link, dir, dialect, frames[middle:], halvings - 1)
             return
-    for number, frame in enumerate(frames, seq):
-        yield frame_line(number, t, link, dir, dialect, frame)
+    for frame in frames:
+        yield frame_line(link, dir, dialect, frame)
 
 
 def _alike(frames: Sequence[Frame]) -> tuple[list[list[str]], list[str]] | None:

@@ -26,7 +26,6 @@ from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import (
     EventLine,
     Header,
-    Item,
     Line,
     LineError,
     RecordingError,
@@ -119,11 +118,6 @@ class Reader:
     def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
         """Return frames, events and commands one by one, from the first with at least this `seq` and this `t`."""
         return (line for step in self.steps(seq=seq, t=t) for line in step.lines() if line.seq >= seq and line.t >= t)
-
-    def items(self) -> Iterator[Item]:
-        """Return the items of all steps: alike frames, and alike events, together."""
-        for step in self.steps():
-            yield from step.items()
 
     def events(self, *, seq: int = 0) -> Iterator[tuple[EventLine, Event]]:
         """Return the events of the session's log, each once, from the number `seq`."""

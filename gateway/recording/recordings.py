@@ -43,7 +43,7 @@ class Recordings:
         memory: MemoryBudget,
         later: Schedule,
         *,
-        redactor: Callable[[], Redactor] | None = None,
+        redactor: Callable[[], Redactor],
         everything: bool = False,
     ) -> None:
         self.writer = writer

@@ -1,6 +1,6 @@
 """Find and remove the secrets of recordings that exist already.
 
-A recording is read and written line by line, in order, through the redactor of live recordings. The new files replace
+A recording is read and written step by step, in order, through the redactor of live recordings. The new files replace
 the old ones when all of them are complete. Lines that could not be read are not in the new files.
 """
 
@@ -13,19 +13,19 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from dragoman.gateway.recording import index
-from dragoman.gateway.recording.format import Item, encode, encode_lines, packed
+from dragoman.gateway.recording.format import StepLine, encode, encode_lines
 from dragoman.gateway.recording.keeping import lock, new_file, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
 from dragoman.mappings.errors import ConfigError
 
-AT_ONCE = 1024  # items
+AT_ONCE = 1024  # steps
 
 
 def scan(recording: Reader, redactor: Redactor) -> list[FindingCount]:
     """Return how many secrets of which kind a recording has. The `redactor` reports each one. Nothing is written."""
-    for _ in redacted(recording.items(), redactor):
+    for _ in redacted(recording.steps(), redactor):
         pass
     return redactor.ledger.entries()
 
@@ -65,14 +65,14 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
 
 
 def _write_drafts(recording: Reader, redactor: Redactor, drafts: Sequence[Path]) -> None:
-    """Write each part of the recording, plain. One redactor sees all items, and each item stays in its part."""
+    """Write each part of the recording, plain. One redactor sees all steps, and each step stays in its part."""
     with ExitStack() as stack:
         files = [stack.enter_context(new_file(draft)) for draft in drafts]
         for file, part in zip(files, recording.parts, strict=True):
             file.write(encode(part.header) + b"\n")
-        for items in redacted(recording.items(), redactor):
-            for number, some in groupby(items, key=lambda item: recording.part_of(item.seq)):
-                files[number].write(encode_lines(packed(some)))
+        for steps in redacted(recording.steps(), redactor):
+            for number, some in groupby(steps, key=lambda step: recording.part_of(step.seq)):
+                files[number].write(encode_lines(some))
 
 
 def _compress_draft(draft: Path) -> None:
@@ -85,9 +85,9 @@ def _compress_draft(draft: Path) -> None:
         plain.unlink()
 
 
-def redacted(items: Iterable[Item], redactor: Redactor) -> Iterator[list[Item]]:
-    """Return items without their secrets, some at a time."""
-    source = iter(items)
+def redacted(steps: Iterable[StepLine], redactor: Redactor) -> Iterator[list[StepLine]]:
+    """Return steps without their secrets, some at a time."""
+    source = iter(steps)
     while some := list(islice(source, AT_ONCE)):
         yield redactor.feed(some)
     yield redactor.finish()

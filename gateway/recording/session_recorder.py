@@ -19,11 +19,11 @@ from msgspec import Struct, structs
 from dragoman.gateway.config.model import Limits, RouteLimits
 from dragoman.gateway.overload.rates import TokenBucket
 from dragoman.gateway.recording.flush_plan import MARGIN, FlushPlan
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header, encode_lines, packed
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
 from dragoman.gateway.recording.recordings import Recordings
-from dragoman.gateway.recording.session_redactor import SessionRedactor, write_lines
+from dragoman.gateway.recording.session_redactor import SessionRedactor
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -102,12 +102,12 @@ class SessionRecorder:
         self.step: list[Note] = []  # the notes of the step that is not over
         self.texts: list[Any] = []  # lone pieces of a text behind the pending steps, as cells of a TextRun
         self._texts_common: tuple[Any, ...] = ()
-        make = recordings.redactor
-        self._redactor = SessionRedactor(recordings, self._parts, make) if make is not None else None
+        redactor = SessionRedactor(recordings, self._parts)
+        self._redactor: SessionRedactor | None = redactor
         self._held = False
         self._later = recordings.later
-        window = self._redactor.redactor.window if self._redactor is not None else 0
-        self._plan = FlushPlan(partial(recordings.wants_flush, self.flush), recordings.later, self._now, window)
+        wants_flush = partial(recordings.wants_flush, self.flush)
+        self._plan = FlushPlan(wants_flush, recordings.later, self._now, redactor.redactor.window)
         self._stray: StrayFrames | None = None
         self.closed = False
 
@@ -232,27 +232,22 @@ class SessionRecorder:
     def flush(self) -> None:
         """Redact and encode the gathered steps, and give them to the writer."""
         self._plan.start_flush()
-        if self._held or self.closed:
+        redactor = self._redactor
+        if self._held or redactor is None:
             return
         if self.texts:
             self._gather_texts()
-        redactor = self._redactor
-        if redactor is None:
-            self._plan.forget_text()
-            lines = self._notes.take()
-            write_lines(self._parts, lines, lambda: encode_lines(packed(lines)))
-            return
-        now, streams = self._now() + 2 * MARGIN, self._notes.streams
-        redactor.redact(self._notes, now, lambda: self._plan_release(redactor, streams or self._notes.streams))
+        redactor.redact(self._notes, self._now() + 2 * MARGIN, self._plan_release)
 
-    def _plan_release(self, redactor: SessionRedactor, streams: bool) -> None:
-        """Plan the flush that writes in time what the redactor holds back."""
-        if redactor.busy or self.closed:
-            return  # its last job in the thread plans this again
+    def _plan_release(self) -> None:
+        """Plan the flush that writes in time what the redactor holds back, or what came while the thread worked."""
+        redactor = self._redactor
+        if redactor is None or redactor.busy:
+            return  # the recording is closed, or its last job in the thread plans this again
         self._plan.forget_text()
         if (since := redactor.redactor.since) is not None:
             self._plan.flush_at(since + redactor.redactor.window - MARGIN)
-        elif streams or self.texts:
+        elif self._notes.streams or self.texts:
             self._plan.flush_next(streams=True)
 
     def close(self) -> None:
@@ -266,8 +261,6 @@ class SessionRecorder:
         self._plan.cancel()
         if self._redactor is not None:
             self._redactor.finish(self._parts.close)
-        else:
-            self._parts.close()
         self._state = self._redactor = None  # a link may still refer to this recorder
 
     def _now(self) -> int:

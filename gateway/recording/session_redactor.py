@@ -6,36 +6,35 @@ is busy, all later flushes follow: they are redacted in order, and never in two 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 
 from dragoman.adapters.meter import STEP
-from dragoman.gateway.recording.format import Item, encode_lines, packed
+from dragoman.gateway.recording.format import StepLine, encode_lines
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import PendingSteps
 from dragoman.gateway.recording.recordings import Recordings
-from dragoman.gateway.recording.redaction.redactor import Redactor
 
 INLINE_MAX = 32 * 1024  # bytes: 3 to 20 ms in the loop
 NO_MEMORY = "memory is short (`memory`)"
 
 log = structlog.get_logger("dragoman.recording")
 
-Encoded = tuple[Sequence[Item], bytes]
+Encoded = tuple[list[StepLine], bytes]
 
 
 class SessionRedactor:
-    """The redactor of one recording; `make` returns a new one after a failure. `parts` write the redacted lines."""
+    """The redactor of one recording, which is a new one after a failure. `parts` write the redacted steps."""
 
     __slots__ = ("_in_thread", "_make", "_parts", "_recordings", "redactor")
 
-    def __init__(self, recordings: Recordings, parts: RecordingParts, make: Callable[[], Redactor]) -> None:
+    def __init__(self, recordings: Recordings, parts: RecordingParts) -> None:
         self._recordings = recordings
-        self._make = make
+        self._make = recordings.redactor
         self._parts = parts
         self._in_thread = 0  # jobs that the worker has not done: meanwhile the redactor is its own
-        self.redactor = make()
+        self.redactor = self._make()
 
     @property
     def busy(self) -> bool:
@@ -59,7 +58,7 @@ class SessionRedactor:
     def discard(self) -> None:
         """Drop what is held back, unless the thread has it, and stop recording for a while: memory is short."""
         if not self.busy:
-            number, self.redactor = self.redactor.held_lines, self._make()
+            number, self.redactor = self.redactor.held_items, self._make()
             self._note_held(0)
             self._parts.fail(NO_MEMORY, number)
 
@@ -78,7 +77,7 @@ class SessionRedactor:
             end()
 
     def _redact_in_thread(
-        self, size: int, number: int, redact: Callable[[], list[Item]], then: Callable[[], None]
+        self, size: int, number: int, redact: Callable[[], list[StepLine]], then: Callable[[], None]
     ) -> None:
         results: list[Encoded | None] = []
 
@@ -93,23 +92,23 @@ class SessionRedactor:
         self._in_thread += 1
         self._recordings.worker.add(size, lambda: results.append(self._encoded(redact)), done)
 
-    def _encoded(self, redact: Callable[[], list[Item]]) -> Encoded | None:
-        """Return the lines that the redactor releases, and their bytes; None if it fails."""
+    def _encoded(self, redact: Callable[[], list[StepLine]]) -> Encoded | None:
+        """Return the steps that the redactor releases, and their bytes; None if it fails."""
         try:
-            lines = redact()
-            return lines, encode_lines(packed(lines)) if lines else b""
+            steps = redact()
+            return steps, encode_lines(steps)
         except Exception:  # a failure must neither stop traffic nor let a secret pass
             log.exception("redaction failed", session=self._parts.header.session)
             self.redactor = self._make()
             return None
 
     def _write(self, encoded: Encoded | None, number: int) -> None:
-        """Write the lines that the redactor released. If it failed, stop recording; `number` items are lost."""
+        """Write the steps that the redactor released. If it failed, stop recording; `number` items are lost."""
         if encoded is None:
             self._parts.fail("redaction failed", number)
-        else:
-            lines, data = encoded
-            write_lines(self._parts, lines, lambda: data)
+        elif encoded[0]:
+            first, last = encoded[0][0], encoded[0][-1]
+            self._parts.write(first.seq, last.seq + last.count - first.seq, encoded[1])
         if not self._in_thread:  # else the redactor is the thread's own
             self._note_held(self.redactor.held)
 
@@ -128,9 +127,3 @@ class SessionRedactor:
             self._recordings.ledger.counters["secrets_redacted"] += redacted.total
             found = [f"{entry.kind} in {entry.place}: {entry.count}" for entry in redacted.entries()]
             log.info("secrets were left out of the recording", session=self._parts.header.session, found=found)
-
-
-def write_lines(parts: RecordingParts, lines: Sequence[Item], encoded: Callable[[], bytes]) -> None:
-    """Write lines to the parts of their recording, if there are any."""
-    if lines:
-        parts.write(lines[0].seq, lines[-1].seq + lines[-1].count - lines[0].seq, encoded)

@@ -18,12 +18,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, product
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field, structs
 
-from dragoman.gateway.recording.format import FrameLine, Line, StepLine
+from dragoman.gateway.recording.format import FrameLine, Line, StepLine, packed
 from dragoman.gateway.recording.redaction.field_texts import (
     ANY_WORD,
     FieldText,
@@ -38,7 +39,8 @@ from dragoman.gateway.recording.redaction.shapes import NAME_MAX, ends_as_secret
 from dragoman.gateway.recording.redaction.spans import Mark, Note, layers, overlapping, replaced
 from dragoman.gateway.recording.redaction.values import find_in_rows, read_json
 
-Frames = FrameLine | StepLine
+DIRECTION = attrgetter("dir")
+"""Sorts the frames of a step in their order: those received come first, also by the alphabet."""
 
 SECRETS_MAX = 64  # different secrets of one frame that are looked for in the rest of it; with more it is emptied
 
@@ -60,8 +62,8 @@ WORD = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 class FrameRedactor:
     """Redacts the frames of one recording, in their order. `names` are JSON keys whose values are never kept.
 
-    Frames that are redacted together are numbered from 0, each of a run by itself. With `streams_are_clean` the caller
-    has searched the texts of streams for the same secrets.
+    Frames that are redacted together are numbered from 0, each by itself; with rounds, tap by tap. With
+    `streams_are_clean` the caller has searched the texts of streams for the same secrets.
     """
 
     __slots__ = ("_cleaner", "_fields", "_finder", "_known", "_last", "_names", "_streams_are_clean")
@@ -75,25 +77,25 @@ class FrameRedactor:
         self._streams_are_clean = streams_are_clean
         self._known: dict[TapKey, tuple[list[list[str]], list[FieldText]]] = {}  # clean text around streams, and fields
 
-    def redact(self, frames: Sequence[Frames]) -> dict[int, list[Line]]:
-        """Map the place of each item with secrets in its frames to its lines without them."""
+    def redact(self, steps: list[StepLine]) -> list[StepLine]:
+        """Return the steps without secrets in their frames."""
         number = 0
-        for frame in frames:
-            if isinstance(frame, StepLine):
-                for one in frame.frames:
-                    if not self._skip_stream(frame, one):
-                        self._add_stream(number, frame, one)
-                    number += len(frame.texts)
-                continue
-            tap: TapKey = (frame.link, frame.dir)
-            if frame.words:
-                around, words = frame.around_at(0), _without_escapes(frame.words)
-                self._add_alike(tap, range(number, number + len(frame.words)), around, words, frame.texts)
-                number += len(frame.words)
-                continue
-            for text in (frame.text,) if frame.text is not None else texts_of(frame):
-                self._add_frame(tap, number, text)
-            number += 1
+        for step in steps:
+            for frame in step.frames if step.rounds else sorted(step.frames, key=DIRECTION):
+                tap: TapKey = (frame.link, frame.dir)
+                if step.rounds:
+                    if not self._skip_stream(step, frame):
+                        self._add_stream(number, step, frame)
+                    number += len(step.texts)
+                elif frame.words:
+                    numbers = range(number, number + len(frame.words))
+                    words = _without_escapes(frame.words)
+                    self._add_alike(tap, numbers, frame.around_at(0), words, frame.texts)
+                    number = numbers.stop
+                else:
+                    for text in (frame.text,) if frame.text is not None else texts_of(frame):
+                        self._add_frame(tap, number, text)
+                    number += 1
         self._search_alone(self._fields.take_alone())
         touched = self._fields.take_touched()
         if touched and not self._are_clean(touched):
@@ -101,7 +103,7 @@ class FrameRedactor:
                 self._search_field(field_text)
         if self._fields.forget_excess():
             self._known.clear()
-        return self._cleaner.clean(frames)
+        return self._cleaner.clean(steps)
 
     def _skip_stream(self, stream: StepLine, tap: FrameLine) -> bool:
         """Only remember the texts of a stream, if the rest of its frames is known. Return False if it is not."""
@@ -313,24 +315,30 @@ class FrameCleaner:
         """Have a frame emptied whose text may become a part of a secret."""
         self._suspect(index).doubtful = True
 
-    def clean(self, frames: Sequence[Frames]) -> dict[int, list[Line]]:
-        """Map the place of each changed item to its lines as they are now, and forget all suspects.
-
-        The indices of suspects count every frame of a run, and the frames of a stream wire by wire.
-        """
+    def clean(self, steps: list[StepLine]) -> list[StepLine]:
+        """Return the steps with the suspects among their frames changed, and forget all suspects."""
         if not self._suspects:
-            return {}
+            return steps
         suspects, self._suspects = self._suspects, {}
-        clean: dict[int, list[Line]] = {}
+        clean: list[StepLine] = []
         first = 0
-        for place, item in enumerate(frames):
-            numbers = range(first, first := first + _count_of(item))
-            if not suspects.keys().isdisjoint(numbers):
-                clean[place] = [
-                    self._clean(line, suspects[number]) if isinstance(line, FrameLine) and number in suspects else line
-                    for number, line in _numbered(item, numbers)
-                ]
+        for step in steps:
+            count = _frame_count(step)
+            if suspects.keys().isdisjoint(range(first, first + count)):
+                clean.append(step)
+            else:
+                clean += packed(self._cleaned(step, first, suspects))
+            first += count
         return clean
+
+    def _cleaned(self, step: StepLine, first: int, suspects: Mapping[int, _Suspect]) -> Iterator[Line]:
+        """Yield the entries of a step whose frames are numbered from `first`. Of alike frames, each stands alone."""
+        for numbers, entry in _numbered(step, first):
+            if not isinstance(entry, FrameLine) or suspects.keys().isdisjoint(numbers):
+                yield entry
+            else:
+                for number, line in zip(numbers, entry.lines(), strict=True):
+                    yield self._clean(line, suspects[number]) if number in suspects else line
 
     def _suspect(self, index: int) -> _Suspect:
         return self._suspects.setdefault(index, _Suspect())
@@ -353,52 +361,61 @@ class FrameCleaner:
                 return structs.replace(frame, text=new, redacted=True)
         return structs.replace(frame, text=None, base64=None, parts=None, redacted=True)
 
-    def remove_credentials(self, frames: Sequence[Frames]) -> dict[int, list[Line]]:
-        """Map the place of each item that has what no recording ever holds to its lines without it."""
-        texts = [text for frame in frames for text in _quick_texts(frame)]
+    def remove_credentials(self, steps: list[StepLine]) -> list[StepLine]:
+        """Return the steps without what no recording ever holds."""
+        texts = [text for step in steps for text in _quick_texts(step)]
         if "" not in texts and not _may_hold_any(texts):
-            return {}
-        for index, frame_texts in enumerate(chain.from_iterable(map(_texts_of_each, frames))):
+            return steps
+        for index, frame_texts in enumerate(chain.from_iterable(map(_texts_of_each, steps))):
             for text in frame_texts:
                 if "action" in text and has_credentials(read_json(text)):
                     self.empty_frame(index, "token")
                 elif ("=" in text or "code " in text.lower()) and self._finder.find(text):
                     self.search_frame(index)
-        return self.clean(frames)
+        return self.clean(steps)
 
 
-def _count_of(item: Frames) -> int:
-    return len(item.texts) * len(item.frames) if isinstance(item, StepLine) else item.count
+def _frame_count(step: StepLine) -> int:
+    if step.rounds:
+        return len(step.texts) * len(step.frames)
+    return sum([frame.count for frame in step.frames])
 
 
-def _numbered(item: Frames, numbers: range) -> Iterator[tuple[int, Line]]:
-    """Yield the lines of an item; a frame with its number, an event with -1."""
-    if isinstance(item, FrameLine):
-        yield from zip(numbers, item.lines(), strict=True)
+def _numbered(step: StepLine, first: int) -> Iterator[tuple[range, Line]]:
+    """Yield the entries of a step, a frame with its numbers: those of rounds are numbered tap by tap."""
+    following: dict[TapKey | None, int] = {None: first}
+    if step.rounds:
+        following = {(tap.link, tap.dir): first + nth * len(step.texts) for nth, tap in enumerate(step.frames)}
+    for entry in step.entries():
+        numbers = range(0)
+        if isinstance(entry, FrameLine):
+            tap = (entry.link, entry.dir) if step.rounds else None
+            numbers = range(following[tap], following[tap] + entry.count)
+            following[tap] = numbers.stop
+        yield numbers, entry
+
+
+def _texts_of_each(step: StepLine) -> Iterator[Iterable[str]]:
+    """Yield the texts of each frame of a step."""
+    if step.rounds:
+        yield from ((text,) for tap in step.frames for text in step.frame_texts(tap))
     else:
-        size = len(item.texts)
-        own = {(wire.link, wire.dir): iter(numbers[n * size :]) for n, wire in enumerate(item.frames)}
-        for line in item.lines():
-            yield (next(own[line.link, line.dir]) if isinstance(line, FrameLine) else -1), line
+        yield from (texts_of(line) for frame in sorted(step.frames, key=DIRECTION) for line in frame.lines())
 
 
-def _texts_of_each(item: Frames) -> Iterator[Iterable[str]]:
-    """Yield the texts of each frame of an item."""
-    if isinstance(item, StepLine):
-        yield from ((text,) for wire in item.frames for text in item.frame_texts(wire))
-    else:
-        yield from map(texts_of, item.lines())
-
-
-def _quick_texts(item: Frames) -> Sequence[str]:
-    """Return enough of the frames of an item to see whether they may hold credentials; "" if that cannot be seen.
+def _quick_texts(step: StepLine) -> list[str]:
+    """Return enough of the frames of a step to see whether they may hold credentials; "" if that cannot be seen.
 
     Words and the text around them are returned separately, because no anchor goes over a quote.
     """
-    if isinstance(item, StepLine):
-        around = (part for wire in item.frames for part in wire.around_at(item.rounds[0].at))
-        return ("\n".join(item.texts), *around)
-    return ("\n".join(item.words), *item.around_at(0)) if item.words else (item.text or "",)
+    texts, at = (["\n".join(step.texts)], step.rounds[0].at) if step.rounds else ([], 0)
+    for frame in step.frames:
+        if frame.around:
+            texts += frame.around_at(at)
+            texts += frame.words and ["\n".join(frame.words)]
+        else:
+            texts.append(frame.text or "")
+    return texts
 
 
 def _may_hold_any(texts: list[str]) -> bool:

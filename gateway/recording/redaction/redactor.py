@@ -1,22 +1,23 @@
-"""Redact the lines of a recording on their way into the file, in the order in which they came.
+"""Redact the steps of a recording on their way into the file, in the order in which they came.
 
-While a text is streamed, its deltas and all lines behind them are held back: until the text ends, or for half of a
+While a text is streamed, its deltas and all steps behind them are held back: until the text ends, or for half of a
 window of so many characters and µs. Unfinished secrets are held for the whole window. Overdue text is released as
-held_text.py describes. Between two such moments a line costs no more than a place in a queue, and many texts and
-frames are searched at once. Nothing here reads a clock: the time is that of the lines.
+held_text.py describes. Between two such moments a step costs no more than a place in a queue, and many texts and
+frames are searched at once. Nearly all steps hold no secret, and leave as they came. Nothing here reads a clock: the
+time is that of the steps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Item, Line, StepLine
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line, StepLine, packed
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
-from dragoman.gateway.recording.redaction.frame_redactor import FrameCleaner, FrameRedactor, Frames
+from dragoman.gateway.recording.redaction.frame_redactor import FrameCleaner, FrameRedactor
 from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
 from dragoman.gateway.recording.redaction.rules import JsonPaths, RedactionRules
 from dragoman.gateway.recording.redaction.shapes import ALWAYS, named
@@ -39,12 +40,28 @@ from dragoman.mappings.canonical.values import Origin
 TextKey = tuple[str, str, str]
 """Identifies a text that streams: its kind, and the call and name of a tool."""
 
-LINES_MAX = 65_536  # held behind an open text: one for every byte of the window
+ITEMS_MAX = 65_536  # frames, events and commands held behind an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
 COUNTS_MAX = 1024  # kinds times places; their names come from us and from the configuration
 
-Slot = tuple[Item, ...]
-"""The line of a delta; or a stream, or the lines that were made of it."""
+
+class HeldStep(Struct, eq=False, kw_only=True):
+    """A step on its way: the `deltas` of streamed texts, and the `others`, which are searched when the step leaves.
+
+    `redacted` has the lines that were made of deltas with secrets, by their cursor. `count` is the number of its items,
+    `weight` the size of its frames.
+    """
+
+    step: StepLine
+    others: list[EventLine]
+    deltas: list[HeldDelta[Slot]] = []
+    redacted: dict[str, EventLine] = {}
+    count: int = 0
+    weight: int = 0
+
+
+Slot = tuple[HeldStep, EventLine]
+"""The step of a delta, and its entry there."""
 
 
 class FindingCount(Struct, frozen=True, kw_only=True):
@@ -104,6 +121,7 @@ class Redactor:
         "_texts",
         "_values",
         "_weight",
+        "held_items",
         "ledger",
     )
 
@@ -117,49 +135,44 @@ class Redactor:
         self._finder = finder
         self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths and rules is not None else finder
         self._mark = placeholders(salt)
-        self._seq = 0  # of the line that is being redacted
+        self._seq = 0  # of the item that is being redacted
         self._values = ValueRedactor(
             finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq)
         )
         cleaner = FrameCleaner(self._partial, self._mark, self.ledger.note)
-        self._redact_frames: Callable[[Sequence[Frames]], dict[int, list[Line]]] = cleaner.remove_credentials
+        self._redact_frames: Callable[[list[StepLine]], list[StepLine]] = cleaner.remove_credentials
         if rules is not None:
             same = self._partial is finder
             self._redact_frames = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same).redact
-        self._queue: list[HeldDelta[Slot] | Line] = []  # not a deque, which takes 0.7 KB while it is empty
+        self._queue: list[HeldStep] = []  # not a deque, which takes 0.7 KB while it is empty
         self._texts: dict[TextKey, HeldText[Slot]] = {}
         self._weight = 0
+        self.held_items = 0
+        """The number of frames, events and commands that are held back."""
         self._origin = Origin()  # the last one that was searched
 
-    # -- lines come and go -------------------------------------------------------------------------------
+    # -- steps come and go -------------------------------------------------------------------------------
 
-    def feed(self, lines: Sequence[Item], now: int = 0) -> list[Item]:
-        """Take more lines, if there are any, and return those that are released. `now` is in µs, as in the lines.
+    def feed(self, steps: Sequence[StepLine], now: int = 0) -> list[StepLine]:
+        """Take more steps, if there are any, and return those that are released. `now` is in µs, as in the steps.
 
-        Many lines at once cost less than one by one.
+        Many steps at once cost less than one by one.
         """
+        for step in steps:
+            self._hold(step)
         if self._rules is None:
-            return self._clean(self._passed(lines))
-        queue = self._queue
-        for line in lines:
-            if type(line) is FrameLine:
-                queue.append(line)
-                self._weight += len(line.text or "".join(line.words))
-            elif type(line) is EventLine:
-                self._take(line)
-            elif type(line) is StepLine:
-                self._add(_key_of(line), HeldDelta((line,), "".join(line.texts), line.t, line.texts))
-        if lines:
-            now = max(now, lines[-1].t)
+            return self._released()
+        if steps:
+            now = max(now, steps[-1].t)
         window = self._rules.window_micros
-        if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
+        if self.held_items > ITEMS_MAX or self._weight > WEIGHT_MAX:
             self._release_texts(now, now)
         self._release_texts(now - window // 2, now - window)
         return self._released()
 
-    def finish(self) -> list[Item]:
-        """Return all lines that are left: no more will come."""
-        self._close(lambda _key: True)
+    def finish(self) -> list[StepLine]:
+        """Return all steps that are left: no more will come."""
+        self._close(list(self._texts))
         return self._released()
 
     @property
@@ -171,13 +184,6 @@ class Redactor:
         return held
 
     @property
-    def held_lines(self) -> int:
-        """Number of the frames, events and commands that are held back."""
-        return sum(
-            sum(line.count for line in item.slot) if isinstance(item, HeldDelta) else item.count for item in self._queue
-        )
-
-    @property
     def window(self) -> int:
         """How long a text is held back, in µs."""
         return self._rules.window_micros if self._rules is not None else 0
@@ -187,109 +193,113 @@ class Redactor:
         """When the oldest text came that is held back, in µs."""
         return min((text.since for text in self._texts.values() if text.since is not None), default=None)
 
-    def _released(self) -> list[Item]:
-        """Take the lines of the steps that are decided out of the queue, and redact them."""
-        done = self._steps_done()
-        items = self._queue[:done]
-        del self._queue[:done]
-        clean = self._values.are_clean([item for item in items if type(item) is EventLine])
-        lines = list[Item]()
-        for item in items:
-            if isinstance(item, HeldDelta):
-                for line in item.slot:
-                    lines += self._origin_redacted(line)
-            elif isinstance(item, FrameLine):
-                lines.append(item)
-                self._weight -= len(item.text or "".join(item.words))
-            elif clean:
-                lines.append(item)
+    def _released(self) -> list[StepLine]:
+        """Take the steps that are decided out of the queue, and redact them."""
+        leaving = self._queue[: self._decided_count()]
+        del self._queue[: len(leaving)]
+        others = list[EventLine]()
+        for held in leaving:
+            others += held.others
+            self._weight -= held.weight
+            self.held_items -= held.count
+        clean = self._values.are_clean(others)
+        steps = list[StepLine]()
+        for held in leaving:
+            is_clean = (clean or not held.others) and not held.redacted
+            if is_clean and (not held.deltas or self._has_clean_origins(held.step)):
+                steps.append(held.step)
             else:
-                lines += self._origin_redacted(self._redacted(item))
-        changed = self._clean(lines)
+                steps += packed(self._redacted_step(held))
+        if steps:
+            steps = self._redact_frames(steps)
         self._finder.forget_large()
         self._partial.forget_large()
-        return changed
+        return steps
 
-    def _steps_done(self) -> int:
-        """Return how many items stand before the first step that is partly held back: a step leaves whole."""
-        queue = self._queue
-        done, step = 0, -1
-        for number, item in enumerate(queue):
-            if item.t != step:
-                done, step = number, item.t
-            if isinstance(item, HeldDelta) and item.waits:
-                return done
-        return len(queue)
+    def _decided_count(self) -> int:
+        """Return how many steps stand before the first delta whose content is not decided."""
+        for number, held in enumerate(self._queue):
+            for delta in held.deltas:
+                if delta.waits:
+                    return number
+        return len(self._queue)
 
-    def _clean(self, lines: list[Item]) -> list[Item]:
-        """Return the lines with their frames redacted, which are searched together."""
-        places = [place for place, line in enumerate(lines) if type(line) is not EventLine]
-        if places:
-            changed = self._redact_frames([lines[place] for place in places])  # type: ignore[misc]  # mypy does not narrow by `type(...) is not`
-            for nth in sorted(changed, reverse=True):
-                lines[places[nth] : places[nth] + 1] = changed[nth]
-        return lines
+    def _has_clean_origins(self, step: StepLine) -> bool:
+        """Return True if no origin in a step holds a secret: clients choose request ids freely."""
+        for event in step.events:
+            origin = event.origin
+            if origin is not self._origin:  # all events of a turn have one
+                if self._values.finds(origin.link, ("link",)) or self._values.finds(origin.request, ("request",)):
+                    return False
+                self._origin = origin
+        return True
 
-    def _passed(self, lines: Sequence[Item]) -> list[Item]:
-        """Return lines as they are written without rules: nothing is held back, and streamed text is not searched."""
-        events = [line for line in lines if type(line) is EventLine and type(line.event) not in STREAMED]
-        searched = set() if self._values.are_clean(events) else set(map(id, events))
-        passed = list[Item]()
-        for line in lines:
-            is_searched = isinstance(line, EventLine) and id(line) in searched
-            passed += self._origin_redacted(self._redacted(line) if is_searched else line)  # type: ignore[arg-type]  # an EventLine
-        return passed
+    def _redacted_step(self, held: HeldStep) -> Iterator[Line]:
+        """Yield the entries of a step, with its events and commands redacted."""
+        searched = {id(entry.item) for entry in held.others}
+        for entry in held.step.entries():
+            if isinstance(entry, FrameLine):
+                yield entry
+            elif id(entry.item) in searched:
+                yield from self._origin_redacted(self._redacted(entry))
+            elif entry.logged and entry.cursor in held.redacted:
+                for line in entry.lines():
+                    yield from self._origin_redacted(held.redacted.get(line.cursor, line))
+            else:
+                yield from self._origin_redacted(entry)
 
-    def _origin_redacted(self, line: Item) -> Sequence[Item]:
-        """Return a line with its origin redacted: clients choose request ids freely."""
-        if isinstance(line, FrameLine):
-            return (line,)
-        before = line.events[0].origin if isinstance(line, StepLine) else line.origin
-        if before is self._origin:
-            return (line,)
-        self._seq = line.seq
-        origin = self._values.redact(before)
-        if origin is before:
-            self._origin = origin  # all events of a batch have this one
-            return (line,)
-        return [
-            structs.replace(one, origin=origin, redacted=True) if isinstance(one, EventLine) else one
-            for one in line.lines()
-        ]
+    def _origin_redacted(self, entry: EventLine) -> Sequence[EventLine]:
+        """Return the lines of an entry with its origin redacted."""
+        self._seq = entry.seq
+        origin = self._values.redact(entry.origin)
+        if origin is entry.origin:
+            return (entry,)
+        return [structs.replace(line, origin=origin, redacted=True) for line in entry.lines()]
 
-    def _redacted(self, line: EventLine) -> EventLine:
-        self._seq = line.seq
-        if line.command is not None:
-            command = self._values.redact(line.command)
-            return line if command is line.command else structs.replace(line, command=command, redacted=True)
-        if line.event is None:
-            return line
-        event = self._values.redact(line.event)
-        return line if event is line.event else structs.replace(line, event=event, redacted=True)
+    def _redacted(self, entry: EventLine) -> EventLine:
+        self._seq = entry.seq
+        item = self._values.redact(entry.item)
+        if item is entry.item:
+            return entry
+        return structs.replace(entry, **{"event" if entry.command is None else "command": item}, redacted=True)
 
     # -- streamed text -----------------------------------------------------------------------------------
 
-    def _take(self, line: EventLine) -> None:
-        """Add a delta to its text, or close the texts that an event ends."""
-        event: Any = line.event
-        kind = type(event)
-        if event is not None and not line.link:
-            streamed = STREAMED.get(kind)
-            key = SINGLE.get(kind) or (streamed(event) if streamed is not None else None)
-            if key is not None:
-                text = event.json if kind is ToolCallArguments else "".join(line.texts) or event.text
-                self._add(key, HeldDelta((line,), text, line.t, line.texts))
-                return
-            ends = ENDS.get(kind)
-            if ends is not None and self._texts:
-                self._close(lambda key: ends(key, event))
-        self._queue.append(line)
+    def _hold(self, step: StepLine) -> None:
+        """Add a step to the queue, and its deltas to their texts."""
+        held = HeldStep(step=step, others=[*step.commands], count=step.count)
+        self._queue.append(held)
+        self.held_items += held.count
+        if not step.rounds:
+            for frame in step.frames:
+                held.weight += len(frame.text or "".join(frame.words))
+            self._weight += held.weight
+        for entry in step.events:
+            self._take(held, entry)
+
+    def _take(self, held: HeldStep, entry: EventLine) -> None:
+        """Add a delta to its text, or close the texts that another event ends. Without rules a delta does not wait."""
+        event: Any = entry.event
+        streamed = STREAMED.get(type(event)) if not entry.link else None
+        if streamed is not None and self._rules is None:
+            held.deltas.append(HeldDelta((held, entry), "", held.step.t, waits=False))
+            return
+        key = streamed(event) if streamed is not None else None
+        if key is not None:
+            text = event.json if type(event) is ToolCallArguments else "".join(entry.texts) or event.text
+            delta = HeldDelta((held, entry), text, held.step.t, entry.texts)
+            held.deltas.append(delta)
+            self._add(key, delta)
+            return
+        held.others.append(entry)
+        ends = ENDS.get(type(event))
+        if ends is not None and self._texts and not entry.link:
+            self._close([key for key in self._texts if ends(key, event)])
 
     def _add(self, key: TextKey, delta: HeldDelta[Slot]) -> None:
         text = self._texts.get(key)
         if text is None:
             text = self._texts[key] = self._new_text(key)
-        self._queue.append(delta)
         text.add(delta)
         if self._rules is not None and text.held > self._rules.window_bytes:
             self._replace(text.release(text.count_before_last(self._rules.window_bytes // 2)))
@@ -308,19 +318,25 @@ class Redactor:
             if text.since is not None and text.since <= since:
                 self._replace(text.release(text.count_until(until)))
 
-    def _close(self, which: Callable[[TextKey], bool]) -> None:
-        for key in [key for key in self._texts if which(key)]:
+    def _close(self, keys: Sequence[TextKey]) -> None:
+        """Release the texts of these keys, which are complete."""
+        for key in keys:
             self._replace(self._texts.pop(key).finish())
 
     def _replace(self, released: Released[Slot]) -> None:
-        """Give the lines of released deltas their new texts."""
+        """Make lines of the deltas whose texts have changed."""
         for delta, texts in released:
             if texts is not None:
-                (line,) = delta.slot
-                pieces = iter(texts)
-                delta.slot = tuple(
-                    self._with_text(one, *next(pieces)) if isinstance(one, EventLine) else one for one in line.lines()
-                )
+                held, own = delta.slot
+                of_delta = [
+                    line
+                    for entry in held.step.entries()
+                    if isinstance(entry, EventLine)
+                    and (held.step.rounds or (entry.event is own.event and entry.cursor == own.cursor))
+                    for line in entry.lines()
+                ]
+                lines = [self._with_text(line, *changed) for line, changed in zip(of_delta, texts, strict=True)]
+                held.redacted |= {line.cursor: line for line in lines}
 
     def _with_text(self, line: EventLine, text: str, begun: Sequence[Span]) -> EventLine:
         event: Any = line.event
@@ -332,12 +348,12 @@ class Redactor:
         return structs.replace(line, event=structs.replace(event, **{name: text}), redacted=True)
 
 
-SINGLE: dict[type, TextKey] = {TextDelta: ("text", "", ""), ReasoningDelta: ("reasoning", "", "")}
-"""Deltas that belong to one text at a time."""
+TEXT: TextKey = ("text", "", "")
+REASONING: TextKey = ("reasoning", "", "")
 
 STREAMED: dict[type, Callable[[Any], TextKey | None]] = {
-    TextDelta: lambda _event: SINGLE[TextDelta],
-    ReasoningDelta: lambda _event: SINGLE[ReasoningDelta],
+    TextDelta: lambda _event: TEXT,
+    ReasoningDelta: lambda _event: REASONING,
     ToolCallArguments: lambda event: None if event.done else ("arguments", event.call, event.name),
     ToolOutputDelta: lambda event: ("output", event.call, ""),
 }
@@ -353,9 +369,3 @@ ENDS: dict[type, Callable[[TextKey, Any], bool]] = {
     TurnEnded: lambda _key, _event: True,
 }
 """The texts that end with such an event."""
-
-
-def _key_of(step: StepLine) -> TextKey:
-    """Return the key of the text whose deltas a step with rounds holds."""
-    event = step.events[0].event
-    return ("output", event.call, "") if isinstance(event, ToolOutputDelta) else SINGLE[type(event)]

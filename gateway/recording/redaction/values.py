@@ -87,6 +87,10 @@ class ValueRedactor:
                 changed[name] = new
         return structs.replace(value, **changed) if changed else value
 
+    def finds(self, text: str, keys: Keys) -> bool:
+        """Return True if a text that stands at `keys` is a secret, or holds one."""
+        return self._paths.lead_to(keys) or bool(self.spans(text, keys))
+
     def spans(self, text: str, keys: Keys = ()) -> list[Span]:
         """Return the secrets of a complete text that stands at `keys`."""
         found = self._paths.find(text, keys)

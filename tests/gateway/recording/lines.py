@@ -13,20 +13,25 @@ from dragoman.gateway.config.model import Recording
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import (
     UP,
+    Direction,
     EventLine,
     FrameLine,
     Header,
-    Item,
     Line,
+    StepLine,
     decode_line,
     encode,
     encode_lines,
+    frame_line,
+    in_steps,
     packed,
 )
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint, frame_lines
 from dragoman.gateway.recording.reader import Reader
+from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.mappings.canonical import Batch, Command
 from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.dialect import Frame
 from tests.data_files import DATA
 
 PLAIN = Recording(path="", compress=False)
@@ -62,7 +67,7 @@ def commands_of(recording: Reader) -> list[Command]:
 
 def written(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
     """Write a plain recording of these lines."""
-    path.write_bytes(encode(header) + b"\n" + encode_lines(packed(lines)))
+    path.write_bytes(encode(header) + b"\n" + raw(lines))
     return path
 
 
@@ -85,14 +90,51 @@ def compressed(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
     return path
 
 
+Item = Line | StepLine
+"""A frame, an event or a command, many alike ones of one step, or a StepLine with rounds."""
+
+
+def frame_at(seq: int, t: int, link: str, dir: Direction, dialect: str, frame: Frame) -> FrameLine:
+    """Return the line of a frame with this number and time."""
+    return structs.replace(frame_line(link, dir, dialect, frame), seq=seq, t=t)
+
+
+def steps_of(items: Iterable[Item]) -> list[StepLine]:
+    """Return the StepLines of items."""
+    steps: list[StepLine] = []
+    alone: list[Line] = []
+    for item in items:
+        if isinstance(item, StepLine):
+            steps += [*packed(alone), item]
+            alone = []
+        else:
+            alone.append(item)
+    return [*steps, *packed(alone)]
+
+
+def items_of(steps: Iterable[StepLine]) -> list[Item]:
+    """Return the items of steps."""
+    return [item for step in steps for item in ([step] if step.rounds else step.entries())]
+
+
+def released(redactor: Redactor, items: Iterable[Item], now: int = 0) -> list[Item]:
+    """Return the items that a redactor releases when it takes these."""
+    return items_of(redactor.feed(steps_of(items), now))
+
+
+def all_released(redactor: Redactor, items: Iterable[Item], now: int = 0) -> list[Item]:
+    """Return these items without their secrets: no more will come."""
+    return released(redactor, items, now) + items_of(redactor.finish())
+
+
 def raw(items: Iterable[Item]) -> bytes:
     """Return the lines of a file with these items, as bytes."""
-    return encode_lines(packed(items))
+    return encode_lines(steps_of(items))
 
 
 def read_back(items: Iterable[Item]) -> list[Item]:
     """Return these items as they are read from a file."""
-    return [item for line in raw(items).splitlines() for item in decode_line(line).items()]
+    return items_of(map(decode_line, raw(items).splitlines()))
 
 
 def decoded(raw: Sequence[bytes]) -> list[Line]:
@@ -119,7 +161,7 @@ def in_runs(lines: Sequence[Line]) -> list[Item]:
             else:
                 link, _, dialect = wire
                 texts = [frame.text.encode() for frame in some if frame.text is not None]
-                stored += frame_lines(seq, t, link, direction, dialect, texts)
+                stored += items_of(in_steps(seq, t, frame_lines(link, direction, dialect, texts)))
             seq = stored[-1].seq + stored[-1].count
         if direction == "receive":
             for line in _events([line for line in lines if isinstance(line, EventLine)], seq, t):
@@ -143,9 +185,9 @@ def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
 
     def take() -> None:
         nonlocal seq
-        for line in notes.take():
-            stored.append(structs.replace(line, seq=seq))
-            seq += line.count
+        for item in items_of(notes.take()):
+            stored.append(structs.replace(item, seq=seq))
+            seq += item.count
 
     for line, following in zip_longest(lines, lines[1:]):
         if line.redacted or (isinstance(line, FrameLine) and line.text is None):

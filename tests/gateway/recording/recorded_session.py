@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from dragoman.gateway.config.model import Redact
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
 from dragoman.gateway.recording.format import UP, Header, Line, decode_header
 from dragoman.gateway.recording.pending import FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder, Place
-from dragoman.gateway.recording.recordings import Recordings
+from dragoman.gateway.recording.recordings import Recordings, redactors
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
@@ -90,6 +91,8 @@ class InLoop:
 
 
 IN_LOOP = cast("RedactionWorker", InLoop())
+WITHOUT_RULES = redactors(Redact(enabled=False))
+"""Makes redactors that remove only what no recording ever holds."""
 
 
 class RecorderHarness:
@@ -116,7 +119,7 @@ class RecorderHarness:
             self.ledger,
             self.memory,
             self._later,
-            redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
+            redactor=(lambda: Redactor(compiled, b"salt")) if redacts else WITHOUT_RULES,
         )
         self.call = CurrentCall()
         self.recorder = SessionRecorder(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.recording.format import UP, FrameLine, frame_line
+from dragoman.gateway.recording.format import UP, FrameLine, in_steps
 from dragoman.gateway.recording.pending import RUN_MIN, frame_lines
 from dragoman.mappings.dialect import Frame, Oversize, Parts
-from tests.gateway.recording.lines import lines_of, raw, read_back
+from tests.gateway.recording.lines import frame_at, lines_of, raw, read_back
 
 WORDS = ["The", " quick", "", ' "Dragon"', "\n", "木", " 🦀", "\\", " over", " the", " lazy", "dog"]
 
@@ -28,14 +28,15 @@ def smooth(word: str, at: int = 5) -> bytes:
 
 
 def stored(frames: Sequence[Frame]) -> list[FrameLine]:
-    return list(frame_lines(1, 2, UP, "receive", "pod", frames))
+    steps = in_steps(1, 2, frame_lines(UP, "receive", "pod", frames))
+    return [entry for step in steps for entry in step.entries() if isinstance(entry, FrameLine)]
 
 
 def as_they_were(frames: Sequence[Frame]) -> list[FrameLine]:
     """Return the stored lines; assert that they stand for exactly these frames, also after reading them back."""
     lines = stored(frames)
     again = read_back(lines)
-    expected = [frame_line(seq, 2, UP, "receive", "pod", frame) for seq, frame in enumerate(frames, 1)]
+    expected = [frame_at(seq, 2, UP, "receive", "pod", frame) for seq, frame in enumerate(frames, 1)]
     assert lines_of(lines) == lines_of(again) == expected
     assert [line.seq for line in lines] == [1 + sum(line.count for line in lines[:at]) for at in range(len(lines))]
     return lines

@@ -12,7 +12,7 @@ from dragoman.gateway.recording.flush_plan import FLUSH
 from dragoman.gateway.recording.recordings import Recordings
 from dragoman.mappings.canonical.events import TextDelta, TurnEnded
 from tests.gateway.in_memory import ManualClock
-from tests.gateway.recording.recorded_session import RecorderHarness
+from tests.gateway.recording.recorded_session import WITHOUT_RULES, RecorderHarness
 
 
 class Queue(SimpleNamespace):
@@ -33,7 +33,7 @@ class Backlog:
     def __init__(self, limit: int) -> None:
         self.memory, self.writer, self.worker, self.time = MemoryBudget(limit), Queue(), Queue(), ManualClock()
         queues = cast("Any", self.writer), cast("Any", self.worker)
-        self.recordings = Recordings(*queues, Ledger(), self.memory, self.time.later)
+        self.recordings = Recordings(*queues, Ledger(), self.memory, self.time.later, redactor=WITHOUT_RULES)
 
     def flush(self) -> None:
         self.recordings.wants_flush(lambda: None)

@@ -14,7 +14,7 @@ from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recordings import AT_ONCE, Recordings
 from dragoman.gateway.recording.writer import Writer
 from tests.gateway.in_memory import ManualClock
-from tests.gateway.recording.recorded_session import IN_LOOP, Disk
+from tests.gateway.recording.recorded_session import IN_LOOP, WITHOUT_RULES, Disk
 
 
 class PlanWithClock:
@@ -109,7 +109,7 @@ class CountedDisk(Disk):
 
 def test_texts_that_are_due_within_a_round_are_flushed_together_and_in_time() -> None:
     time, disk = ManualClock(), CountedDisk(Folder(Path("/rec")))
-    recordings = Recordings(cast("Writer", disk), IN_LOOP, Ledger(), MemoryBudget(), time.later)
+    recordings = Recordings(cast("Writer", disk), IN_LOOP, Ledger(), MemoryBudget(), time.later, redactor=WITHOUT_RULES)
     begun, flushed = dict[int, float](), dict[int, float]()
 
     def flush(number: int) -> None:
@@ -129,7 +129,7 @@ def test_texts_that_are_due_within_a_round_are_flushed_together_and_in_time() ->
 
 def test_the_loop_turns_to_other_work_between_a_few_recordings() -> None:
     made, disk = PlanWithClock(), CountedDisk(Folder(Path("/rec")))
-    recordings = Recordings(cast("Writer", disk), IN_LOOP, Ledger(), MemoryBudget(), made.later)
+    recordings = Recordings(cast("Writer", disk), IN_LOOP, Ledger(), MemoryBudget(), made.later, redactor=WITHOUT_RULES)
     flushed: list[int] = []
     for number in range(AT_ONCE + 1):
         recordings.wants_flush(partial(flushed.append, number))
@@ -142,7 +142,7 @@ def test_the_loop_turns_to_other_work_between_a_few_recordings() -> None:
 
 def test_a_step_does_not_wait_for_the_round_of_texts() -> None:
     time, disk = ManualClock(), CountedDisk(Folder(Path("/rec")))
-    recordings = Recordings(cast("Writer", disk), IN_LOOP, Ledger(), MemoryBudget(), time.later)
+    recordings = Recordings(cast("Writer", disk), IN_LOOP, Ledger(), MemoryBudget(), time.later, redactor=WITHOUT_RULES)
     flushed: list[str] = []
     recordings.wants_flush(partial(flushed.append, "text"), ROUND)
     recordings.wants_flush(partial(flushed.append, "step"))

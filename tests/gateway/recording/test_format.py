@@ -17,7 +17,6 @@ from dragoman.gateway.recording.format import (
     decode_header,
     decode_line,
     encode,
-    frame_line,
     packed,
 )
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
@@ -26,7 +25,7 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Origin, Text
 from dragoman.mappings.dialect import Missed, Oversize, Parts
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.recording.lines import raw, read_back
+from tests.gateway.recording.lines import frame_at, raw, read_back
 
 
 def test_a_header_is_read_back_unchanged() -> None:
@@ -49,7 +48,7 @@ def test_line_ends_in_a_text_do_not_split_its_line() -> None:
 def test_unknown_keys_are_skipped() -> None:
     event = b'{"cursor":"1:0","new":[1],"event":{"type":"text_delta","text":"x","new":{}}}'
     line = b'{"kind":"step","seq":1,"t":2,"new":{},"events":[%s]}' % event
-    assert list(decode_line(line).items()) == [EventLine(seq=1, t=2, cursor="1:0", event=TextDelta(text="x"))]
+    assert list(decode_line(line).entries()) == [EventLine(seq=1, t=2, cursor="1:0", event=TextDelta(text="x"))]
 
 
 def test_the_error_for_a_line_of_an_unknown_kind_names_the_kind() -> None:
@@ -143,7 +142,7 @@ def test_two_lines_keep_an_order_that_one_step_cannot_express(second: Line) -> N
 
 @pytest.mark.parametrize("frame", [b'{"a":1}', "Grüße 🦀\u2028".encode(), b"\xff\xfe", b""])
 def test_a_frame_is_read_back_byte_for_byte(frame: bytes) -> None:
-    line = frame_line(1, 2, "smooth-1", "send", "smooth", frame)
+    line = frame_at(1, 2, "smooth-1", "send", "smooth", frame)
     (again,) = read_back([line])
     assert isinstance(again, FrameLine)
     assert again == line
@@ -151,7 +150,7 @@ def test_a_frame_is_read_back_byte_for_byte(frame: bytes) -> None:
 
 
 def test_a_zeromq_message_is_read_back_with_its_parts_and_without_its_identity() -> None:
-    line = frame_line(1, 2, UP, "receive", "pando", Parts("sub", b"who", (b"topic", b"", b"\xff")))
+    line = frame_at(1, 2, UP, "receive", "pando", Parts("sub", b"who", (b"topic", b"", b"\xff")))
     (again,) = read_back([line])
     assert isinstance(again, FrameLine)
     assert again.frame() == Parts("sub", b"", (b"topic", b"", b"\xff"))
@@ -166,7 +165,7 @@ def test_a_zeromq_message_is_read_back_with_its_parts_and_without_its_identity()
     ],
 )
 def test_a_row_without_a_frame_gives_the_reason(frame: Oversize | Missed, why: str) -> None:
-    line = frame_line(1, 2, UP, "receive", "pod", frame)
+    line = frame_at(1, 2, UP, "receive", "pod", frame)
     assert line.missing.startswith(why)
     assert line.frame() is None
 

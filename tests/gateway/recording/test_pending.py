@@ -7,7 +7,7 @@ from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
-from tests.gateway.recording.lines import lines_of
+from tests.gateway.recording.lines import items_of, lines_of
 
 ORIGIN = Origin(link="a", request="r")
 RECEIVED, SENT = TapPoint(UP, "receive", "pod"), TapPoint(UP, "send", "pod")
@@ -22,7 +22,7 @@ def test_pending_items_are_in_order_and_numbered_together() -> None:
     command = EventLine(cursor="2:8", command=PauseTurn(), link="a")
     notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
     assert notes.count == 5
-    assert [(line.seq, line.t, type(line)) for line in notes.take()] == [
+    assert [(line.seq, line.t, type(line)) for line in items_of(notes.take())] == [
         (1, 3, FrameLine),
         (2, 3, FrameLine),
         (3, 3, EventLine),
@@ -31,7 +31,7 @@ def test_pending_items_are_in_order_and_numbered_together() -> None:
     ]
     assert (notes.count, notes.take()) == (0, [])
     notes.add(4, [FramesNote(SENT, [b"c"])])
-    assert [(line.seq, line.t) for line in notes.take()] == [(6, 4)]
+    assert [(line.seq, line.t) for line in items_of(notes.take())] == [(6, 4)]
 
 
 def test_deltas_among_other_events_are_folded() -> None:
@@ -39,7 +39,7 @@ def test_deltas_among_other_events_are_folded() -> None:
     deltas = [TextDelta(text=text) for text in "abcd"]
     events: list[Event] = [*deltas, TextDone(text="abcd"), TextDelta(text="e")]
     notes.add(2, [batch(*events)])
-    lines = notes.take()
+    lines = items_of(notes.take())
     assert [line.count for line in lines] == [4, 1, 1]
     assert lines_of(lines) == [
         EventLine(seq=1 + at, t=2, cursor=f"2:{7 + at}", event=event, turn="t", origin=ORIGIN, at=99)
@@ -50,7 +50,7 @@ def test_deltas_among_other_events_are_folded() -> None:
 def test_alike_frames_are_folded() -> None:
     notes = PendingSteps()
     notes.add(1, [FramesNote(RECEIVED, [b'{"text":"%d"}' % at for at in range(20)]), FramesNote(SENT, [b"x"])])
-    first, last = notes.take()
+    first, last = items_of(notes.take())
     assert isinstance(first, FrameLine)
     assert first.count == 20
     assert (first.seq, last.seq) == (1, 21)

@@ -21,7 +21,7 @@ from dragoman.mappings.canonical.events import Pong, Reply, TextDelta, TurnAccep
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
 from tests.gateway.recording.lines import HEADER, decoded
-from tests.gateway.recording.recorded_session import IN_LOOP
+from tests.gateway.recording.recorded_session import IN_LOOP, WITHOUT_RULES
 
 POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
 
@@ -65,7 +65,13 @@ class Stage:
         self.shelf = Shelf()
         writer = cast("Writer", self.shelf)
         recordings = Recordings(
-            writer, IN_LOOP, Ledger(), MemoryBudget(), lambda _delay, _ring: _Timer(), everything=everything
+            writer,
+            IN_LOOP,
+            Ledger(),
+            MemoryBudget(),
+            lambda _delay, _ring: _Timer(),
+            redactor=WITHOUT_RULES,
+            everything=everything,
         )
         self.recorder = Recorder(recordings, Header(route=HEADER.route), LIMITS, find_id={"theirs": "b"}.__getitem__)
         self.a = self.recorder.record_session(SessionState(id="a"))

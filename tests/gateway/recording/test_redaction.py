@@ -15,6 +15,7 @@ from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallFinished
 from tests.data_files import DATA
+from tests.gateway.recording.lines import all_released
 from tests.gateway.recording.redaction.corpus import PRIVATE
 
 CAPTURES = DATA / "captures"
@@ -57,7 +58,7 @@ def test_harmless_text_is_not_changed(name: str) -> None:
         FrameLine(seq=seq + 2, t=seq, link="up", dir="receive", dialect="pod", text=inside),
     ]
     redactor = Redactor(RedactionRules(), b"salt")
-    assert redactor.feed(lines) + redactor.finish() == lines
+    assert all_released(redactor, lines) == lines
 
 
 @pytest.mark.parametrize("path", sorted(CAPTURES.rglob("*.jsonl")), ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -75,4 +76,4 @@ def test_a_conversation_without_secrets_is_not_changed(path: Path) -> None:
         ]
     assert lines
     redactor = Redactor(RedactionRules(), b"salt")
-    assert redactor.feed(lines) + redactor.finish() == lines
+    assert all_released(redactor, lines) == lines

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Item, Line, StepLine, frame_line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line, StepLine
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Frame, Missed, Parts
-from tests.gateway.recording.lines import lines_of, raw, read_back
+from tests.gateway.recording.lines import Item, frame_at, items_of, lines_of, raw, read_back
 
 UP_POD = TapPoint(UP, "receive", "pod")
 TO_SMOOTH, TO_OTHER = TapPoint("smooth-1", "send", "smooth"), TapPoint("smooth-2", "send", "smooth")
@@ -68,7 +68,7 @@ class Talk:
         for t, step in self.steps:
             for note in step:
                 if isinstance(note, FramesNote):
-                    yield from (frame_line(next(seq), t, *note.tapped, frame) for frame in note.frames)
+                    yield from (frame_at(next(seq), t, *note.tapped, frame) for frame in note.frames)
                 elif isinstance(note, Batch):
                     for place, event in enumerate(note.events, note.first_seq):
                         yield EventLine(
@@ -89,8 +89,8 @@ class Talk:
         for number, (t, step) in enumerate(self.steps, 1):
             notes.add(t, step)
             if number % every == 0:
-                stored += notes.take()
-        stored += notes.take()
+                stored += items_of(notes.take())
+        stored += items_of(notes.take())
         assert lines_of(stored) == list(self.lines())
         assert lines_of(read_back(stored)) == list(self.lines())
         assert [line.seq for line in stored] == [

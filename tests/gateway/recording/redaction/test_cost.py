@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Item
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line, packed
 from dragoman.gateway.recording.redaction.finder import Detector
 from dragoman.gateway.recording.redaction.frame_redactor import SECRETS_MAX
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import KEYS_MAX, JsonPaths, RedactionRules, json_path, rules
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.mappings.canonical.events import TextDelta, TextDone
+from tests.gateway.recording.lines import all_released
 from tests.step_counter import GROWTH, growth
 
 SIZES = (8, 16, 32, 64)  # repetitions: the first only fills caches, then two doublings
@@ -70,7 +71,7 @@ def logins(count: int) -> str:
     return " ".join(f"https://user:pa55w{number:05d}@{'host' * 20}" for number in range(count))
 
 
-def in_a_frame(text: str) -> list[Item]:
+def in_a_frame(text: str) -> list[Line]:
     """Return a frame of a message with this text, and its event."""
     said = json.dumps({"event": "text_done", "data": {"text": text}})
     return [
@@ -79,10 +80,10 @@ def in_a_frame(text: str) -> list[Item]:
     ]
 
 
-def in_deltas(text: str) -> list[Item]:
+def in_deltas(text: str) -> list[Line]:
     """Yield the text in deltas of seven characters, each in its own frame."""
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
-    lines: list[Item] = []
+    lines: list[Line] = []
     for number, piece in enumerate(pieces):
         said = json.dumps({"event": "text_delta", "data": {"text": piece}})
         lines += [
@@ -92,15 +93,15 @@ def in_deltas(text: str) -> list[Item]:
     return lines
 
 
-def redaction(lines: Sequence[Item]) -> Callable[[], object]:
-    redactor = Redactor(RULES, b"salt")
-    return lambda: (redactor.feed(lines), redactor.finish())
+def redaction(lines: Sequence[Line]) -> Callable[[], object]:
+    redactor, steps = Redactor(RULES, b"salt"), list(packed(lines))
+    return lambda: (redactor.feed(steps), redactor.finish())
 
 
 @pytest.mark.parametrize("form", [in_a_frame, in_deltas])
 @pytest.mark.parametrize("repeated", [alike, different])
 def test_the_cost_of_repeated_anchors_is_proportional_to_their_number(
-    repeated: Callable[[str, int], str], form: Callable[[str], list[Item]]
+    repeated: Callable[[str, int], str], form: Callable[[str], list[Line]]
 ) -> None:
     units = [f"{anchor}{tail}" for anchor, tail in zip(ANCHORS, itertools.cycle(TAILS), strict=False)]
     redaction(form(repeated("&;", SIZES[-1])))()  # what is made once for a text of many deltas
@@ -183,7 +184,7 @@ FRAMES: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_the_cost_of_a_frame_is_proportional_to_its_size(name: str) -> None:
-    def frame(text: str) -> list[Item]:
+    def frame(text: str) -> list[Line]:
         return [FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)]
 
     inputs = [frame(FRAMES[name](10 * count)) for count in SIZES]
@@ -191,7 +192,7 @@ def test_the_cost_of_a_frame_is_proportional_to_its_size(name: str) -> None:
 
 
 def test_the_cost_of_many_similar_frames_with_secrets_is_proportional_to_their_number() -> None:
-    def frames(count: int) -> list[Item]:
+    def frames(count: int) -> list[Line]:
         texts = [json.dumps({"event": "text_delta", "data": {"text": f"key=a1b2c3d{n} "}}) for n in range(count)]
         return [
             FrameLine(seq=n, t=n, link="up", dir="receive", dialect="pod", text=text) for n, text in enumerate(texts)
@@ -204,6 +205,6 @@ def test_a_frame_with_too_many_different_secrets_is_emptied() -> None:
     text = json.dumps({"x": logins(SECRETS_MAX + 1)})
     redactor = Redactor(RedactionRules(), b"salt")
     line = FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)
-    (frame,) = [*redactor.feed([line]), *redactor.finish()]
+    (frame,) = all_released(redactor, [line])
     assert isinstance(frame, FrameLine)
     assert (frame.text, frame.redacted) == (None, True)

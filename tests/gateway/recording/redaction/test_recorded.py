@@ -42,7 +42,7 @@ from dragoman.mappings.canonical.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from tests.gateway.recording.lines import HEADER, decoded, frames_of
+from tests.gateway.recording.lines import HEADER, decoded, frames_of, released
 from tests.gateway.recording.recorded_session import IN_LOOP
 from tests.gateway.recording.redaction.corpus import SHAPES, escaped
 from tests.pairs.gateway import SmoothClient
@@ -218,8 +218,9 @@ def test_held_text_is_written_when_the_session_ends() -> None:
 def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one() -> None:
     def marked(make: Callable[[], Any]) -> str:
         redactor = make()
-        (line,) = redactor.feed([EventLine(seq=1, t=1, cursor="1:1", event=TextDone(text=f"x {KEY}"))])
-        return str(line.event.text)
+        (line,) = released(redactor, [EventLine(seq=1, t=1, cursor="1:1", event=TextDone(text=f"x {KEY}"))])
+        assert isinstance(line, EventLine)
+        return str(getattr(line.event, "text", ""))
 
     own, shared = redactors(Redact()), redactors(Redact(salt="s" * 16))
     assert marked(own) != marked(own)

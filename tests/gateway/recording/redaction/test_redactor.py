@@ -9,9 +9,9 @@ from itertools import chain
 import pytest
 from msgspec import Raw, structs
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Item, Line, Round, StepLine, frame_line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Round, StepLine
 from dragoman.gateway.recording.redaction.held_text import BEHIND
-from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
 from dragoman.gateway.recording.redaction.spans import placeholders
 from dragoman.mappings.canonical import Event
@@ -31,7 +31,17 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Origin, Text
 from dragoman.mappings.dialect import Oversize, Parts
-from tests.gateway.recording.lines import in_runs, in_streams, lines_of, raw
+from tests.gateway.recording.lines import (
+    Item,
+    all_released,
+    frame_at,
+    in_runs,
+    in_streams,
+    items_of,
+    lines_of,
+    raw,
+    released,
+)
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 SALT = b"salt"
@@ -88,8 +98,8 @@ class Lines:
                 position += len(some)
         self.lines = list(lines_of(chain.from_iterable(stored)))
         for piece in stored:
-            out += redactor.feed(piece)
-        out += redactor.finish()
+            out += released(redactor, piece)
+        out += items_of(redactor.finish())
         whole = list(lines_of(out))
         assert [line.seq for line in whole] == [line.seq for line in self.lines]
         return whole
@@ -245,10 +255,10 @@ def test_arguments_split_within_escapes_and_surrogate_pairs_are_redacted(form: i
 def test_no_line_waits_longer_than_the_window() -> None:
     redactor = Redactor(RedactionRules(window_micros=2_000_000), SALT)
     line = EventLine(seq=1, t=0, cursor="1:1", event=TextDelta(text=f"it is {KEY[:9]}"))
-    assert redactor.feed([line]) == []
-    assert redactor.feed([], now=1_999_999) == []
+    assert released(redactor, [line]) == []
+    assert released(redactor, [], now=1_999_999) == []
     assert redactor.since == 0
-    left = list(lines_of(redactor.feed([], now=2_000_000)))
+    left = list(lines_of(released(redactor, [], now=2_000_000)))
     assert said(left) == f"it is {MARK('api_key', KEY[:9])}"
     assert redactor.since is None
 
@@ -259,9 +269,9 @@ def test_text_in_which_no_secret_begins_waits_for_half_of_the_window() -> None:
         EventLine(seq=seq, t=seq, cursor=f"1:{seq}", event=TextDelta(text=text))
         for seq, text in enumerate(["half of a wor", "d, ", KEY[:9], KEY[9:12]], 1)
     ]
-    assert redactor.feed([first, second]) == []
-    assert redactor.feed([key], now=1_000_000) == []
-    assert redactor.feed([more], now=1_000_001) == [first, second]
+    assert released(redactor, [first, second]) == []
+    assert released(redactor, [key], now=1_000_000) == []
+    assert released(redactor, [more], now=1_000_001) == [first, second]
     assert redactor.since == key.t
 
 
@@ -286,9 +296,9 @@ def test_a_long_text_is_released_before_its_end_without_its_secrets() -> None:
         words[at:at] = [*KEY, " "]
     for word in words:
         lines.event(TextDelta(text=word))
-    out = list(lines_of(redactor.feed(lines.lines)))
+    out = list(lines_of(released(redactor, lines.lines)))
     assert len(lines.lines) * 4 // 5 < len(out) < len(lines.lines)
-    out += lines_of(redactor.finish())
+    out += lines_of(items_of(redactor.finish()))
     assert said(out) == "".join(words).replace(KEY, MARK("api_key", KEY))
 
 
@@ -336,7 +346,7 @@ def test_held_text_is_bounded() -> None:
     lines.event(TextDelta(text="it begins"))
     for _ in range(70_000):
         lines.frame({"event": "x"})
-    out = redactor.feed(lines.lines)
+    out = released(redactor, lines.lines)
     assert len(lines.lines) - len(out) < 66_000
 
 
@@ -376,7 +386,7 @@ def test_one_time_codes_in_commands_are_never_recorded(on: RedactionRules | None
 def test_without_redaction_all_other_values_are_not_changed() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
     redactor = Redactor(None, SALT)
-    assert redactor.feed(lines.lines) == lines.lines
+    assert released(redactor, lines.lines) == lines.lines
     assert redactor.since is None
 
 
@@ -408,12 +418,12 @@ def test_json_of_any_depth_is_redacted(depth: int) -> None:
 def test_binary_frames_are_searched_too() -> None:
     data = b"\xff\xfe " + KEY.encode() + b"\xff"
     lines: list[Line] = [
-        frame_line(1, 1, "up", "receive", "smooth", data),
-        frame_line(2, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", KEY.encode()))),
-        frame_line(3, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", b"nothing"))),
-        frame_line(4, 1, "up", "receive", "pod", Oversize(5, 4)),
+        frame_at(1, 1, "up", "receive", "smooth", data),
+        frame_at(2, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", KEY.encode()))),
+        frame_at(3, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", b"nothing"))),
+        frame_at(4, 1, "up", "receive", "pod", Oversize(5, 4)),
     ]
-    out = list(lines_of(Redactor(RedactionRules(), SALT).feed(lines)))
+    out = list(lines_of(released(Redactor(RedactionRules(), SALT), lines)))
     assert [line.redacted for line in out] == [True, True, False, False]
     assert out[2:] == lines[2:]
     assert [getattr(line, "base64", None) or getattr(line, "parts", None) for line in out[:2]] == [None, None]
@@ -422,9 +432,17 @@ def test_binary_frames_are_searched_too() -> None:
 def test_the_request_id_of_a_client_may_be_a_secret() -> None:
     line = EventLine(seq=1, t=1, cursor="1:1", event=TextDelta(text="x"), origin=Origin(link="c", request=KEY))
     redactor = Redactor(RedactionRules(), SALT)
-    (out,) = redactor.feed([line]) + redactor.finish()
+    (out,) = all_released(redactor, [line])
     assert isinstance(out, EventLine)
     assert out.origin == Origin(link="c", request=MARK("api_key", KEY))
+
+
+def test_a_secret_request_id_of_a_folded_text_is_found_at_each_of_its_events() -> None:
+    found: list[Finding] = []
+    step = tokens(1, "a ", "b ")
+    step.events[0] = structs.replace(step.events[0], origin=Origin(link="c", request=KEY))
+    assert KEY not in raw(all_released(Redactor(RedactionRules(), SALT, found.append), [step])).decode()
+    assert [(one.seq, one.place) for one in found] == [(3, "Origin.request"), (4, "Origin.request")]
 
 
 # -- the user's own ---------------------------------------------------------------------------------------
@@ -502,7 +520,7 @@ def test_a_number_whose_key_only_resembles_a_secret_key_is_kept() -> None:
     """An example is a pod's `context_tokens`: a text in its place would have a type that the dialect forbids."""
     history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
     line = EventLine(seq=1, t=1, cursor="1:1", event=history)
-    (out,) = [*Redactor(RedactionRules(), SALT).feed([line])]
+    (out,) = released(Redactor(RedactionRules(), SALT), [line])
     assert isinstance(out, EventLine)
     assert isinstance(out.event, HistorySnapshot)
     assert out.event.ext is not None
@@ -518,7 +536,9 @@ RUN_AROUND = [['{"event":"text_delta","data":{"text":"'], ['"}}']]
 
 def known(redactor: Redactor) -> Redactor:
     """Feed the redactor enough of these frames that it knows their shape."""
-    redactor.feed([FrameLine(seq=0, t=0, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=["x"] * 40)])
+    released(
+        redactor, [FrameLine(seq=0, t=0, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=["x"] * 40)]
+    )
     return redactor
 
 
@@ -539,7 +559,7 @@ def known(redactor: Redactor) -> Redactor:
 def test_no_secret_remains_in_a_stream_with_any_words(words: list[str]) -> None:
     for redactor in (Redactor(RedactionRules(), SALT), known(Redactor(RedactionRules(), SALT))):
         run = FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=words * 5)
-        out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
+        out = list(lines_of(all_released(redactor, [run])))
         assert [line.seq for line in out] == list(range(1, 1 + len(run.words)))
         texts = "".join(line.text or "" for line in out if isinstance(line, FrameLine))
         assert KEY[5:] not in texts
@@ -558,7 +578,7 @@ def test_a_stream_of_credentials_is_searched_frame_by_frame() -> None:
         words=["hunter22", "swordfish"] * 9,
     )
     for rules_or_none in (RedactionRules(), None):
-        out = list(lines_of(Redactor(rules_or_none, SALT).feed([run])))
+        out = list(lines_of(released(Redactor(rules_or_none, SALT), [run])))
         assert [line.redacted for line in out if isinstance(line, FrameLine)] == [True] * 18
         assert not any(line.text for line in out if isinstance(line, FrameLine))
 
@@ -590,7 +610,7 @@ def test_a_secret_around_the_words_of_a_stream_is_removed_from_each_frame() -> N
     out = []
     for seq, some in ((1, seen), (31, seen), (61, around)):
         run = FrameLine(seq=seq, t=seq, link="up", dir="receive", dialect="pod", around=some, words=words)
-        out = list(lines_of([*redactor.feed([run])]))
+        out = list(lines_of(released(redactor, [run])))
     assert [line.seq for line in out] == list(range(61, 91))
     assert KEY not in raw(out).decode()
 
@@ -610,14 +630,14 @@ def flowing(redactor: Redactor) -> int:
     """Feed enough such streams that the redactor knows them; return the seq of the next line."""
     for at in range(4):
         stored = tokens(1 + at * 40, *(f"w{n} " for n in range(20)))
-        assert redactor.feed([stored], now=60_000_000) == [stored], "and leave as they are"
+        assert released(redactor, [stored], now=60_000_000) == [stored], "and leave as they are"
     return 161
 
 
 def test_text_of_streams_is_remembered_when_a_frame_continues_it() -> None:
     redactor = Redactor(RedactionRules(), SALT)
     seq = flowing(redactor)
-    redactor.feed([tokens(seq, "the key", " is ", KEY[:3])], now=60_000_000)  # which tells nothing yet
+    released(redactor, [tokens(seq, "the key", " is ", KEY[:3])], now=60_000_000)  # which tells nothing yet
     frame = FrameLine(
         seq=seq + 6,
         t=seq * 1000,
@@ -626,7 +646,7 @@ def test_text_of_streams_is_remembered_when_a_frame_continues_it() -> None:
         dialect="pod",
         text=json.dumps({"event": "text_delta", "data": {"text": KEY[3:]}}),
     )
-    (out,) = redactor.feed([frame], now=60_000_000)
+    (out,) = released(redactor, [frame], now=60_000_000)
     assert isinstance(out, FrameLine)
     assert (out.text, out.redacted) == (None, True)
 
@@ -637,7 +657,7 @@ def test_new_values_around_the_text_of_a_stream_are_searched() -> None:
     for part in (f'{{"event":"text_delta","note":"{KEY}","data":{{"text":', '{"password":"swordfish","data":{"text":'):
         stored = tokens(seq, *(f"w{n} " for n in range(20)), around=(part, "}}"))
         for _ in range(3):
-            out = list(lines_of(redactor.feed([stored], now=60_000_000)))
+            out = list(lines_of(released(redactor, [stored], now=60_000_000)))
             assert len(out) == 40
             inside = raw(out).decode()
             assert KEY not in inside
@@ -648,7 +668,7 @@ def test_configured_paths_are_applied_to_the_frames_of_every_stream() -> None:
     redactor = Redactor(rules({}, ["$.ssn"], window_bytes=65_536, window_micros=2_000_000), SALT)
     seq = flowing(redactor)
     stored = tokens(seq, *(f"w{n} " for n in range(20)), '{"ssn": "078-05-1120"}')
-    out = list(lines_of([*redactor.feed([stored], now=60_000_000), *redactor.finish()]))
+    out = list(lines_of(all_released(redactor, [stored], now=60_000_000)))
     assert "078-05-1120" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
 
 
@@ -658,7 +678,7 @@ def test_tokens_are_removed_from_the_frames_of_a_stream_in_any_configuration() -
     for stored in (tokens(1, *words, around=around), tokens(1, *words, "wss://x/ws?token=swordfish12345")):
         for rules_or_none in (RedactionRules(), None):
             redactor = Redactor(rules_or_none, SALT)
-            out = list(lines_of([*redactor.feed([stored], now=60_000_000), *redactor.finish()]))
+            out = list(lines_of(all_released(redactor, [stored], now=60_000_000)))
             assert [line.seq for line in out] == list(range(1, 1 + stored.count))
             assert "swordfish" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
 

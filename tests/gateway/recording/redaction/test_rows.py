@@ -11,6 +11,7 @@ from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.values import KeyedText, find_in_rows, gather_texts, replace_texts
 from dragoman.mappings.canonical.events import Reply
+from tests.gateway.recording.lines import released
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 KEY = SHAPES["slack_token"]
@@ -50,7 +51,7 @@ def test_no_result_keeps_a_secret_that_it_repeats_piece_by_piece() -> None:
             EventLine(seq=2, t=1, cursor="1:1", event=Reply(request="r", result=Raw(json.dumps(value).encode()))),
         ]
         redactor = Redactor(RedactionRules(), b"salt")
-        frame, line = redactor.feed(lines)
+        frame, line = released(redactor, lines)
         assert isinstance(frame, FrameLine)
         assert (frame.text, frame.redacted) == (None, True)
         assert isinstance(line, EventLine)
