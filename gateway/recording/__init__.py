@@ -5,7 +5,6 @@ in_force             the recordings of a gateway, which a reload replaces; makes
 recorder             the Recorder of a route, and a Tap for each link
 session_recorder     a SessionRecorder for each session
 recordings           what all of them share: the writer, the redactors and the flush timer
-flush_plan           when the gathered steps of a recording are flushed
 pending              steps that are not written yet; text that streams is folded
 session_redactor     redacts the steps of one recording
 redaction_worker     the thread for large ones

@@ -13,7 +13,6 @@ from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.config.model import Recording, Redact
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.flush_plan import FLUSH
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
@@ -21,6 +20,7 @@ from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Schedule, Timer
 
+FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
 AT_ONCE = 8  # recordings that are flushed before the loop turns to other work: 1 to 2 ms
 
 log = structlog.get_logger("dragoman.recording")
@@ -61,7 +61,7 @@ class Recordings:
         self._within = 0.0  # seconds of the timer
         self._waiting: dict[Callable[[], None], None] = {}
 
-    def wants_flush(self, flush: Callable[[], None], within: float = FLUSH) -> None:
+    def wants_flush(self, flush: Callable[[], None], within: float) -> None:
         """Call `flush` within so many seconds."""
         self._waiting[flush] = None
         self._wake(within)

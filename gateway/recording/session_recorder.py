@@ -1,7 +1,14 @@
-"""The recorder of one session: it gathers steps until its FlushPlan flushes them.
+"""The recorder of one session: it gathers steps, then redacts, encodes and writes all of them in one piece.
 
-Then all of them are redacted, encoded and written in one piece. Lone further pieces of a text that streams are noted by
-a TextNotes, with one call for each piece and without an object for it.
+A step is flushed soon, together with those of other recordings. A text that streams is gathered for longer, because
+redacting and encoding many of its pieces at once costs much less than one by one:
+
+    without redaction   GATHER seconds, or until the text ends
+    with redaction      three quarters of the redactor's window, or until the text ends
+
+Texts of several recordings that are due within ROUND are flushed together. A sync of the disk costs the same CPU for
+one file and for many, and code that runs once costs twice as much as in a row. Lone further pieces of a text are noted
+by a TextNotes, with one call for each piece and without an object for it.
 """
 
 from __future__ import annotations
@@ -9,7 +16,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import accumulate
 from operator import lt
 from typing import Any
@@ -18,17 +24,20 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.config.model import Limits, RouteLimits
 from dragoman.gateway.overload.rates import TokenBucket
-from dragoman.gateway.recording.flush_plan import MARGIN, FlushPlan
 from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
-from dragoman.gateway.recording.recordings import Recordings
+from dragoman.gateway.recording.recordings import FLUSH, Recordings
 from dragoman.gateway.recording.session_redactor import SessionRedactor
-from dragoman.gateway.timers import Schedule
+from dragoman.gateway.timers import Deadline, Schedule
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Frame
+
+GATHER = 1.0  # seconds that pieces of a text wait: a kill -9 loses this much of it
+ROUND = 0.1  # seconds, at most a tenth of those that pieces of a text wait
+MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
 
 LEFT_OUT = "frames are not recorded: the client sends too many that mean nothing, or are wrong (`stray_rate`)"
 EVERY = 1.0  # seconds between two lines that count those which are left out
@@ -57,18 +66,23 @@ class SessionRecorder:
     # Slots, because a token touches few cache lines then.
     __slots__ = (
         "_call",
+        "_gather",
         "_held",
-        "_later",
+        "_is_planned",
+        "_is_soon",
         "_monotonic",
         "_notes",
         "_parts",
-        "_plan",
+        "_recordings",
         "_redactor",
+        "_round",
         "_start",
         "_state",
         "_stray",
         "_t",
+        "_text_ended",
         "_texts_common",
+        "_timer",
         "_turn_ended",
         "_turn_open",
         "actor",
@@ -104,10 +118,14 @@ class SessionRecorder:
         self._texts_common: tuple[Any, ...] = ()
         redactor = SessionRedactor(recordings, self._parts)
         self._redactor: SessionRedactor | None = redactor
+        self._recordings = recordings
         self._held = False
-        self._later = recordings.later
-        wants_flush = partial(recordings.wants_flush, self.flush)
-        self._plan = FlushPlan(wants_flush, recordings.later, self._now, redactor.redactor.window)
+        self._is_planned = self._is_soon = False  # a flush: at any time, within FLUSH
+        self._text_ended = False  # what the redactor holds back can be written
+        self._timer = Deadline(recordings.later)
+        longest = redactor.redactor.window * 3 / 4e6 or GATHER
+        self._round = min(ROUND, longest / 10)
+        self._gather = longest - self._round - FLUSH
         self._stray: StrayFrames | None = None
         self.closed = False
 
@@ -119,7 +137,7 @@ class SessionRecorder:
         """Set the id of the session and write what was noted."""
         self._parts.name(session)
         self._held = False
-        self._plan.flush_soon()
+        self._flush_soon()
 
     def enter(self) -> SessionRecorder | None:
         """Make this the acting session, and assign to it the frames that a link reads. Return who acted before."""
@@ -144,9 +162,12 @@ class SessionRecorder:
         if self.texts:
             self._gather_texts()
         self._t = max((self._monotonic() - self._start) // 1000, self._t + 1)  # no two steps have one time
-        much, plan = self._notes.add(self._t, step), self._plan
-        if not plan.waits and (plan.due is None or plan.text_ends):
-            plan.flush_next(self._notes.streams and not plan.text_ends)
+        much = self._notes.add(self._t, step)
+        if not self._is_soon and (self._text_ended or not self._is_planned):
+            if self._notes.streams and not self._text_ended:
+                self._flush_later()
+            else:
+                self._flush_soon()
         if much:
             self.flush()  # the timer finds nothing, or what comes meanwhile
 
@@ -162,8 +183,8 @@ class SessionRecorder:
         common = common or self._notes.common
         if common is not None:
             self._texts_common = common
-            if self._plan.due is None and not self._plan.waits:
-                self._plan.flush_next(streams=True)
+            if not self._is_planned:
+                self._flush_later()
         return common
 
     def _gather_texts(self) -> None:
@@ -192,7 +213,7 @@ class SessionRecorder:
         if last is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
         if first not in STREAMED or (len(events) > 1 and not STREAMED.issuperset(map(type, events))):
-            self._plan.end_text()
+            self._text_ended = True
         self.step.append(batch)
         return before
 
@@ -205,7 +226,7 @@ class SessionRecorder:
     def stray_frames(self, tapped: TapPoint, frames: Sequence[Frame], limits: Limits) -> None:
         """Record frames of a client that reach no session, or answers to them. Above `stray_rate` only count them."""
         if self._stray is None:
-            self._stray = StrayFrames(limits, self._monotonic, self._later, self._line)
+            self._stray = StrayFrames(limits, self._monotonic, self._recordings.later, self._line)
         if self._stray.takes(tapped, len(frames)):
             self.frames(tapped, frames)
 
@@ -229,9 +250,20 @@ class SessionRecorder:
         if self._call.session is not self:
             self.end_step()
 
+    def _flush_soon(self) -> None:
+        if not self._is_soon:
+            self._is_planned = self._is_soon = True
+            self._recordings.wants_flush(self.flush, FLUSH)
+
+    def _flush_later(self) -> None:
+        """Flush when a text was gathered for long enough. A step that does not belong to it is still flushed soon."""
+        self._is_planned = True
+        self._timer.start(self._gather, lambda: self._recordings.wants_flush(self.flush, self._round))
+
     def flush(self) -> None:
         """Redact and encode the gathered steps, and give them to the writer."""
-        self._plan.start_flush()
+        self._is_planned = self._is_soon = self._text_ended = False
+        self._timer.stop()
         redactor = self._redactor
         if self._held or redactor is None:
             return
@@ -244,11 +276,13 @@ class SessionRecorder:
         redactor = self._redactor
         if redactor is None or redactor.busy:
             return  # the recording is closed, or its last job in the thread plans this again
-        self._plan.forget_text()
-        if (since := redactor.redactor.since) is not None:
-            self._plan.flush_at(since + redactor.redactor.window - MARGIN)
-        elif self._notes.streams or self.texts:
-            self._plan.flush_next(streams=True)
+        since = redactor.redactor.since
+        if since is not None:
+            due = since + redactor.redactor.window - MARGIN
+            self._is_planned = True
+            self._timer.start(max((due - self._now()) / 1e6, FLUSH), self._flush_soon)
+        elif (self._notes.streams or self.texts) and not self._is_planned:
+            self._flush_later()
 
     def close(self) -> None:
         """Write all that is left, and close the file."""
@@ -258,7 +292,7 @@ class SessionRecorder:
         self.end_step()
         self.flush()
         self.closed = True
-        self._plan.cancel()
+        self._timer.stop()
         if self._redactor is not None:
             self._redactor.finish(self._parts.close)
         self._state = self._redactor = None  # a link may still refer to this recorder

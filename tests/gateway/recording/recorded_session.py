@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from dragoman.gateway.config.model import Redact
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
 from dragoman.gateway.recording.format import UP, Header, Line, decode_header
 from dragoman.gateway.recording.pending import FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder, Place
-from dragoman.gateway.recording.recordings import Recordings, redactors
+from dragoman.gateway.recording.recordings import FLUSH, Recordings, redactors
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
-from dragoman.gateway.recording.session_recorder import CurrentCall, SessionRecorder
+from dragoman.gateway.recording.session_recorder import GATHER, CurrentCall, SessionRecorder
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import Origin
+from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.lines import HEADER, decoded
-
-SECOND = 1_000_000_000
 
 
 class Disk:
@@ -66,6 +64,10 @@ class Disk:
             found.append((decode_header(first), decoded(rest)))
         return found
 
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.files.values())
+
     def lines(self) -> list[Line]:
         return [line for _, lines in self.parts() for line in lines]
 
@@ -96,7 +98,7 @@ WITHOUT_RULES = redactors(Redact(enabled=False))
 
 
 class RecorderHarness:
-    """A session recorder with its disk, its clock and its timer."""
+    """A session recorder with its disk, its clock and its timers."""
 
     def __init__(
         self,
@@ -105,42 +107,29 @@ class RecorderHarness:
         redacts: bool = False,
         worker: RedactionWorker = IN_LOOP,
         place: Place = Folder(Path("/rec")),  # noqa: B008  # has no state
+        window: float = 2.0,
     ) -> None:
         self.disk = Disk(place, rotate_bytes)
         self.ledger = Ledger()
         self.memory = MemoryBudget()
-        self.now = 5 * SECOND
-        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.time = ManualClock()
         self.state = SessionState(id="s", seq=7, epoch=2)
-        compiled = rules({}, (), window_bytes=65_536, window_micros=2_000_000)
+        compiled = rules({}, (), window_bytes=65_536, window_micros=int(window * 1e6))
         self.recordings = Recordings(
             cast("Writer", self.disk),
             worker,
             self.ledger,
             self.memory,
-            self._later,
+            self.time.later,
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else WITHOUT_RULES,
         )
         self.call = CurrentCall()
         self.recorder = SessionRecorder(
-            self.recordings, self.call, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now
+            self.recordings, self.call, HEADER, self.state, clock=lambda: 1234, monotonic=self.time.monotonic
         )
 
-    def _later(self, delay: float, ring: Callable[[], None]) -> Any:
-        self.timers.append((delay, ring))
-        harness = self
-
-        class Timer:
-            def cancel(self) -> None:
-                harness.timers.clear()
-
-        return Timer()
-
     def passes(self, seconds: float) -> None:
-        self.now += int(seconds * SECOND)
-        timers, self.timers = self.timers, []
-        for _, ring in timers:
-            ring()
+        self.time.passes(seconds)
 
     def flushes(self) -> None:
         """Let the time pass after which a text that streams is flushed without redaction."""

@@ -8,8 +8,7 @@ from typing import Any, cast
 from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.flush_plan import FLUSH
-from dragoman.gateway.recording.recordings import Recordings
+from dragoman.gateway.recording.recordings import FLUSH, Recordings
 from dragoman.mappings.canonical.events import TextDelta, TurnEnded
 from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.recorded_session import WITHOUT_RULES, RecorderHarness
@@ -36,7 +35,7 @@ class Backlog:
         self.recordings = Recordings(*queues, Ledger(), self.memory, self.time.later, redactor=WITHOUT_RULES)
 
     def flush(self) -> None:
-        self.recordings.wants_flush(lambda: None)
+        self.recordings.wants_flush(lambda: None, FLUSH)
         self.time.passes(FLUSH)
 
 
@@ -73,7 +72,7 @@ async def test_closed_recordings_count_nothing() -> None:
 def flush(harness: RecorderHarness) -> None:
     """Flush this recording at once, as much text does, and then all that wait for the shared timer."""
     harness.recorder.flush()
-    harness.recordings.wants_flush(lambda: None)
+    harness.recordings.wants_flush(lambda: None, FLUSH)
     harness.passes(0.05)
 
 

@@ -126,7 +126,7 @@ def accepted(client: SmoothClient) -> int:
 def test_recording_adds_few_calls_to_a_lone_token_and_to_its_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redacts: bool
 ) -> None:
-    monkeypatch.setattr("dragoman.gateway.recording.flush_plan.GATHER", 60)
+    monkeypatch.setattr("dragoman.gateway.recording.session_recorder.GATHER", 60)
     called, whole = asyncio.run(calls_of_tokens(tmp_path, redacts=redacts))
     assert 0 < called.total() <= TOKEN_CALLS_MAX, called
     assert whole.total() <= FLUSHED * (TOKEN_CALLS_MAX + FLUSH_CALLS_MAX), whole
@@ -136,6 +136,8 @@ def test_recording_adds_few_calls_to_a_lone_token_and_to_its_flush(
 def test_recording_adds_few_calls_to_the_begin_and_the_end_of_a_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redacts: bool
 ) -> None:
-    monkeypatch.setattr("dragoman.gateway.recording.flush_plan.FLUSH", 0.1)  # one flush each, also on a busy machine
+    monkeypatch.setattr(
+        "dragoman.gateway.recording.session_recorder.FLUSH", 0.1
+    )  # one flush each, also on a busy machine
     for called in asyncio.run(calls_of_a_turn(tmp_path, redacts=redacts)):
         assert 0 < called.total() <= TURN_CALLS_MAX, called

@@ -1,19 +1,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from dragoman.gateway.recording.flush_plan import FLUSH, GATHER, ROUND
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, FramesNote, TapPoint
-from dragoman.gateway.recording.session_recorder import TextNotes
-from dragoman.mappings.canonical import Batch
+from dragoman.gateway.recording.places import Folder
+from dragoman.gateway.recording.recordings import AT_ONCE, FLUSH, Recordings
+from dragoman.gateway.recording.session_recorder import GATHER, ROUND, CurrentCall, SessionRecorder, TextNotes
+from dragoman.gateway.recording.writer import OutputFile, Writer
+from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
-from tests.gateway.recording.recorded_session import RecorderHarness
+from tests.gateway.in_memory import ManualClock
+from tests.gateway.recording.lines import HEADER
+from tests.gateway.recording.recorded_session import IN_LOOP, WITHOUT_RULES, Disk, RecorderHarness
 
 
 @pytest.fixture
@@ -29,7 +37,7 @@ def seqs(lines: Sequence[Line]) -> list[int]:
 
 
 def test_each_event_of_a_batch_is_a_line_with_its_own_cursor_and_the_batch_s_time(harness: RecorderHarness) -> None:
-    harness.now += 1_500_000
+    harness.passes(0.0015)
     harness.happens(TextDelta(text="a"), TextDelta(text="b"), origin=Origin(link="l", request="r"))
     harness.recorder.close()
     first, second = harness.disk.lines()
@@ -71,11 +79,11 @@ def test_a_session_without_items_has_no_file(harness: RecorderHarness) -> None:
 def test_items_are_flushed_after_a_short_time(harness: RecorderHarness) -> None:
     harness.happens(TextDone(text="a"))
     harness.happens(TextDone(text="b"))
-    assert [delay for delay, _ in harness.timers] == [FLUSH]
+    assert harness.time.waiting == pytest.approx([FLUSH])
     assert not harness.disk.files
     harness.passes(FLUSH)
     assert len(harness.disk.lines()) == 2
-    assert not harness.timers
+    assert not harness.time.waiting
     harness.happens(TextDone(text="c"))
     harness.passes(FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2, 3]
@@ -84,16 +92,41 @@ def test_items_are_flushed_after_a_short_time(harness: RecorderHarness) -> None:
 def test_pieces_of_a_text_wait_for_a_second_without_redaction(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
     harness.happens(TextDelta(text="b"))
-    assert [delay for delay, _ in harness.timers] == [GATHER - ROUND - FLUSH]
+    assert harness.time.waiting == pytest.approx([GATHER - ROUND - FLUSH])
     harness.passes(GATHER)
     harness.passes(FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2]
-    assert not harness.timers
+    assert not harness.time.waiting
     harness.happens(TextDelta(text="c"))
     harness.happens(TextDone(text="abc"))
-    assert [delay for delay, _ in harness.timers] == [GATHER - ROUND - FLUSH, FLUSH]
+    assert harness.time.waiting == pytest.approx([FLUSH, GATHER - ROUND - FLUSH])
     harness.passes(FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2, 3, 4]
+
+
+def test_a_text_of_several_recordings_is_flushed_in_a_round_of_at_most_a_tenth_of_its_time() -> None:
+    harness = RecorderHarness(redacts=True, window=0.4)
+    harness.happens(TextDelta(text="a"))
+    assert harness.time.waiting == pytest.approx([0.3 - 0.03 - FLUSH])
+    harness.passes(0.25)
+    assert harness.time.waiting == pytest.approx([0.03])
+
+
+def test_a_step_of_a_recording_whose_text_is_due_is_flushed_soon(harness: RecorderHarness) -> None:
+    harness.happens(TextDelta(text="a"))
+    harness.passes(GATHER - ROUND - FLUSH)
+    assert harness.time.waiting == pytest.approx([ROUND])
+    harness.happens(TextDone(text="a"))
+    assert harness.time.waiting == pytest.approx([FLUSH])
+
+
+def test_a_text_is_gathered_anew_after_a_flush_that_a_step_has_caused(harness: RecorderHarness) -> None:
+    harness.happens(TextDelta(text="a"))
+    harness.happens(TextDone(text="a"))
+    harness.passes(FLUSH)
+    assert not harness.time.waiting
+    harness.happens(TextDelta(text="b"))
+    assert harness.time.waiting == pytest.approx([GATHER - ROUND - FLUSH])
 
 
 def test_a_burst_is_flushed_at_once(harness: RecorderHarness) -> None:
@@ -113,14 +146,16 @@ def test_items_after_close_are_not_recorded(harness: RecorderHarness) -> None:
 def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over() -> None:
     harness = RecorderHarness(redacts=True)
     harness.happens(TextDelta(text="a"))
-    ((due, _),) = harness.timers
-    assert due == 1.5 - ROUND - FLUSH  # for three quarters of the window what streams is noted and no more
+    (due,) = harness.time.waiting
+    assert due == pytest.approx(
+        1.5 - ROUND - FLUSH
+    )  # for three quarters of the window what streams is noted and no more
     harness.happens(TextDelta(text="b"))
     harness.recorder.frames(TapPoint(UP, "receive", "pod"), [b"{}"])
-    assert [delay for delay, _ in harness.timers] == [due]
+    assert harness.time.waiting == pytest.approx([due])
     assert not harness.disk.files
     harness.happens(TextDone(text="ab"))
-    assert [delay for delay, _ in harness.timers] == [due, FLUSH]
+    assert harness.time.waiting == pytest.approx([FLUSH, due])
     harness.passes(FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2, 3, 4]
 
@@ -130,9 +165,9 @@ def test_a_streaming_text_is_written_when_its_window_is_over() -> None:
     harness.happens(TextDelta(text="a"))
     harness.passes(1.0)
     harness.happens(TextDelta(text="b"))
-    harness.passes(0.5)
+    harness.passes(0.5 - ROUND - 2 * FLUSH)
     assert not harness.disk.files
-    harness.passes(FLUSH)
+    harness.passes(ROUND + FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2]
 
 
@@ -143,7 +178,7 @@ def test_a_possible_secret_is_written_when_the_window_is_over() -> None:
     harness.passes(1.5)
     harness.passes(FLUSH)
     assert not harness.disk.files
-    ((due, _),) = harness.timers
+    (due,) = harness.time.waiting
     assert 0.5 - 4 * FLUSH <= due < 0.5
     harness.passes(due)
     harness.passes(FLUSH)
@@ -242,7 +277,7 @@ def test_further_pieces_have_times_that_grow_while_the_clock_stands(harness: Rec
     heard(harness, "a")
     notes = harness.recorder.open_text([])
     assert all(adds(harness, notes, text) for text in "bcd")
-    harness.now += 2_000
+    harness.passes(0.000002)
     assert adds(harness, notes, "e")
     harness.recorder.close()
     assert sorted({line.t for line in harness.disk.lines()}) == [0, 1, 2, 3, 4]
@@ -274,3 +309,71 @@ def test_a_further_piece_is_flushed_in_time_after_a_pause(harness: RecorderHarne
 
 
 FROM_POD = TapPoint(UP, "receive", "pod")
+
+
+# -- flushes of several recordings ----------------------------------------------------------------------
+
+
+class TimedDisk(Disk):
+    """A disk that counts the rounds of the writer, and notes when it is given the first bytes of each file."""
+
+    def __init__(self) -> None:
+        super().__init__(Folder(Path("/rec")))
+        self.time = ManualClock()
+        self.rounds = 0
+        self.given: list[float] = []
+        self.recordings = Recordings(
+            cast("Writer", self), IN_LOOP, Ledger(), MemoryBudget(), self.time.later, redactor=WITHOUT_RULES
+        )
+
+    def put(self, file: OutputFile, data: bytes, lines: int) -> bool:
+        if file not in self.files:
+            self.given.append(self.time.seconds)
+        return super().put(file, data, lines)
+
+    def flush(self) -> None:
+        self.rounds += 1
+
+    def record(self, *events: Event) -> None:
+        """Let a new session begin with these events."""
+        recorder = SessionRecorder(
+            self.recordings, CurrentCall(), HEADER, SessionState(id="s"), monotonic=self.time.monotonic
+        )
+        recorder.leave(recorder.batch(Batch(session="s", epoch=1, first_seq=0, events=list(events))))
+
+
+def test_texts_that_are_due_within_a_round_are_flushed_together_and_in_time() -> None:
+    disk = TimedDisk()
+    begun = []
+    for _ in range(40):
+        begun.append(disk.time.seconds)
+        disk.record(TextDelta(text="a"))
+        disk.time.passes(0.002)
+    disk.time.passes(GATHER)
+    assert disk.rounds == 1
+    assert [given - begin <= GATHER for given, begin in zip(disk.given, begun, strict=True)] == [True] * 40
+
+
+def test_the_loop_turns_to_other_work_between_a_few_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = TimedDisk()
+    for _ in range(AT_ONCE + 1):
+        disk.record(TextDone(text="a"))
+    calls: list[tuple[float, Callable[[], None]]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(disk.recordings, "later", lambda *call: calls.append(call))
+        disk.time.passes(FLUSH)
+    ((delay, flush_others),) = calls
+    assert (delay, len(disk.files), disk.rounds) == (0, AT_ONCE, 0)
+    flush_others()
+    assert (len(disk.files), disk.rounds) == (AT_ONCE + 1, 1)
+
+
+def test_a_step_does_not_wait_for_the_round_of_texts() -> None:
+    disk = TimedDisk()
+    disk.record(TextDelta(text="a"))
+    disk.time.passes(GATHER - ROUND - FLUSH)
+    disk.record(TextDone(text="b"))
+    disk.time.passes(FLUSH)
+    assert len(disk.files) == 2
+    disk.time.passes(ROUND)
+    assert disk.rounds == 1

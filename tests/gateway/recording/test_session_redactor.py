@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.recording import redaction_worker
-from dragoman.gateway.recording.flush_plan import FLUSH
 from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.recording.parts import RETRY
+from dragoman.gateway.recording.recordings import FLUSH
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.session_redactor import INLINE_MAX

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,20 +20,15 @@ from dragoman.gateway.config.model import Config, Limits, Recording, Redact, Rou
 from dragoman.gateway.demo import script
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.flush_plan import FLUSH, ROUND
-from dragoman.gateway.recording.format import EventLine, Line
+from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.recording.index import compressed, read_index
-from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.recordings import Recordings, redactors
+from dragoman.gateway.recording.recordings import FLUSH, redactors
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.session_recorder import CurrentCall, SessionRecorder
+from dragoman.gateway.recording.session_recorder import ROUND
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
-from dragoman.gateway.recording.writer import OutputFile, Writer
-from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import (
     TextDelta,
     TextDone,
@@ -42,8 +37,8 @@ from dragoman.mappings.canonical.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from tests.gateway.recording.lines import HEADER, decoded, frames_of, released
-from tests.gateway.recording.recorded_session import IN_LOOP
+from tests.gateway.recording.lines import frames_of, released
+from tests.gateway.recording.recorded_session import RecorderHarness
 from tests.gateway.recording.redaction.corpus import SHAPES, escaped
 from tests.pairs.gateway import SmoothClient
 
@@ -120,71 +115,8 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
 # -- a session ---------------------------------------------------------------------------------------------
 
 
-class Disk:
-    """A stand-in for the writer of recordings."""
-
-    def __init__(self) -> None:
-        self.place = Folder(Path("/rec"))
-        self.rotate_bytes = 0
-        self.backlog = 0
-        self.data = b""
-
-    def put(self, _file: OutputFile, data: bytes, _lines: int) -> bool:
-        self.data += data
-        return True
-
-    def finish(self, _file: OutputFile) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def lines(self) -> list[Line]:
-        return decoded(self.data.splitlines()[1:])
-
-
-class Scene:
-    """A session recorder that redacts, with a clock and its only timer."""
-
-    def __init__(self) -> None:
-        self.disk, self.ledger, self.now, self.seq = Disk(), Ledger(), 0, 0
-        self.timers: list[Callable[[], None]] = []
-        recordings = Recordings(
-            cast("Writer", self.disk),
-            IN_LOOP,
-            self.ledger,
-            MemoryBudget(),
-            self._later,
-            redactor=redactors(Redact(salt="s" * 16)),
-        )
-        state = SessionState(id="s", epoch=1)
-        self.recorder = SessionRecorder(
-            recordings, CurrentCall(), HEADER, state, clock=lambda: 1, monotonic=lambda: self.now
-        )
-
-    def _later(self, _delay: float, ring: Callable[[], None]) -> Any:
-        self.timers.append(ring)
-        scene = self
-
-        class Timer:
-            def cancel(self) -> None:
-                scene.timers.clear()
-
-        return Timer()
-
-    def passes(self, seconds: float) -> None:
-        for _ in range(round(seconds / FLUSH)):
-            self.now += int(FLUSH * 1e9)
-            timers, self.timers = self.timers, []
-            for ring in timers:
-                ring()
-
-    def happens(self, *events: Event) -> None:
-        batch = Batch(session="s", epoch=1, first_seq=self.seq, events=list(events), turn="t")
-        self.seq += len(events)
-        self.recorder.leave(self.recorder.batch(batch))
-
-
 def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -> None:
-    scene = Scene()
+    scene = RecorderHarness(redacts=True)
     scene.happens(TextDelta(text="one "))
     scene.passes(1.5 - ROUND - 2 * FLUSH)
     assert scene.disk.data == b""
@@ -194,11 +126,11 @@ def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -
     scene.passes(FLUSH)
     assert len(scene.disk.lines()) == 3
     scene.passes(FLUSH)
-    assert scene.timers == []  # nothing is held back: nobody has to look again
+    assert scene.time.waiting == []  # nothing is held back: nobody has to look again
 
 
 def test_held_text_is_written_when_the_session_ends() -> None:
-    scene = Scene()
+    scene = RecorderHarness(redacts=True)
     for letter in KEY:
         scene.happens(TextDelta(text=letter))
     with capture_logs() as logs:
@@ -228,7 +160,7 @@ def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one
 
 
 def test_a_redactor_that_fails_ends_the_recording_and_not_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
+    scene = RecorderHarness(redacts=True)
     scene.happens(TextDone(text=f"x {KEY}"))
     with capture_logs() as logs, monkeypatch.context() as broken:
         broken.setattr(Redactor, "feed", lambda *_: 1 / 0)
