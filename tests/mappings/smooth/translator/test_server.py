@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import pytest
@@ -12,83 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.mappings.canonical import Batch, Event, SessionState, commands, events
-from dragoman.mappings.canonical.values import Cause, Failure, Message, Origin, Text
+from dragoman.mappings.canonical import Event, SessionState, commands, events
+from dragoman.mappings.canonical.values import Cause, Failure, Message, Text
 from dragoman.mappings.dialect import Oversize, Step
 from dragoman.mappings.smooth import DIALECT
-from dragoman.mappings.smooth.translator.server import PENDING_MAX, ServerTranslator
-from tests.smooth_shapes import assert_emitted, assert_reply
-
-SESSION = "5d0c7a52-1f1e-4c5e-9c38-0f6b1f2a9e01"
-AT = 1_700_000_000_123_000_000
-SAID = "r"
-
-
-class Link:
-    """A smooth client's link, driven by hand."""
-
-    def __init__(self) -> None:
-        numbers = count(1)
-        self.translator = ServerTranslator(lambda: AT, lambda: f"minted-{next(numbers)}")
-        self.last: Step[Any] = Step()
-
-    def sends(self, *frames: Any) -> list[Any]:
-        """Return the commands that these frames become."""
-        encoded = [f if isinstance(f, bytes | Oversize) else json.dumps(f).encode() for f in frames]
-        self.last = self.translator.receive(encoded)
-        return [item for burst in self.last.bursts for item in burst.items]
-
-    def hears(self) -> list[dict[str, Any]]:
-        """Return the answers to the client's last frames, each checked strictly."""
-        return strict(self.last)
-
-    def receives(self, *items: Event) -> list[dict[str, Any]]:
-        """Return the frames that these answers become."""
-        return strict(self.translator.send(items))
-
-    def begins_a_turn(self, request: str = "turn") -> None:
-        assert [type(c) for c in self.sends(SEND | {"requestId": request})] == [commands.SubmitInput]
-
-    def passes(self, *items: Event, request: str = "turn") -> None:
-        batch = Batch(
-            session=SESSION,
-            epoch=1,
-            first_seq=0,
-            events=list(items),
-            turn="t",
-            origin=Origin(link="l", request=request),
-        )
-        assert self.translator.on_delivered(batch) == Step()
-
-
-def strict(step: Step[Any]) -> list[dict[str, Any]]:
-    frames = [json.loads(frame) for frame in step.frames]
-    for frame in frames:
-        assert_emitted(frame)
-        if frame["type"] != "pong":
-            assert frame["timestamp"] == AT // 1_000_000
-    return frames
-
-
-def action(name: str, **fields: Any) -> dict[str, Any]:
-    return {"action": name, "requestId": SAID, **fields}
-
-
-def without(frame: dict[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: value for key, value in frame.items() if key not in keys}
-
-
-CREATE = action("create_conversation_session", agentId="a")
-GET = action("get_session", sessionId="s")
-HISTORY = action("get_conversation_messages", sessionId="s")
-LIST = action("list_conversations")
-RENAME = action("rename_conversation", conversationId="c", title="t")
-SEND = action("send_message", sessionId="s", message="hi")
-CONFIRM = action("confirm_tool_action", sessionId="s", approved=True)
-OTP = action("verify_otp", sessionId="s", code="123456")
-SUBMIT = action("submit_interaction", sessionId="s", interactionId="i", values={})
-CANCEL = action("cancel")
-PING = action("ping")
+from dragoman.mappings.smooth.translator.server import PENDING_MAX
+from tests.mappings.smooth.server_link import (
+    CANCEL,
+    CONFIRM,
+    CREATE,
+    GET,
+    HISTORY,
+    LIST,
+    OTP,
+    PING,
+    RENAME,
+    SAID,
+    SEND,
+    SESSION,
+    SUBMIT,
+    Link,
+    action,
+    strict,
+    without,
+)
+from tests.smooth_shapes import assert_reply
 
 REFUSED: list[tuple[str, Any, str | None, str]] = [
     # what the client said, the requestId and the code of the answer
@@ -162,37 +109,6 @@ def test_garbage_never_raises_and_each_frame_is_answered_or_forwarded(frames: li
     acted = link.sends(*frames)
     silent = sum(frame == b'{"action":"cancel"}' for frame in frames)
     assert len(frames) - silent <= len(acted) + len(link.hears()) <= len(frames)
-
-
-# -- what is put right --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limit", "page", "listed"),
-    [(-1, 50, 50), (0, 50, 50), (1, 1, 1), (100, 100, 100), (150, 100, 150), (10**30, 100, 200), ("9", 50, 50)],
-)
-def test_limits_are_clamped(limit: object, page: int, listed: int) -> None:
-    link = Link()
-    assert [c.limit for c in link.sends(HISTORY | {"limit": limit}, LIST | {"limit": limit})] == [page, listed]
-
-
-def test_without_a_limit_a_page_has_fifty() -> None:
-    assert [c.limit for c in Link().sends(HISTORY, LIST)] == [50, 50]
-
-
-def test_a_title_is_trimmed_to_sixty_characters() -> None:
-    (command,) = Link().sends(RENAME | {"title": " " + "ab " * 30})
-    assert command.title == ("ab " * 30)[:60].rstrip()
-
-
-def test_an_attachment_needs_no_message() -> None:
-    (command,) = Link().sends(SEND | {"message": "", "images": [{"url": "data:,"}]})
-    assert type(command) is commands.SubmitInput
-
-
-def test_a_blank_model_counts_as_no_model() -> None:
-    (command,) = Link().sends(SEND | {"model": "  "})
-    assert command.model == ""
 
 
 def test_unknown_keys_are_dropped_and_counted() -> None:

@@ -3,63 +3,16 @@
 from __future__ import annotations
 
 import json
-from itertools import count
 from typing import Any
 
 import pytest
 from msgspec import Raw
 
-from dragoman.mappings.canonical import Event, SessionState, commands, events
-from dragoman.mappings.canonical.values import Failure, Text
+from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Step
-from dragoman.mappings.smooth.directions import FROM_CLIENT
-from dragoman.mappings.smooth.translator.client import WAITING_MAX, ClientTranslator
-from dragoman.mappings.smooth.vocabulary import keep
-
-A = "0b0e9b0e-0000-4000-8000-00000000000a"
-INPUT = commands.SubmitInput(request="q", session="s", segments=(Text(text="hi"),))
-
-
-class Link:
-    """The link of a smooth server with an open session, driven by hand."""
-
-    def __init__(self) -> None:
-        numbers = count(0)
-        self.translator = ClientTranslator(lambda: 0, lambda: f"own-{next(numbers)}")
-        self.sends(commands.OpenSession(agent=A, request="open"))
-        self.hears(done("own-0", sessionId="s", conversationId=A))
-
-    def sends(self, *items: Any) -> list[dict[str, Any]]:
-        return [json.loads(frame) for frame in self.translator.send(items).frames]
-
-    def hears(self, *frames: dict[str, Any]) -> list[tuple[str, list[Event]]]:
-        step = self.translator.receive([json.dumps(frame).encode() for frame in frames])
-        assert (step.faults, step.frames) == ([], [])
-        return [(burst.request, burst.items) for burst in step.bursts]
-
-
-def accepted(own: str = "own-1") -> dict[str, Any]:
-    return {"type": "immediate_response", "requestId": own, "status": 202, "data": {}, "timestamp": 1}
-
-
-def done(own: str, **data: Any) -> dict[str, Any]:
-    return {"type": "immediate_response", "requestId": own, "status": 200, "data": data, "timestamp": 1}
-
-
-def token(own: str = "own-1") -> dict[str, Any]:
-    return {"type": "stream_token", "requestId": own, "token": "a", "timestamp": 1}
-
-
-def error(own: str | None, code: str = "AGENT_ERROR") -> dict[str, Any]:
-    described = {"code": code, "message": "oops"}
-    frame = {"type": "error", "requestId": own, "error": described, "data": {"error": described}, "timestamp": 1}
-    return {key: value for key, value in frame.items() if value is not None}
-
-
-def final(own: str = "own-1") -> dict[str, Any]:
-    answer = {"messageId": "m", "response": "a", "needsEscalation": False}
-    return {"type": "eventual_response", "requestId": own, "data": {"data": answer}, "timestamp": 1}
-
+from dragoman.mappings.smooth.translator.client import WAITING_MAX
+from tests.mappings.smooth.client_link import INPUT, A, Link, accepted, done, error, final, token
 
 ANSWER = Raw(b'"a"')
 OOPS = Failure(cause="model_failed", text="oops")
@@ -277,51 +230,6 @@ def test_remembered_requests_are_bounded() -> None:
 def test_a_client_sends_nothing_by_itself() -> None:
     translator = Link().translator
     assert (translator.opened(), translator.closed("gone")) == (Step(), Step())
-
-
-@pytest.mark.parametrize("opening", [commands.OpenSession, commands.ResumeSession])
-@pytest.mark.parametrize(
-    ("said", "claimed"),
-    [
-        (None, ["identity_form", "choice_chips"]),
-        (("date_picker", "choice_chips"), ["date_picker", "choice_chips"]),
-        ((), []),
-    ],
-)
-def test_the_gateway_passes_on_a_claim_and_claims_both_forms_for_dialects_without_claims(
-    opening: type[commands.OpenSession | commands.ResumeSession], said: tuple[str, ...] | None, claimed: list[str]
-) -> None:
-    (frame,) = Link().sends(opening(agent=A, request="again", supports=said))
-    assert frame["supports"] == claimed
-
-
-@pytest.mark.parametrize("ids", [{"sessionId": "", "conversationId": A}, {"sessionId": A, "conversationId": ""}, {}])
-def test_a_session_without_ids_is_not_open(ids: dict[str, str]) -> None:
-    link = Link()
-    link.sends(commands.OpenSession(request="r"))
-    ((_, (refused,)),) = link.hears(done("own-1", **ids))
-    assert isinstance(refused, events.Reply)
-    assert refused.failure is not None
-    assert refused.failure.text == "the backend opened no session"
-
-
-@pytest.mark.parametrize("conversation", [{}, {"conversationId": A}])
-def test_no_form_is_claimed_for_a_smooth_client_without_a_claim(conversation: dict[str, str]) -> None:
-    action = {"action": "create_conversation_session", "requestId": "r", "agentId": A, **conversation}
-    step: Step[Any] = Step()
-    FROM_CLIENT.receive([json.dumps(action).encode()], step)
-    (frame,) = Link().sends(*step.bursts[0].items)
-    assert "supports" not in frame
-    assert {key: frame[key] for key in conversation} == conversation
-
-
-def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
-    translator = ClientTranslator(lambda: 0, lambda: "own")
-    ids = keep(sessionId="s", conversationId=A)
-    translator.attach(SessionState(id=A, opening=commands.OpenSession(agent=A), backend_ids=ids), "")
-    (frame,) = translator.receive([json.dumps(error("own", "SESSION_NOT_FOUND")).encode()]).frames
-    assert json.loads(frame)["conversationId"] == A
-    assert json.loads(frame)["supports"] == ["identity_form", "choice_chips"]
 
 
 @pytest.mark.parametrize("together", [True, False])

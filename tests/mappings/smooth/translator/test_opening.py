@@ -1,0 +1,60 @@
+"""The session of a link with a smooth server: its claims, and the next opening after a loss."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman.mappings.canonical import SessionState, commands, events
+from dragoman.mappings.dialect import Step
+from dragoman.mappings.smooth.directions import FROM_CLIENT
+from dragoman.mappings.smooth.translator.client import ClientTranslator
+from dragoman.mappings.smooth.vocabulary import keep
+from tests.mappings.smooth.client_link import A, Link, done, error
+
+
+@pytest.mark.parametrize("opening", [commands.OpenSession, commands.ResumeSession])
+@pytest.mark.parametrize(
+    ("said", "claimed"),
+    [
+        (None, ["identity_form", "choice_chips"]),
+        (("date_picker", "choice_chips"), ["date_picker", "choice_chips"]),
+        ((), []),
+    ],
+)
+def test_the_gateway_passes_on_a_claim_and_claims_both_forms_for_dialects_without_claims(
+    opening: type[commands.OpenSession | commands.ResumeSession], said: tuple[str, ...] | None, claimed: list[str]
+) -> None:
+    (frame,) = Link().sends(opening(agent=A, request="again", supports=said))
+    assert frame["supports"] == claimed
+
+
+@pytest.mark.parametrize("ids", [{"sessionId": "", "conversationId": A}, {"sessionId": A, "conversationId": ""}, {}])
+def test_a_session_without_ids_is_not_open(ids: dict[str, str]) -> None:
+    link = Link()
+    link.sends(commands.OpenSession(request="r"))
+    ((_, (refused,)),) = link.hears(done("own-1", **ids))
+    assert isinstance(refused, events.Reply)
+    assert refused.failure is not None
+    assert refused.failure.text == "the backend opened no session"
+
+
+@pytest.mark.parametrize("conversation", [{}, {"conversationId": A}])
+def test_no_form_is_claimed_for_a_smooth_client_without_a_claim(conversation: dict[str, str]) -> None:
+    action = {"action": "create_conversation_session", "requestId": "r", "agentId": A, **conversation}
+    step: Step[Any] = Step()
+    FROM_CLIENT.receive([json.dumps(action).encode()], step)
+    (frame,) = Link().sends(*step.bursts[0].items)
+    assert "supports" not in frame
+    assert {key: frame[key] for key in conversation} == conversation
+
+
+def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
+    translator = ClientTranslator(lambda: 0, lambda: "own")
+    ids = keep(sessionId="s", conversationId=A)
+    translator.attach(SessionState(id=A, opening=commands.OpenSession(agent=A), backend_ids=ids), "")
+    (frame,) = translator.receive([json.dumps(error("own", "SESSION_NOT_FOUND")).encode()]).frames
+    assert json.loads(frame)["conversationId"] == A
+    assert json.loads(frame)["supports"] == ["identity_form", "choice_chips"]
