@@ -24,7 +24,7 @@ from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.history import newer_messages
+from dragoman.gateway.session.history import with_newer
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import Command
@@ -239,10 +239,9 @@ class HistoryLoader(AskingBackend):
             return
         except ConnectionLost:
             return
-        state = self.connected()
-        new = newer_messages(page.items, state) if isinstance(page, HistorySnapshot) else ()
-        if new:
-            self._session.receive([Burst(items=[HistorySnapshot(items=(*state.transcript, *new))])])
+        history = with_newer(page.items, self.connected().transcript) if isinstance(page, HistorySnapshot) else []
+        if history:
+            self._session.receive([Burst(items=[HistorySnapshot(items=tuple(history))])])
 
     def _tell(self, opened: SessionOpened | None, items: Sequence[Item], answers: Sequence[Burst[Event]] = ()) -> None:
         """Give the session what was resumed, then the answers to clients that waited for it."""

@@ -308,21 +308,21 @@ def _answers(items: Sequence[Item]) -> list[str]:
     return [item.text for item in items if isinstance(item, Message) and item.role == "assistant"]
 
 
-def newer_messages(page: Sequence[Item], state: SessionState) -> list[Item]:
-    """Return the messages of a page that are newer than the last one which the transcript has, oldest first.
+def with_newer(page: Sequence[Item], transcript: Sequence[Item]) -> list[Item]:
+    """Return the transcript up to the last message that a page has too, and the newer messages of the page behind it.
 
-    The page begins with the newest message.
+    The page begins with the newest message. Return [] if it has no newer ones.
     """
     places: dict[str | tuple[str, str], int] = {}
     for i, item in enumerate(page):
         if isinstance(item, Message):
             places.setdefault(item.id or (item.role, item.text), i)
             places.setdefault((item.role, item.text), i)
-    for known in state.newest_messages():
-        place = places.get(known.id, places.get((known.role, known.text)))
+    for i, known in reversed([*enumerate(transcript, start=1)]):
+        place = places.get(known.id, places.get((known.role, known.text))) if isinstance(known, Message) else None
         if place is not None:
-            return [*page[:place]][::-1]
-    return [*page][::-1]
+            return [*transcript[:i], *reversed(page[:place])] if place else []
+    return [*transcript, *reversed(page)] if page else []
 
 
 # -- pages ----------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ DIALECT = Dialect(
     input_commands=(b'"send_message"',),
     has_request_ids=True,
     single_session=False,
+    tells_calls=False,
     stores_history=True,
     cancels_own_turns=True,
     keeps_turns=True,

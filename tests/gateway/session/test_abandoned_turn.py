@@ -139,14 +139,21 @@ def row(number: int, direction: str, text: str) -> Frame:
     return {**about, "direction": direction, "content": {"text": text}}
 
 
-async def test_messages_of_others_while_the_connection_was_lost_reach_pod_clients_as_another_history() -> None:
+@pytest.mark.parametrize(
+    ("rest", "answer"),
+    [([], "Hel"), ([row(2, "outbound", "Hello")], "Hello")],
+    ids=["the answer was cancelled", "the server went on with the turn"],
+)
+async def test_messages_of_others_while_the_connection_was_lost_reach_pod_clients_as_another_history(
+    rest: list[Frame], answer: str
+) -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        rows = [row(4, "outbound", "No"), row(3, "inbound", "Sure?"), row(1, "inbound", "Hi")]
+        rows = [row(4, "outbound", "No"), row(3, "inbound", "Sure?"), *rest, row(1, "inbound", "Hi")]
         script = abandoned(made).server_receives(GET).server_sends(FOUND)
         script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page("$page", *rows))
         await answers_again(script.receives("p", say("segment_rotated"))).done()
         texts = [item.text for item in made.session.state.transcript if isinstance(item, Message)]
-        assert texts == ["Hi", "Hel", "Sure?", "No", "And?", "Yes"]
+        assert texts == ["Hi", answer, "Sure?", "No", "And?", "Yes"]
 
 
 async def test_no_turn_is_cancelled_after_a_loss_without_a_turn() -> None:

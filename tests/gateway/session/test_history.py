@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.session.history import newer_messages, page, renew
+from dragoman.gateway.session.history import page, renew, with_newer
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
@@ -241,30 +241,31 @@ def test_page_after_page_shows_every_message_once(messages: int, limit: int) -> 
     assert seen == [str(n) for n in reversed(range(messages))]
 
 
-def newer(page: list[Item], *known: Item) -> list[Item]:
-    return newer_messages(page, state_of(*known))
-
-
 def test_the_messages_behind_the_last_known_one_are_newer() -> None:
     one, two, three = user("one", "1"), assistant("two"), user("three", "3")
-    assert newer([three, two, one], one, two) == [three]
-    assert newer([three, two, one], one) == [two, three]
-    assert newer([three, two, one], one, two, three) == []
+    assert with_newer([three, two, one], [one, two]) == [one, two, three]
+    assert with_newer([three, two, one], [one]) == [one, two, three]
+    assert with_newer([three, two, one], [one, two, three]) == []
+    assert with_newer([], [one]) == []
 
 
 def test_a_known_message_is_found_by_its_text_if_it_has_another_id() -> None:
-    assert newer([user("two", "b"), user("one", "a")], user("one", "mine")) == [user("two", "b")]
+    mine, theirs = user("one", "mine"), user("two", "b")
+    assert with_newer([theirs, user("one", "a")], [mine]) == [mine, theirs]
 
 
 def test_a_message_that_was_said_before_is_newer_if_it_comes_again() -> None:
     """The last known message has an id of the backend, so the page shows what came behind it."""
-    again, answer = user("again", "3"), Message(role="assistant", text="yes", id="2")
-    assert newer([again, answer, user("again", "1")], user("again", "1"), answer) == [again]
+    known, answer, again = user("again", "1"), Message(role="assistant", text="yes", id="2"), user("again", "3")
+    assert with_newer([again, answer, known], [known, answer]) == [known, answer, again]
 
 
-def test_an_answer_that_only_the_gateway_saw_is_passed_over() -> None:
-    assert newer([user("next", "2"), user("one", "1")], user("one", "1"), assistant("cancel")) == [user("next", "2")]
+def test_an_answer_that_only_the_gateway_saw_is_left_out() -> None:
+    one, more = user("one", "1"), user("next", "2")
+    assert with_newer([more, one], [one, assistant("cancel")]) == [one, more]
+    assert with_newer([one], [one, assistant("cancel")]) == []
 
 
 def test_all_messages_are_newer_if_none_is_known() -> None:
-    assert newer([user("two", "2"), user("one", "1")], user("zero", "0")) == [user("one", "1"), user("two", "2")]
+    zero, one, two = user("zero", "0"), user("one", "1"), user("two", "2")
+    assert with_newer([two, one], [zero]) == [zero, one, two]
