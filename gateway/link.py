@@ -360,7 +360,6 @@ class Link:
             budget.left -= self._each + size
         elif not (frames := self._turns.admit(frames)):
             return 0
-        self.heard = self.heard or self._events.understands(frames)
         tap, add_text = self.tap, self._add_text
         if add_text is not None and given == 1:
             if tap is not None:
@@ -368,6 +367,7 @@ class Link:
             if self._read_text(frames[0], add_text):
                 return 1
         for some in (frames,) if given == 1 or (self._each == EVENT and given <= PIECE) else self._turns.pieces(frames):
+            self.heard = self.heard or self._events.understands(some)
             if tap is None:
                 self._apply(self._receive(some))
             else:

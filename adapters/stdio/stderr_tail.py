@@ -1,7 +1,8 @@
 """The stderr of a child process: read at all times, logged at debug level, and its last lines kept.
 
 If nobody read stderr, the child would block once its pipe is full. The last lines are kept because an error message
-must be able to say why the backend is gone.
+must be able to say why the backend is gone. Of a read with very many lines only the last ones are looked at: one read
+of 64 KiB may have 32,768 of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dragoman.adapters.stdio.ends import REST, File, ReadEnd
 from dragoman.mappings.dialect import Frame, Oversize
 
 TAIL_LINES = 5  # lines in an error message: the end of most stack traces, and still one log line
+LINES_OF_READ = 128  # lines of one read that are logged: most backtraces have fewer, and so many take 1 ms
 LINE_SIZE = 200  # characters of one line in logs and error messages
 
 log = structlog.get_logger("dragoman.child")
@@ -29,7 +31,7 @@ class StderrTail:
         self._lines: deque[bytes] = deque()
         self._size = 0
         self._log = log.bind(pid=pid)
-        self._end = ReadEnd(file, lambda data: self._keep(self._splitter.feed(data)), self._ended)
+        self._end = ReadEnd(file, self._take, self._ended)
         self._end.resume()
 
     @property
@@ -51,6 +53,14 @@ class StderrTail:
     def close(self) -> None:
         """Stop reading; idempotent."""
         self._end.close()
+
+    def _take(self, data: bytes) -> None:
+        lines = data.count(b"\n")
+        if lines > LINES_OF_READ:
+            self._log.debug("lines of the stderr of a child are left out", count=lines - LINES_OF_READ)
+            self._splitter.finish()  # the line that an earlier read began is the first of them
+            data = b"\n".join(data.rsplit(b"\n", LINES_OF_READ + 1)[1:])
+        self._keep(self._splitter.feed(data))
 
     def _ended(self) -> None:
         self._keep(self._splitter.finish())

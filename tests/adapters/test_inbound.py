@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.adapters.base import do_nothing
-from dragoman.adapters.inbound import FRAME_OVERHEAD, SLICE, Inbound, PulledInbound, memory
+from dragoman.adapters.inbound import FRAME_OVERHEAD, SLICE, Inbound, PulledInbound, memory, memory_of_all
 from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize, Parts
@@ -130,6 +130,12 @@ async def test_frames_are_kept_after_the_sink_was_removed() -> None:
 )
 def test_small_frames_count_with_the_memory_that_they_take(frame: Frame, bytes_of_it: int) -> None:
     assert memory(frame) == bytes_of_it
+    assert memory_of_all([frame, b"1", frame]) == 2 * bytes_of_it + 1 + FRAME_OVERHEAD
+
+
+def test_the_memory_of_lines_is_added_up_without_a_call_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("dragoman.adapters.inbound.memory")
+    assert memory_of_all([b"12"] * 16_000) == 16_000 * (2 + FRAME_OVERHEAD)
 
 
 async def test_a_reading_task_waits_until_the_sink_has_taken_all_frames() -> None:
@@ -194,13 +200,13 @@ async def test_waiting_frames_are_shown_in_slices_so_that_taking_few_is_cheap() 
 async def test_the_memory_of_frames_that_a_sink_leaves_is_not_added_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, counted = Taker(room=0), list[Frame]()
 
-    def count(frame: Frame) -> int:
-        counted.append(frame)
-        return memory(frame)
+    def count(frames: Sequence[Frame]) -> int:
+        counted.extend(frames)
+        return memory_of_all(frames)
 
     with sink.inbound.feeding(sink):
         sink.inbound.push([b"%d" % number for number in range(SLICE)])
-        monkeypatch.setattr("dragoman.adapters.inbound.memory", count)
+        monkeypatch.setattr("dragoman.adapters.inbound.memory_of_all", count)
         sink.room = 3
         sink.inbound.resume()
     assert counted == sink.taken == [b"0", b"1", b"2"]

@@ -718,6 +718,25 @@ async def test_a_backend_whose_frames_take_longer_than_tokens_is_read_in_more_st
         assert len(heard) > FLOOD // (STEP // FRAME + PIECE)
 
 
+async def test_the_first_frames_of_a_backend_are_looked_at_in_the_steps_that_handle_them() -> None:
+    steps, looked = Steps(), list[int]()
+
+    def understands(frames: Sequence[Frame]) -> bool:
+        looked.append(len(frames))
+        return False
+
+    async with served(queue=steps.queue, bad=Step(bursts=[Burst(items=[b"bad"])], mended=1)) as made:
+        made.link._events = structs.replace(made.link._events, understands=understands)
+        made.transport.say(*([b"bad"] * FLOOD))
+        await settle()
+        handled = len(made.heard)
+        assert sum(looked) == handled < FLOOD
+        assert max(looked) <= PIECE
+        while steps.soon:
+            await steps.run_one()
+        assert sum(looked) == FLOOD
+
+
 async def test_a_command_behind_one_that_fills_a_step_is_processed_in_a_later_step() -> None:
     steps = Steps()
     async with served(queue=steps.queue, limited=True) as made:

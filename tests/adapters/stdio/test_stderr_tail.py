@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from structlog.testing import capture_logs
 
-from dragoman.adapters.stdio.stderr_tail import StderrTail
+from dragoman.adapters.stdio.stderr_tail import LINES_OF_READ, StderrTail
 
 
 @contextmanager
@@ -72,6 +72,19 @@ async def test_every_line_is_logged_at_debug_level() -> None:
         words.finish()
         said = [(entry["log_level"], entry["line"], entry["pid"]) for entry in logs]
         assert said == [("debug", "one", 7), ("debug", "two", 7)]
+
+
+async def test_only_the_last_lines_of_a_read_with_very_many_are_looked_at() -> None:
+    with capture_logs() as logs, saying() as (words, writes):
+        os.write(writes, b"begun ")
+        await asyncio.sleep(0)
+        os.write(writes, b"".join(b"%d\n" % n for n in range(10_000)) + b"last")
+        words.finish()
+        omitted = [entry["count"] for entry in logs if "line" not in entry]
+        assert omitted == [10_000 - LINES_OF_READ]
+        lines = [entry["line"] for entry in logs if "line" in entry]
+        assert lines == [*(str(n) for n in range(10_000 - LINES_OF_READ, 10_000)), "last"]
+        assert words.text() == "9996 / 9997 / 9998 / 9999 / last"
 
 
 async def test_stderr_is_read_although_nobody_asks_for_it() -> None:
