@@ -32,10 +32,12 @@ from aiohttp import (
     DummyCookieJar,
     InvalidURL,
     ServerDisconnectedError,
+    TCPConnector,
 )
 from aiohttp.client_proto import ResponseHandler
 
 from dragoman.adapters.base import CloseReason, TransportLimits, connect_reason
+from dragoman.adapters.resolver import LookupResolver
 from dragoman.adapters.websocket.frames import MASKED_PING, masked_text_frames
 from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
@@ -156,7 +158,12 @@ async def connect(
     handshake = _Handshake(limits.close_deadline)
     async with contextlib.AsyncExitStack() as undo:
         session = await undo.enter_async_context(
-            ClientSession(cookie_jar=DummyCookieJar(), timeout=ClientTimeout(), middlewares=(handshake,))
+            ClientSession(
+                connector=TCPConnector(resolver=LookupResolver(), use_dns_cache=False),
+                cookie_jar=DummyCookieJar(),
+                timeout=ClientTimeout(),
+                middlewares=(handshake,),
+            )
         )
         try:
             socket = await session.ws_connect(

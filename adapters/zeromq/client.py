@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from ipaddress import ip_address
 
 import zmq
 
 from dragoman.adapters.base import CloseReason, Sink, Transport, TransportLimits, connect_reason
 from dragoman.adapters.inbound import Inbound, memory
+from dragoman.adapters.lookup import look_up
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.curve import CurveClient
 from dragoman.adapters.zeromq.polled import BATCH, Message
@@ -176,8 +180,8 @@ class DialledSockets(Transport):
         """Connect both sockets. The subscriptions are set before the first call can be made."""
         for topic in topics:
             self._published.polled.socket.setsockopt(zmq.SUBSCRIBE, topic)
-        await self._published.connect(publications)
-        await self._answered.connect(calls)
+        await self._published.connect(await _numeric(publications))
+        await self._answered.connect(await _numeric(calls))
 
     async def run(self, sink: Sink) -> None:
         with self._published.inbound.feeding(sink) as published, self._answered.inbound.feeding(sink) as answered:
@@ -276,3 +280,19 @@ async def connect(
         await transport.close()
         raise
     return transport
+
+
+async def _numeric(address: str) -> str:
+    """Return the address with the number of its host: libzmq would look it up in the thread that serves all sockets.
+
+    Raise OSError if the host is unknown.
+    """
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    with suppress(ValueError):
+        ip_address(host.strip("[]"))
+        return address
+    try:
+        (_family, number), *_ = await look_up(host, socket.AF_INET)
+    except OSError as error:
+        raise OSError(errno.EHOSTUNREACH, f"{address}: unknown host: {error.strerror}") from error
+    return f"tcp://{number}:{port}"

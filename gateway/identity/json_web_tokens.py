@@ -20,6 +20,7 @@ import jwt
 import structlog
 
 from dragoman.adapters.base import PeerFacts
+from dragoman.adapters.resolver import LookupResolver
 from dragoman.gateway.config.model import Jwt
 from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.identity.authenticators import NEEDED, NOT_ACCEPTED
@@ -104,9 +105,10 @@ def _read_file(path: Path) -> bytes:
 async def _fetch(url: str) -> bytes:
     """Return the body that a URL answers within TIMEOUT. A redirect is an error: it would name another authority."""
     timeout, body = aiohttp.ClientTimeout(total=TIMEOUT), b""
+    connector = aiohttp.TCPConnector(resolver=LookupResolver())
     try:
         async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=True) as http,
+            aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=True) as http,
             http.get(url, allow_redirects=False) as answer,
         ):
             if answer.status != HTTPStatus.OK:
