@@ -26,7 +26,7 @@ from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
+    from importlib.metadata import EntryPoint, EntryPoints
 
     from dragoman.gateway.pods.live import Pods
     from dragoman.gateway.recording.format import Header
@@ -83,8 +83,23 @@ def _import_dialect(name: str) -> Dialect:
         return cast(Dialect, import_module(f"dragoman.mappings.{name}").DIALECT)
     for entry in entry_points():
         if entry.name == name:
-            return cast(Dialect, entry.load())
+            return _load_theirs(entry)
     raise ConfigError(f"unknown dialect {name!r}; the dialects are {', '.join(names())}")
+
+
+def _load_theirs(entry: EntryPoint) -> Dialect:
+    """Return the dialect of another package; raise ConfigError with the reason if it cannot be used."""
+    why = ""
+    try:
+        loaded = entry.load()
+    except Exception as error:  # noqa: BLE001  # the code of another package may raise anything
+        loaded, why = None, f"{type(error).__name__}: {error}"
+    if isinstance(loaded, Dialect) and loaded.name == entry.name:
+        return loaded
+    if isinstance(loaded, Dialect):
+        why = f"its record has the name {loaded.name!r}"
+    told = f"the dialect {entry.name!r} of another package cannot be used"
+    raise ConfigError(f"{told}: {why or f'{entry.value} is no Dialect'}; repair or uninstall that package")
 
 
 def played(endpoint: Endpoint) -> bool:

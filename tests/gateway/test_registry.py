@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from msgspec import structs
 
 from dragoman.adapters.stdio import Children
 from dragoman.gateway import registry
@@ -82,18 +84,47 @@ def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
         registry.dialect("pud")
 
 
-def test_a_dialect_of_an_entry_point_is_added_and_replaces_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = DIALECTS["pod"]
+class Entry:
+    """Stands for an entry point of the package `acme-dialects`; `load` returns what it names, or fails."""
 
-    class Entry:
-        def __init__(self, name: str) -> None:
-            self.name = name
+    value = "acme:DIALECT"
 
-        def load(self) -> Dialect:
-            return theirs
+    def __init__(self, name: str, load: Callable[[], object]) -> None:
+        self.name = name
+        self.load = load
 
-    monkeypatch.setattr(registry, "entry_points", lambda: [Entry("acme"), Entry("smooth")])
+
+def add_entries(monkeypatch: pytest.MonkeyPatch, *entries: Entry) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda: list(entries))
     monkeypatch.setattr(registry, "_IMPORTED", {})
+
+
+def broken() -> object:
+    raise ModuleNotFoundError("No module named 'nosuch'")
+
+
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        (broken, "ModuleNotFoundError: No module named 'nosuch'"),
+        (dict, "acme:DIALECT is no Dialect"),
+        (lambda: DIALECTS["pod"], "its record has the name 'pod'"),
+    ],
+)
+def test_a_dialect_of_another_package_that_cannot_be_used_is_an_error_which_names_it(
+    load: Callable[[], object], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_entries(monkeypatch, Entry("acme", load))
+    with pytest.raises(ConfigError) as caught:
+        registry.dialects()
+    told = "the dialect 'acme' of another package cannot be used"
+    assert str(caught.value) == f"{told}: {why}; repair or uninstall that package"
+
+
+def test_a_dialect_of_an_entry_point_is_added_and_replaces_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = structs.replace(DIALECTS["pod"], name="acme")
+
+    add_entries(monkeypatch, Entry("acme", lambda: theirs), Entry("smooth", lambda: theirs))
     assert list(registry.dialects()) == ["smooth", "pod", "pando", "codewhale", "acme"]
     assert registry.dialect("smooth") is DIALECTS["smooth"]
 
