@@ -158,7 +158,9 @@ class BackendClient:
             if isinstance(event, Reply) and event.request == request and event.failure is not None:
                 missing = session and event.failure.cause == "not_found"
                 who = f"the backend has no session {session!r}: " if missing else ""
-                raise ConfigError(who + self.explain(event.failure))
+                why = self.explain(event.failure)
+                named = why.startswith(UNREACHABLE) or self._endpoint.masked in why
+                raise ConfigError(f"{who}{why}" if named else f"{who}{why} ({self._endpoint.masked})")
         raise ConfigError(f"the backend {self._endpoint.masked} did not open a session within {OPEN_DEADLINE:g} s")
 
     def explain(self, failure: Failure) -> str:

@@ -54,11 +54,11 @@ def sessions(
     The gateway needs an ops port (`ops.listen` in its configuration, or `bridge --ops`). Exits 1 if there is no such
     session or it cannot be closed, 2 if no gateway answers.
     """
-    port = find_ops_port(config_file, ops)
     if action not in ("list", "show", "close", "detach"):
         raise ConfigError(f"sessions {action!r}: write list, show, close or detach")
     if (action == "list") is bool(session):
         raise ConfigError(f"sessions {action} takes no session" if session else f"write dragoman sessions {action} ID")
+    port = find_ops_port(config_file, ops)
     if action == "list":
         filters = {"route": route, "state": state, "dialect": dialect, "owner": owner}
         query = {**filters, "sort": sort if sort != "id" else "", "limit": str(limit)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,3 +149,9 @@ def test_a_cancel_waits_for_the_end_of_the_turn() -> None:
 def test_a_backend_that_cannot_be_dialled_is_an_error_of_the_caller() -> None:
     with pytest.raises(ConfigError):
         BackendClient(parse("smooth+unix:/nowhere"))
+
+
+def test_an_error_about_a_directory_without_pods_names_the_directory(tmp_path: Path) -> None:
+    with BackendClient(parse(f"pod+dir:{tmp_path}")) as client, pytest.raises(ConfigError) as caught:
+        client.open("")
+    assert str(caught.value) == f"no pod is running (pod+dir:{tmp_path})"

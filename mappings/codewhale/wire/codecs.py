@@ -86,7 +86,7 @@ class Events:
             if kind is None:
                 return Unmapped(dialect="codewhale", tag=tag, raw=frame.decode()), []
         elif "result" not in value and "error" not in value:
-            raise PeerError("invalid", "neither an answer nor a bare line", value=value)
+            raise PeerError("invalid", "neither a response with `result` or `error` nor a bare line", value=value)
         else:
             kind = results.Answer
         dropped: list[str] = []
