@@ -1,4 +1,4 @@
-"""Read flags, texts, paths and choices of a command line without pydantic, and show them without types in the help.
+"""Read flags, texts, paths and choices of a command line without pydantic, and show arguments plainly in the help.
 
 typer imports pydantic to convert any value. That import takes 59 ms of CPU, a quarter of what a whole start takes
 without it. A value of another type goes to typer. So does a wrong choice, which typer refuses in its own words. Text
@@ -21,8 +21,11 @@ def convert_plainly() -> None:
     typer.core.build_runtime_param = _build  # type: ignore[attr-defined]  # typer has no public hook for it
 
 
-def hide_plain_types() -> None:
-    """Show in the help no type of an argument, which has a name, and of a flag, which takes no value."""
+def show_plainly() -> None:
+    """Show in the help no type of an argument, which has a name, and of a flag, which takes no value.
+
+    The usage has required arguments without braces: typer writes `{FILE}`.
+    """
     core: Any = typer.core  # typer has no public hook for it
     show_type = core.TyperOption.display_type_rich
 
@@ -31,8 +34,13 @@ def hide_plain_types() -> None:
 
     def show_nothing(_argument: Any, ctx: Any) -> Any: ...
 
+    def show_name(argument: Any) -> str:
+        name: str = argument.display_name_raw
+        return name if argument.required else f"[{name}]"
+
     core.TyperOption.display_type_rich = show_type_of_value
     core.TyperArgument.display_type_rich = show_nothing
+    core.TyperArgument._usage_display_name = show_name  # noqa: SLF001  # typer has no public hook for it
 
 
 def is_encodable(text: str) -> bool:

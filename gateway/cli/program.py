@@ -25,12 +25,12 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from dragoman import __version__
-from dragoman.gateway.cli.plain_values import convert_plainly, hide_plain_types
+from dragoman.gateway.cli.plain_values import convert_plainly, show_plainly
 from dragoman.mappings.errors import ConfigError, DragomanError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "bridge": ("Run", "Connect clients of one dialect to a backend of another, without a configuration file."),
-    "serve": ("Run", "Run the gateway with a configuration file."),
+    "serve": ("Run", "Run the gateway with a configuration file; `dragoman config example` shows every key of it."),
     "check": ("Run", "Report every error in a configuration file, each with its line and key."),
     "translate": ("Run", "Translate frames from one dialect to another, one frame a line."),
     "status": ("Operate", "Tell whether a running gateway is ready for clients, and show its routes."),
@@ -119,7 +119,7 @@ class LazyCommands(TyperGroup):
 
 
 convert_plainly()
-hide_plain_types()
+show_plainly()
 
 app = typer.Typer(
     name="dragoman",

@@ -16,7 +16,7 @@ from dragoman.gateway.config.check import check
 from dragoman.gateway.observability import logs
 from dragoman.mappings.errors import ConfigError
 
-EXAMPLES = ("dragoman serve --config config.toml   (`dragoman config example` shows every key)",)
+EXAMPLES = ("dragoman serve --config config.toml", "dragoman serve --config config.toml --watch --log-json")
 
 
 def serve(
@@ -30,7 +30,7 @@ def serve(
     log_json: LogJson = False,
     log_content: LogContent = False,
 ) -> None:
-    """Run the gateway with a configuration file.
+    """Run the gateway with a configuration file; `dragoman config example` shows every key of it.
 
     Prints `listening ENDPOINT` on stderr when a listener accepts connections. Reports errors in the configuration as
     `dragoman check` does, and exits 2. On SIGTERM, open turns can finish; then the clients are told and the exit code

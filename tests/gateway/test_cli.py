@@ -83,6 +83,27 @@ def test_the_help_of_each_command_shows_whole_options_and_no_types_of_python(
     ) == set()
 
 
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("bridge", "[OPTIONS] LISTEN... UPSTREAM"),
+        ("scan", "[OPTIONS] FILE..."),
+        ("config", "[OPTIONS] example|show [FILE]"),
+        ("docs", "[OPTIONS] [PAGE]"),
+    ],
+)
+def test_the_usage_shows_required_arguments_bare_and_optional_ones_in_brackets(command: str, usage: str) -> None:
+    lines = [line.strip() for line in dragoman(command, "--help").stdout.splitlines()]
+    assert f"Usage: dragoman {command} {usage}" in lines
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_example_can_be_pasted_into_a_shell(command: str) -> None:
+    script = re.sub(r"^Example: ", "", load_command(command).epilog or "", flags=re.MULTILINE)
+    assert re.fullmatch(f"(dragoman {command}[^\n]*(\n\n)?)+", script)
+    assert subprocess.run(["bash", "-n", "-c", script], capture_output=True, check=False).stderr == b""
+
+
 def test_the_help_lists_every_command_in_its_group_and_a_first_example() -> None:
     done = dragoman("--help")
     assert done.returncode == 0
