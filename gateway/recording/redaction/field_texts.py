@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct, field
@@ -73,18 +74,27 @@ class FieldTexts:
 
     def parse(self, tap: TapKey, text: str) -> ParsedFrame:
         """Return a frame of this tap, parsed. Nothing of it is gathered before `add`."""
+        keys: dict[str, None] = {}
+        texts: list[KeyedText] = []
+        value, before = None, text
         if "\\" not in text:
-            keys, texts, before = _split(text)
+            before, *tokens = text.split('"')
+            key = ""
+            for string, behind in zip_longest(tokens[::2], tokens[1::2], fillvalue=""):
+                if behind.lstrip().startswith(":"):
+                    key = string
+                    keys[key] = None
+                else:
+                    texts.append((key, string))
             value = _json(text) if "action" in keys else None
         else:
             value = _json(text)
-            keys, texts, before = {}, [], text
             try:
                 gather_texts(value, "", keys, texts)
-                if value is not None:
-                    before = text[: text.find("{")]
             except RecursionError:
                 return ParsedFrame(keys=(), fixed=[text])
+            if value is not None:
+                before = text[: text.find("{")]
         parsed = ParsedFrame(keys=list(keys), fixed=[before], value=value)
         self._find_fields(tap, texts, parsed)
         return parsed
@@ -98,15 +108,10 @@ class FieldTexts:
         for word in parsed.fixed:
             self._alone.setdefault(word, []).extend(numbers)
 
-    def take_alone(self) -> dict[str, list[int]]:
-        """Return the words since the last call that are searched alone, with the numbers of their frames."""
-        alone, self._alone = self._alone, {}
-        return alone
-
-    def take_touched(self) -> list[FieldText]:
-        """Return the fields that got parts since the last call."""
-        touched, self._touched = self._touched, []
-        return touched
+    def take(self) -> tuple[dict[str, list[int]], list[FieldText]]:
+        """Return what came since the last call: words to search alone, with the numbers of their frames, and fields."""
+        taken, self._alone, self._touched = (self._alone, self._touched), {}, []
+        return taken
 
     def forget_excess(self) -> bool:
         """Keep the memory within its bounds. Return True if all fields were forgotten."""
@@ -137,21 +142,6 @@ class FieldTexts:
             parsed.texts.append((field_text, text))
         if any(counts.values()) and not _mirrored(texts, counts):
             parsed.rows = texts
-
-
-def _split(text: str) -> tuple[dict[str, None], list[KeyedText], str]:
-    """Return the keys and texts of a frame without escapes, and what stands before its first string."""
-    tokens = text.split('"')
-    keys: dict[str, None] = {}
-    texts: list[KeyedText] = []
-    key = ""
-    for at in range(1, len(tokens), 2):
-        if at + 1 < len(tokens) and tokens[at + 1].lstrip().startswith(":"):
-            key = tokens[at]
-            keys[key] = None
-        else:
-            texts.append((key, tokens[at]))
-    return keys, texts, tokens[0]
 
 
 def _mirrored(texts: Sequence[KeyedText], counts: dict[str, int]) -> bool:

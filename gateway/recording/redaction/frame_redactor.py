@@ -96,10 +96,12 @@ class FrameRedactor:
                     for text in (frame.text,) if frame.text is not None else texts_of(frame):
                         self._add_frame(tap, number, text)
                     number += 1
-        self._search_alone(self._fields.take_alone())
-        touched = self._fields.take_touched()
-        if touched and not self._are_clean(touched):
-            for field_text in touched:
+        alone, fields = self._fields.take()
+        if not self._are_clean(alone, fields):
+            for word, its_frames in alone.items() if not self._finder.is_clean(alone) else ():
+                for found in its_frames:
+                    self._remove_secrets(found, word)
+            for field_text in fields:
                 self._search_field(field_text)
         if self._fields.forget_excess():
             self._known.clear()
@@ -178,15 +180,8 @@ class FrameRedactor:
                 secret = secret or key != "token" or not any(map(text.__contains__, TOKENS_OF_TEXT))
         return credentials, named, secret
 
-    def _search_alone(self, words: Mapping[str, Sequence[int]]) -> None:
-        """Search the words that stand alone, which have the numbers of their frames."""
-        if not self._finder.is_clean(words):
-            for word, indices in words.items():
-                for index in indices:
-                    self._remove_secrets(index, word)
-
-    def _are_clean(self, fields: Sequence[FieldText]) -> bool:
-        """Search the texts of fields together. Return False, and change nothing, if each must be searched alone."""
+    def _are_clean(self, alone: Iterable[str], fields: Sequence[FieldText]) -> bool:
+        """Search words and fields together. Return False, and change nothing, if each must be searched by itself."""
         texts: list[str] = []
         for field_text in fields:
             text = field_text.behind
@@ -195,7 +190,7 @@ class FrameRedactor:
                 if len(text) > LARGE:
                     return False
             texts.append(text)
-        if self._has_code("\n".join(texts)) or not self._finder.is_clean(texts):
+        if self._has_code("\n".join(texts)) or not self._finder.is_clean([*alone, *texts]):
             return False
         for text in texts:
             if self._finder.find_open(text) is not None:

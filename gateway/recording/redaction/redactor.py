@@ -60,8 +60,8 @@ class HeldStep(Struct, eq=False, kw_only=True):
     weight: int = 0
 
 
-Slot = tuple[HeldStep, EventLine]
-"""The step of a delta, and its entry there."""
+Slot = tuple[StepLine, EventLine, dict[str, EventLine]]
+"""The step of a delta, its entry there, and the redacted lines of the HeldStep, to which it must not refer itself."""
 
 
 class FindingCount(Struct, frozen=True, kw_only=True):
@@ -203,6 +203,9 @@ class Redactor:
             self._weight -= held.weight
             self.held_items -= held.count
         clean = self._values.are_clean(others)
+        for entry in others if clean else ():
+            if entry.turn:
+                self._origin = entry.origin  # it was searched with them
         steps = list[StepLine]()
         for held in leaving:
             is_clean = (clean or not held.others) and not held.redacted
@@ -282,12 +285,12 @@ class Redactor:
         event: Any = entry.event
         streamed = STREAMED.get(type(event)) if not entry.link else None
         if streamed is not None and self._rules is None:
-            held.deltas.append(HeldDelta((held, entry), "", held.step.t, waits=False))
+            held.deltas.append(HeldDelta((held.step, entry, held.redacted), "", held.step.t, waits=False))
             return
         key = streamed(event) if streamed is not None else None
         if key is not None:
             text = event.json if type(event) is ToolCallArguments else "".join(entry.texts) or event.text
-            delta = HeldDelta((held, entry), text, held.step.t, entry.texts)
+            delta = HeldDelta((held.step, entry, held.redacted), text, held.step.t, entry.texts)
             held.deltas.append(delta)
             self._add(key, delta)
             return
@@ -327,16 +330,16 @@ class Redactor:
         """Make lines of the deltas whose texts have changed."""
         for delta, texts in released:
             if texts is not None:
-                held, own = delta.slot
-                of_delta = [
+                step, own, redacted = delta.slot
+                lines = [
                     line
-                    for entry in held.step.entries()
+                    for entry in step.entries()
                     if isinstance(entry, EventLine)
-                    and (held.step.rounds or (entry.event is own.event and entry.cursor == own.cursor))
+                    and (step.rounds or (entry.event is own.event and entry.cursor == own.cursor))
                     for line in entry.lines()
                 ]
-                lines = [self._with_text(line, *changed) for line, changed in zip(of_delta, texts, strict=True)]
-                held.redacted |= {line.cursor: line for line in lines}
+                for line, changed in zip(lines, texts, strict=True):
+                    redacted[line.cursor] = self._with_text(line, *changed)
 
     def _with_text(self, line: EventLine, text: str, begun: Sequence[Span]) -> EventLine:
         event: Any = line.event

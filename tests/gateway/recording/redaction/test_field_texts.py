@@ -38,7 +38,7 @@ def heard(frames: list[str]) -> set[str]:
     fields = FieldTexts()
     for number, frame in enumerate(frames):
         add(fields, number, frame)
-    return {together(field_text) for field_text in fields.take_touched()}
+    return {together(field_text) for field_text in fields.take()[1]}
 
 
 WORDS = [f"w{at} " for at in range(24)]
@@ -56,15 +56,16 @@ def test_alike_frames_are_parsed_once_for_all_of_their_words() -> None:
     sample = smooth("x", 0).replace('"x"', f'"{ANY_WORD}"')
     fields.add(fields.parse(WIRE, sample), range(3), ["a", "b", "c"])
     add(fields, 3, smooth("d", 9))
-    assert set(map(together, fields.take_touched())) == {"abcd"}
-    assert set(fields.take_alone()) == {"{", "stream_token", "r"}
+    alone, touched = fields.take()
+    assert set(map(together, touched)) == {"abcd"}
+    assert set(alone) == {"{", "stream_token", "r"}
 
 
 def test_an_id_is_searched_alone_in_each_frame() -> None:
     fields = FieldTexts()
     for number, request in enumerate(("one", "other")):
         add(fields, number, smooth("x", number).replace('"r"', f'"{request}"'))
-    alone = fields.take_alone()
+    alone, _ = fields.take()
     assert (alone["one"], alone["other"]) == ([0, 0], [1, 1])
 
 
@@ -83,7 +84,7 @@ def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:
             frame = json.dumps({"event": "tool_call_args_delta", "data": {"id": call, "json": call}})
             add(fields, at, frame)
             add(fields, at, frame, ("c1", "send"))
-    texts = sorted(map(together, fields.take_touched()))
+    texts = sorted(map(together, fields.take()[1]))
     assert texts == ["a" * 24] * 2 + ["b" * 24] * 2
 
 
@@ -102,4 +103,4 @@ def test_the_remembered_fields_are_bounded() -> None:
 def test_any_frame_can_be_read(frame: str) -> None:
     fields = FieldTexts()
     add(fields, 0, frame)
-    assert [0] in fields.take_alone().values()
+    assert [0] in fields.take()[0].values()

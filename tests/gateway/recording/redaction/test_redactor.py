@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -41,6 +42,7 @@ from tests.gateway.recording.lines import (
     lines_of,
     raw,
     released,
+    steps_of,
 )
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
@@ -338,6 +340,21 @@ def test_a_key_streamed_just_before_its_value_is_remembered() -> None:
     lines.event(TextDelta(text="='correct horse'" + "." * BEHIND), wait=5_000_000)
     lines.event(TurnEnded(end="completed"))
     assert said(lines.redacted(at_once=1)).startswith("the file says DB_PASSWORD='[redacted:credential:")
+
+
+def test_steps_that_left_are_freed_without_the_garbage_collector() -> None:
+    redactor = Redactor(RedactionRules(), SALT)
+    lines = stream(["it is ", KEY[:9], KEY[9:], " so"])
+    redactor.feed(steps_of(lines.lines))  # what is made once
+    gc.collect()
+    gc.disable()
+    try:
+        for some in (lines.lines, [tokens(1, *"abc"), tokens(10, KEY)]):
+            redactor.feed(steps_of(some))
+            redactor.finish()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_held_text_is_bounded() -> None:
