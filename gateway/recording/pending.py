@@ -12,7 +12,8 @@ only numbers, texts and bytes to a list: no object of its own is kept for it, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, chain, groupby, repeat
 from typing import Any, NamedTuple, get_args
 
@@ -68,6 +69,10 @@ with 1 MiB, which leaves the processor's cache; smaller steps take the same or l
 STREAM_MIN = 4  # deltas of one step that are folded although their frames are not alike
 
 
+GatheredStep = tuple[int, int, Sequence[Note]]
+"""A step that is no part of a text: the number of its first item, its time, and what was noted."""
+
+
 class PendingSteps:
     """The steps of one recording that were not written yet, in their order. `count` is the number of their items.
 
@@ -77,15 +82,15 @@ class PendingSteps:
 
     __slots__ = ("_around", "_run", "_seq", "_size", "_steps", "common", "count", "searched")
 
-    def __init__(self, seq: int = 1, around: KnownAround | None = None) -> None:
-        self._around: KnownAround = around if around is not None else {}
+    def __init__(self) -> None:
+        self._around: KnownAround = {}
         self.count = 0
         self.searched = 0
         self.common: tuple[Any, ...] | None = None
         self._size = 0  # bytes of frames and characters of texts, counted up to LINES_MAX items
         self._run: TextRun | None = None  # the last of the steps, if it may be part of a text
-        self._steps: list[tuple[int, int, Sequence[Note]] | TextRun] = []  # the others with their number and time
-        self._seq = seq  # of the first item of them
+        self._steps: list[GatheredStep | TextRun] = []
+        self._seq = 1  # of the first item of them
 
     def add(self, t: int, step: Sequence[Note]) -> bool:
         """Add a step at `t` (µs). Return True if so much is pending that it should be taken now."""
@@ -141,24 +146,19 @@ class PendingSteps:
         """Return True if the last steps are a text that streams."""
         return self._run is not None
 
-    def detach(self) -> PendingSteps:
-        """Take all steps since the last call, for another thread that makes StepLines of them."""
-        detached = PendingSteps(self._seq, self._around)
-        detached._steps, detached.count, detached.searched = self._steps, self.count, self.searched
-        self._steps, self._run = [], None
-        self._seq += self.count
-        self.count = self._size = self.searched = 0
-        return detached
-
-    def take(self) -> list[StepLine]:
-        """Return the StepLines of all steps since the last call."""
+    def take(self) -> Callable[[], list[StepLine]]:
+        """Take all steps since the last call. Return the function that makes StepLines of them, in any thread."""
         steps, self._steps, self._run = self._steps, [], None
         self._seq += self.count
         self.count = self._size = self.searched = 0
-        lines: list[StepLine] = []
-        for step in steps:
-            lines += _folded(step, self._around) if isinstance(step, TextRun) else _step_lines(*step)
-        return lines
+        return partial(_made, steps, self._around)
+
+
+def _made(steps: Sequence[GatheredStep | TextRun], around: KnownAround) -> list[StepLine]:
+    lines: list[StepLine] = []
+    for step in steps:
+        lines += _folded(step, around) if isinstance(step, TextRun) else _step_lines(*step)
+    return lines
 
 
 def _size(frames: Sequence[Frame]) -> int:
@@ -210,7 +210,7 @@ SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their fr
 
 TEXT, FRAMES = 3, 4  # where among the cells of a step its text stands, and where its frames begin
 
-Columns = Sequence[Sequence[Any]]
+Columns = list[list[Any]]
 
 KnownAround = dict[TapPoint, tuple[Sequence[Sequence[bytes]], list[list[str]]]]
 """The strings around the last text of each tap point, in pieces around its time: as bytes, and as they are written."""
@@ -329,13 +329,13 @@ def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> Ste
         return None
     if len(set(tapped)) < len(tapped):  # one link was told of it twice
         return None
-    texts: list[str] = _flat(said, counts)
+    texts: list[str] = said if is_lone else _flat(said, counts)
     try:
         quoted = _encode_lines(texts)[:-1].split(b"\n")  # JSON has no newline in a text
         stamps = _stamps(ats, counts)
         lines: list[FrameLine] = []
         for point, column in zip(tapped, taps, strict=True):
-            frames = _flat(column, counts)
+            frames = column if is_lone else _flat(column, counts)
             if not {bytes}.issuperset(map(type, frames)) or (point.dir == "send") is (len(lines) < place):
                 return None
             pieces, around = known.get(point, ((), []))
@@ -357,8 +357,6 @@ def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> Ste
 
 def _flat(column: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     """Return the texts or frames of a column, in which a round with several has a list of them."""
-    if len(counts) == counts.count(1):
-        return list(column)
     return list(
         chain.from_iterable([(some,) if count == 1 else some for some, count in zip(column, counts, strict=True)])
     )

@@ -190,10 +190,11 @@ class SessionRecorder:
     def _gather_texts(self) -> None:
         """Add the lone pieces of a text to the pending steps, with their times in µs."""
         run, self.texts = TextRun(self._texts_common, self.texts), []
-        times = [(now - self._start) // 1000 for now in run.cells[:: run.width]]
+        width = run.width
+        times = [(now - self._start) // 1000 for now in run.cells[::width]]
         if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
             times = [*accumulate(times, lambda before, t: max(before + 1, t), initial=self._t)][1:]
-        run.cells[:: run.width] = times
+        run.cells[::width] = times
         self._t = times[-1]
         self._notes.add_texts(run)
 

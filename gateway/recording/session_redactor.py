@@ -43,17 +43,9 @@ class SessionRedactor:
 
     def redact(self, notes: PendingSteps, now: int, then: Callable[[], None]) -> None:
         """Redact and write the gathered steps, then call `then`. Stop recording if too much waits for the thread."""
-        number, size, worker = notes.count, notes.searched, self._recordings.worker
-        if not worker.busy and size <= INLINE_MAX:
-            self._write(self._encoded(lambda: self.redactor.feed(notes.take(), now)), number)
-            then()
-            return
-        detached = notes.detach()
-        if worker.has_room(size):
-            self._redact_in_thread(size, number, lambda: self.redactor.feed(detached.take(), now), then)
-        else:
-            self._parts.fail("redaction does not keep up", number)
-            then()
+        number, size = notes.count, notes.searched
+        lines = notes.take()
+        self._run(size, number, lambda: self.redactor.feed(lines(), now), then)
 
     def discard(self) -> None:
         """Drop what is held back, unless the thread has it, and stop recording for a while: memory is short."""
@@ -70,27 +62,30 @@ class SessionRedactor:
             self._tell_redacted()
             then()
 
-        if self._recordings.worker.busy:
-            self._redact_in_thread(0, 0, lambda: self.redactor.finish(), end)  # noqa: PLW0108  # a failure replaces it
-        else:
-            self._write(self._encoded(self.redactor.finish), 0)
-            end()
+        self._run(0, 0, lambda: self.redactor.finish(), end)  # noqa: PLW0108  # a failure replaces it
 
-    def _redact_in_thread(
-        self, size: int, number: int, redact: Callable[[], list[StepLine]], then: Callable[[], None]
-    ) -> None:
-        results: list[Encoded | None] = []
-
-        def done() -> None:
-            self._in_thread -= 1
-            if results:
-                self._write(results[0], number)
-            else:
-                self._parts.fail(NO_MEMORY, number)
+    def _run(self, size: int, number: int, redact: Callable[[], list[StepLine]], then: Callable[[], None]) -> None:
+        """Redact and write `number` items, then call `then`: in the thread if it is busy or the text is large."""
+        worker = self._recordings.worker
+        if not worker.busy and size <= INLINE_MAX:
+            self._write(self._encoded(redact), number)
             then()
+        elif size and not worker.has_room(size):
+            self._parts.fail("redaction does not keep up", number)
+            then()
+        else:
+            results: list[Encoded | None] = []
 
-        self._in_thread += 1
-        self._recordings.worker.add(size, lambda: results.append(self._encoded(redact)), done)
+            def done() -> None:
+                self._in_thread -= 1
+                if results:
+                    self._write(results[0], number)
+                else:
+                    self._parts.fail(NO_MEMORY, number)
+                then()
+
+            self._in_thread += 1
+            worker.add(size, lambda: results.append(self._encoded(redact)), done)
 
     def _encoded(self, redact: Callable[[], list[StepLine]]) -> Encoded | None:
         """Return the steps that the redactor releases, and their bytes; None if it fails."""

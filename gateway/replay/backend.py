@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from msgspec import UNSET, structs
 
 from dragoman.gateway.replay.matching import ANSWERS, is_same_command
-from dragoman.gateway.replay.options import Pace
-from dragoman.gateway.replay.part_player import PartPlayer
+from dragoman.gateway.replay.part_player import Pace, PartPlayer
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
 from dragoman.gateway.replay.turn_matcher import WHY, MatchReport, Outcome, Reporter, TurnMatcher, named

@@ -1,12 +1,7 @@
-"""The options of `replay+file:PATH`, in a route and on the command line, and the pace that they set.
-
-Each recorded pause is first cut to `idle_cap`, then divided by `speed`; at speed 0 there are no pauses. Delays do not
-add up: the next pause counts from the time when this event was due.
-"""
+"""The options of `replay+file:PATH`, in a route and on the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -128,34 +123,3 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return -1.0
-
-
-class Pace:
-    """The pace of one replay. `clock` is monotonic, in seconds; `idle_cap` None keeps all pauses."""
-
-    def __init__(self, clock: Callable[[], float], speed: float = 1.0, idle_cap: float | None = None) -> None:
-        self._clock = clock
-        self._speed = speed
-        self._idle_cap = idle_cap
-        self.instant = not speed
-        self._last = 0  # time in the recording, in µs
-        self._due = 0.0
-
-    def begin(self, t: int) -> None:
-        """Set the current time in the recording to `t` (µs)."""
-        self._last, self._due = t, self._clock()
-
-    def wait(self, t: int) -> float:
-        """Return the seconds until the event at `t` is due, 0 or less if it is."""
-        return self._at(t) - self._clock() if self._speed else 0.0
-
-    def reached(self, t: int) -> None:
-        """Note that the event at `t` was sent."""
-        self._due = self._at(t) if self._speed else self._due
-        self._last = max(self._last, t)
-
-    def _at(self, t: int) -> float:
-        pause = max(0, t - self._last) / 1e6
-        if self._idle_cap is not None:
-            pause = min(pause, self._idle_cap)
-        return self._due + pause / self._speed

@@ -42,6 +42,8 @@ from dragoman.gateway.recording.redaction.values import find_in_rows, read_json
 DIRECTION = attrgetter("dir")
 """Sorts the frames of a step in their order: those received come first, also by the alphabet."""
 
+NEW_PARTS = attrgetter("parts")
+
 SECRETS_MAX = 64  # different secrets of one frame that are looked for in the rest of it; with more it is emptied
 
 CODES = tuple(map("".join, product(*zip("code ", "CODE ", strict=True))))[::2]
@@ -81,13 +83,12 @@ class FrameRedactor:
         """Return the steps without secrets in their frames."""
         number = 0
         for step in steps:
-            for frame in step.frames if step.rounds else sorted(step.frames, key=DIRECTION):
+            if step.rounds:
+                number = self._add_streams(number, step)
+                continue
+            for frame in sorted(step.frames, key=DIRECTION):
                 tap: TapKey = (frame.link, frame.dir)
-                if step.rounds:
-                    if not self._skip_stream(step, frame):
-                        self._add_stream(number, step, frame)
-                    number += len(step.texts)
-                elif frame.words:
+                if frame.words:
                     numbers = range(number, number + len(frame.words))
                     words = _without_escapes(frame.words)
                     self._add_alike(tap, numbers, frame.around_at(0), words, frame.texts)
@@ -97,7 +98,7 @@ class FrameRedactor:
                         self._add_frame(tap, number, text)
                     number += 1
         alone, fields = self._fields.take()
-        if not self._are_clean(alone, fields):
+        if (alone or fields) and not self._are_clean(alone, fields):
             for word, its_frames in alone.items() if not self._finder.is_clean(alone) else ():
                 for found in its_frames:
                     self._remove_secrets(found, word)
@@ -107,26 +108,32 @@ class FrameRedactor:
             self._known.clear()
         return self._cleaner.clean(steps)
 
-    def _skip_stream(self, stream: StepLine, tap: FrameLine) -> bool:
-        """Only remember the texts of a stream, if the rest of its frames is known. Return False if it is not."""
-        around, fields = self._known.get((tap.link, tap.dir), ((), ()))
-        if around != tap.around or any(field_text.parts for field_text in fields):
-            return False
-        joined = "".join(stream.texts)
-        before = behind = None
-        for field_text in fields:
-            if behind is None or field_text.behind != before:  # fields with one text share it
-                before = field_text.behind
-                behind = (before + joined)[-max(BEHIND, self._finder.reach) :]
-            field_text.behind = behind
-        return True
+    def _add_streams(self, number: int, stream: StepLine) -> int:
+        """Add the frames of a stream, numbered from `number` tap by tap. Return the next number.
 
-    def _add_stream(self, number: int, stream: StepLine, tap: FrameLine) -> None:
+        Where the rest of the frames is known, only their texts are remembered.
+        """
+        texts = stream.texts
+        joined = "".join(texts)
+        before = behind = None
+        for tap in stream.frames:
+            around, fields = self._known.get((tap.link, tap.dir), ((), ()))
+            if around == tap.around and not any(map(NEW_PARTS, fields)):
+                for field_text in fields:
+                    if behind is None or field_text.behind != before:  # fields with one text share it
+                        before = field_text.behind
+                        behind = (before + joined)[-max(BEHIND, self._finder.reach) :]
+                    field_text.behind = behind
+            else:
+                self._add_stream(range(number, number + len(texts)), stream, tap)
+            number += len(texts)
+        return number
+
+    def _add_stream(self, numbers: range, stream: StepLine, tap: FrameLine) -> None:
         first, *between, last = tap.around_at(stream.rounds[0].at)
         around = [f'{first}"', *(f'"{part}"' for part in between), f'"{last}']
-        key, texts = (tap.link, tap.dir), stream.texts
-        numbers = range(number, number + len(texts))
-        fields = self._add_alike(key, numbers, around, texts, partial(stream.frame_texts, tap))
+        key = (tap.link, tap.dir)
+        fields = self._add_alike(key, numbers, around, stream.texts, partial(stream.frame_texts, tap))
         if fields and self._streams_are_clean:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()

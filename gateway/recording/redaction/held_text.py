@@ -61,10 +61,6 @@ class HeldText(Generic[Slot]):
         """When the oldest held delta came."""
         return self._deltas[0].t if self._deltas else None
 
-    def count_until(self, t: int) -> int:
-        """Return how many deltas came until `t`."""
-        return sum(1 for delta in self._deltas if delta.t <= t)
-
     def count_before_last(self, characters: int) -> int:
         """Return how many deltas have at least so many characters behind them."""
         left, count = self.held, 0
@@ -86,13 +82,19 @@ class HeldText(Generic[Slot]):
         spans = self._finder.find(text) if self._begun else self._whole(text)
         return self._release(text, spans, len(self._deltas))
 
+    def release_held_since(self, since: int, until: int) -> Released[Slot]:
+        """Release what is decided if the oldest delta came by `since`, and what came by `until` in any case."""
+        if not self._deltas or self._deltas[0].t > since:
+            return []
+        return self.release(sum([delta.t <= until for delta in self._deltas]))
+
     def release(self, overdue: int) -> Released[Slot]:
         """Release what is decided, and the first `overdue` deltas in any case."""
         text = self._text()
         spans = self._finder.find(text)
         unfinished = self._finder.find_open(text)
         safe = min(unfinished.start if unfinished is not None else len(text), len(text) - self._finder.reach)
-        ends = list(accumulate((len(delta.text) for delta in self._deltas), initial=len(self._behind)))[1:]
+        ends = list(accumulate([len(delta.text) for delta in self._deltas], initial=len(self._behind)))[1:]
         count = bisect_right(ends, safe)
         for span in reversed(spans):
             if count and span.start < ends[count - 1] < span.end:
@@ -104,7 +106,7 @@ class HeldText(Generic[Slot]):
         return self._release(text, spans, count, unfinished)
 
     def _text(self) -> str:
-        return self._behind + "".join(delta.text for delta in self._deltas)
+        return self._behind + "".join([delta.text for delta in self._deltas])
 
     def _release(self, text: str, spans: list[Span], count: int, unfinished: Span | None = None) -> Released[Slot]:
         """Release the first deltas without these secrets."""

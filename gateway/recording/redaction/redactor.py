@@ -202,7 +202,7 @@ class Redactor:
             others += held.others
             self._weight -= held.weight
             self.held_items -= held.count
-        clean = self._values.are_clean(others)
+        clean = not others or self._values.are_clean(others)
         for entry in others if clean else ():
             if entry.turn:
                 self._origin = entry.origin  # it was searched with them
@@ -215,8 +215,8 @@ class Redactor:
                 steps += packed(self._redacted_step(held))
         if steps:
             steps = self._redact_frames(steps)
-        self._finder.forget_large()
-        self._partial.forget_large()
+        for finder in {self._finder, self._partial}:
+            finder.forget_large()
         return steps
 
     def _decided_count(self) -> int:
@@ -318,8 +318,7 @@ class Redactor:
         More often would cost too much.
         """
         for text in self._texts.values():
-            if text.since is not None and text.since <= since:
-                self._replace(text.release(text.count_until(until)))
+            self._replace(text.release_held_since(since, until))
 
     def _close(self, keys: Sequence[TextKey]) -> None:
         """Release the texts of these keys, which are complete."""

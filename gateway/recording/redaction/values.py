@@ -64,8 +64,6 @@ class ValueRedactor:
 
         False may also mean that they must be redacted one by one.
         """
-        if not lines:
-            return True
         kinds: set[type] = {type(line.event or line.command) for line in lines}
         if self._paths or False in map(_is_plain, kinds):
             return False

@@ -185,7 +185,7 @@ def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
 
     def take() -> None:
         nonlocal seq
-        for item in items_of(notes.take()):
+        for item in items_of(notes.take()()):
             stored.append(structs.replace(item, seq=seq))
             seq += item.count
 

@@ -22,16 +22,16 @@ def test_pending_items_are_in_order_and_numbered_together() -> None:
     command = EventLine(cursor="2:8", command=PauseTurn(), link="a")
     notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
     assert notes.count == 5
-    assert [(line.seq, line.t, type(line)) for line in items_of(notes.take())] == [
+    assert [(line.seq, line.t, type(line)) for line in items_of(notes.take()())] == [
         (1, 3, FrameLine),
         (2, 3, FrameLine),
         (3, 3, EventLine),
         (4, 3, EventLine),
         (5, 3, EventLine),
     ]
-    assert (notes.count, notes.take()) == (0, [])
+    assert (notes.count, notes.take()()) == (0, [])
     notes.add(4, [FramesNote(SENT, [b"c"])])
-    assert [(line.seq, line.t) for line in items_of(notes.take())] == [(6, 4)]
+    assert [(line.seq, line.t) for line in items_of(notes.take()())] == [(6, 4)]
 
 
 def test_deltas_among_other_events_are_folded() -> None:
@@ -39,7 +39,7 @@ def test_deltas_among_other_events_are_folded() -> None:
     deltas = [TextDelta(text=text) for text in "abcd"]
     events: list[Event] = [*deltas, TextDone(text="abcd"), TextDelta(text="e")]
     notes.add(2, [batch(*events)])
-    lines = items_of(notes.take())
+    lines = items_of(notes.take()())
     assert [line.count for line in lines] == [4, 1, 1]
     assert lines_of(lines) == [
         EventLine(seq=1 + at, t=2, cursor=f"2:{7 + at}", event=event, turn="t", origin=ORIGIN, at=99)
@@ -50,7 +50,7 @@ def test_deltas_among_other_events_are_folded() -> None:
 def test_alike_frames_are_folded() -> None:
     notes = PendingSteps()
     notes.add(1, [FramesNote(RECEIVED, [b'{"text":"%d"}' % at for at in range(20)]), FramesNote(SENT, [b"x"])])
-    first, last = items_of(notes.take())
+    first, last = items_of(notes.take()())
     assert isinstance(first, FrameLine)
     assert first.count == 20
     assert (first.seq, last.seq) == (1, 21)

@@ -89,8 +89,8 @@ class Talk:
         for number, (t, step) in enumerate(self.steps, 1):
             notes.add(t, step)
             if number % every == 0:
-                stored += items_of(notes.take())
-        stored += items_of(notes.take())
+                stored += items_of(notes.take()())
+        stored += items_of(notes.take()())
         assert lines_of(stored) == list(self.lines())
         assert lines_of(read_back(stored)) == list(self.lines())
         assert [line.seq for line in stored] == [

@@ -54,14 +54,20 @@ def test_the_released_deltas_together_are_the_redacted_text(seed: int) -> None:
     assert early > count // 4
 
 
-def test_overdue_text_is_measured_by_time_and_by_size() -> None:
+def test_overdue_text_is_measured_by_its_size() -> None:
     one = block(Finder(BUILT_IN))
     for t in range(10):
         one.add(HeldDelta(t, "abc", t))
-    assert one.since == 0
-    assert one.held == 30
-    assert one.count_until(3) == 4
-    assert one.count_before_last(10) == 6
+    assert (one.since, one.held, one.count_before_last(10)) == (0, 30, 6)
+
+
+def test_overdue_text_is_released_by_its_time_although_it_is_not_decided() -> None:
+    one = block(Finder(BUILT_IN))
+    for t, text in enumerate(["password=", "a1", "b2", "c3", "d4"]):
+        one.add(HeldDelta(t, text, t))
+    assert one.release_held_since(-1, 9) == []
+    assert [delta.t for delta, _ in one.release_held_since(0, 2)] == [0, 1, 2]
+    assert one.since == 3
 
 
 def test_empty_deltas_are_released_with_the_others() -> None:
