@@ -309,9 +309,10 @@ def _answers(items: Sequence[Item]) -> list[str]:
 
 
 def with_newer(page: Sequence[Item], transcript: Sequence[Item]) -> list[Item]:
-    """Return the transcript up to the last message that a page has too, and the newer messages of the page behind it.
+    """Return the transcript with the messages of a page that are newer than the last one which both have.
 
-    The page begins with the newest message. Return [] if it has no newer ones.
+    The page begins with the newest message. An answer that was cut off is left out if the page has the whole answer.
+    Return [] if the page has no newer messages.
     """
     places: dict[str | tuple[str, str], int] = {}
     for i, item in enumerate(page):
@@ -321,8 +322,18 @@ def with_newer(page: Sequence[Item], transcript: Sequence[Item]) -> list[Item]:
     for i, known in reversed([*enumerate(transcript, start=1)]):
         place = places.get(known.id, places.get((known.role, known.text))) if isinstance(known, Message) else None
         if place is not None:
-            return [*transcript[:i], *reversed(page[:place])] if place else []
+            newer = [*reversed(page[:place])]
+            is_whole = newer and _is_whole(newer[0], transcript[i:])
+            return [*transcript[: i if is_whole else None], *newer] if newer else []
     return [*transcript, *reversed(page)] if page else []
+
+
+def _is_whole(answer: Item, heard: Sequence[Item]) -> bool:
+    """Return True if `answer` is all of the one answer that was heard."""
+    texts = _answers(heard)
+    if not isinstance(answer, Message) or answer.role != "assistant":
+        return False
+    return len(texts) == 1 and answer.text.startswith(texts[0])
 
 
 # -- pages ----------------------------------------------------------------------------------------------

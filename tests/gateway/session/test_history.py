@@ -260,10 +260,17 @@ def test_a_message_that_was_said_before_is_newer_if_it_comes_again() -> None:
     assert with_newer([again, answer, known], [known, answer]) == [known, answer, again]
 
 
-def test_an_answer_that_only_the_gateway_saw_is_left_out() -> None:
-    one, more = user("one", "1"), user("next", "2")
-    assert with_newer([more, one], [one, assistant("cancel")]) == [one, more]
-    assert with_newer([one], [one, assistant("cancel")]) == []
+def test_an_answer_that_was_cut_off_is_left_out_if_the_page_has_it_whole() -> None:
+    one, cut_off, whole = user("one", "1"), assistant("Hel"), Message(role="assistant", text="Hello", id="2")
+    assert with_newer([whole, one], [one, cut_off]) == [one, whole]
+    assert with_newer([one], [one, cut_off]) == []
+
+
+@pytest.mark.parametrize("stored", [user("next", "2"), Message(role="assistant", text="This reply failed", id="2")])
+def test_an_answer_that_only_the_gateway_saw_stays(stored: Message) -> None:
+    """The server in Rust stores a text of its own in the place of an answer that failed."""
+    one, heard = user("one", "1"), assistant("Hel")
+    assert with_newer([stored, one], [one, heard]) == [one, heard, stored]
 
 
 def test_all_messages_are_newer_if_none_is_known() -> None:
