@@ -247,12 +247,12 @@ class FollowedSession:
 
     def _finish(self, listed: tuple[Message, ...] | None) -> list[Event]:
         """Return the end of the turn that was published, after any text that was missing."""
-        ending, self._ending = self._ending, None
-        rest = self._rest(listed) if listed is not None else []
+        cause, ending, self._ending = self._cause, self._ending, None
+        told = self.known.without_failure(listed, cause.message.text, self._output) if cause and listed else listed
+        rest = self._rest(told) if told is not None else []
         counted = [events.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
-        answers = None if listed is None else [one for one in self.known.answers_of_turn(listed) if one.text]
-        cause, has_text = self._cause, bool(self._output.length)
-        if cause is not None and _failed(cause.message, answers, has_text) and not self._cancelled:
+        answers = None if told is None else [one for one in self.known.answers_of_turn(told) if one.text]
+        if cause is not None and _failed(cause.message, answers, bool(self._output.length)) and not self._cancelled:
             why, self._cause = events.ErrorReported(cause="internal", text=cause.message.text), None
             return [*rest, *counted, why, *self._over("failed", listed)]
         end = "cancelled" if self._cancelled else "completed"  # llm.end says only that a run is over

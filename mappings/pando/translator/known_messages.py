@@ -89,6 +89,16 @@ class KnownMessages:
         """Return the assistant's messages of the open turn: those after the last input that were not known before."""
         return [m for m in listed[len(up_to_input(listed)) :] if m.role == "assistant" and m.id not in self.ids]
 
+    def without_failure(self, listed: tuple[Message, ...], why: str, output: StreamedOutput) -> tuple[Message, ...]:
+        """Return the list without answers of the open turn that only repeat why it failed.
+
+        A primary never published those: its own backend stores them, as the smooth server in Rust does.
+        """
+        if not why or (output.length and output.is_within(self.text_of_turn(listed))):
+            return listed
+        repeated = [answer for answer in self.answers_of_turn(listed) if why in answer.text]
+        return tuple([one for one in listed if not any(one is answer for answer in repeated)])
+
     def text_of_turn(self, listed: tuple[Message, ...]) -> str:
         """Return the stored text of the open turn."""
         return "".join(message.text for message in self.answers_of_turn(listed))

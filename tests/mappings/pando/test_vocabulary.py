@@ -25,6 +25,9 @@ def test_every_cause_has_a_code() -> None:
         (-32000, "message.send: session_id is required", "invalid"),
         (-32000, "dbproxy: CONFLICT (CreateSession): UNIQUE constraint failed: sessions.id", "invalid"),
         (-32000, "dbproxy: METHOD_NOT_FOUND (X): no", "unsupported"),
+        (-32000, "message.send: run: session is currently processing another request", "busy"),
+        (-32000, "message.send: a turn is already in progress in this session", "busy"),
+        (-32000, "message.send: not sent: answer approve or deny first", "busy"),
         (-32000, "message.send: run: anything else", "internal"),
     ],
 )

@@ -71,6 +71,28 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
     assert system("m") not in said
 
 
+@pytest.mark.parametrize("streamed", ["", "Hel"])
+def test_a_stored_answer_that_only_repeats_the_cause_is_no_answer(streamed: str) -> None:
+    """The backend of a gateway as the primary stores it: the smooth server in Rust."""
+    session = FollowedSession()
+    session.begin_turn(0)
+    said = session.take_event(events.TextDelta(text=streamed), 0) if streamed else []
+    session.take_event(system("m"), 0)
+    session.take_event(END, 0)
+    stored = [INPUT, answer("r", "This reply failed before it finished (no model).")]
+    _missed_input, *told = session.take_list(stored, 0)
+    assert told == WHY
+    assert len(said) == (2 if streamed else 0)
+
+
+def test_an_answer_that_was_streamed_may_repeat_a_system_message() -> None:
+    session = FollowedSession()
+    session.take_event(events.TextDelta(text="I see: no model"), 0)
+    session.take_event(system("m"), 0)
+    session.take_event(END, 0)
+    assert session.take_list([answer("a", "I see: no model")], 0) == [system("m"), *DONE]
+
+
 def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() -> None:
     session = FollowedSession()
     session.take_event(events.TextDelta(text="Hello"), 0)
