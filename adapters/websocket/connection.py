@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 from aiohttp.base_protocol import BaseProtocol
 
+from dragoman.adapters.websocket.metered_tls import MeteredTls
 from dragoman.adapters.websocket.transport import WebSocketTransport
 
 
@@ -28,7 +29,7 @@ class Connection(BaseProtocol):
     with the connection once it is lost. aiohttp's class has the flow control of both directions.
     """
 
-    __slots__ = ("_lost", "_payload_parser", "peer", "refusal", "websocket")
+    __slots__ = ("_lost", "_payload_parser", "peer", "refusal", "tls", "websocket")
 
     def __init__(self, peer: str, refusal: str, lost: Callable[[Connection], None]) -> None:
         super().__init__(asyncio.get_running_loop())
@@ -38,6 +39,8 @@ class Connection(BaseProtocol):
         self.peer = peer
         self.refusal = refusal
         """Why there is no room for this connection; empty if it counts."""
+        self.tls: MeteredTls | None = None
+        """What decrypts the connection, until its WebSocket handshake ends."""
         self.websocket: WebSocketTransport | None = None
         """The transport that the handshake made of this connection; None before its end."""
 

@@ -20,6 +20,7 @@ from dragoman.adapters.websocket.connection import Connection
 from dragoman.adapters.websocket.frame_counter import FrameCounter
 from dragoman.adapters.websocket.frames import PING, text_frames
 from dragoman.adapters.websocket.handshake import Handshake, Handshakes, Opened
+from dragoman.adapters.websocket.metered_tls import MeteredTls, make_tls
 from dragoman.adapters.websocket.request_check import RequestCheck
 from dragoman.adapters.websocket.server_socket import ServerSocket
 from dragoman.adapters.websocket.tls import ServerTls
@@ -100,14 +101,22 @@ class WebSocketListener:
             tcp.set_protocol(connection)
             self._shake(connection, tcp)
 
+        loop = asyncio.get_running_loop()
+        shaken: asyncio.Future[None] = loop.create_future()
+        protocol = make_tls(
+            loop,
+            _Accepted(encrypted),
+            tls.context,
+            shaken,
+            server_side=True,
+            ssl_handshake_timeout=self._limits.handshake_deadline,
+            ssl_shutdown_timeout=self._limits.close_deadline,
+        )
+        connection.tls = MeteredTls(protocol, self._rules.work)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _Accepted(encrypted),
-                raw,
-                ssl=tls.context,
-                ssl_handshake_timeout=self._limits.handshake_deadline,
-                ssl_shutdown_timeout=self._limits.close_deadline,
-            )
+            await _connect_encrypted(connection.tls, raw, shaken)
+            if connection.transport is None:
+                raise ConnectionResetError
         except OSError as error:  # the peer went away, was too slow, or does not speak our TLS
             if isinstance(error, ssl.SSLError):  # an operator may have a wrong authority; each peer may just leave
                 self._rules.bad_request(f"TLS: {error.reason or 'the handshake failed'}")
@@ -131,6 +140,8 @@ class WebSocketListener:
         transport = WebSocketTransport(websocket, tcp, writer, limits)
         transport.count(connection, FrameCounter(self._rules.work))
         transport.headers = opened.headers
+        if connection.tls is not None:
+            connection.tls.meter, connection.tls = transport.meter, None
         connection.websocket = transport
         if opened.early:
             connection.data_received(opened.early)
@@ -138,6 +149,7 @@ class WebSocketListener:
 
     def _lost(self, connection: Connection) -> None:
         self._shaking.discard(connection)
+        connection.tls = None
         if connection.websocket is not None:
             connection.websocket.lost()
             connection.websocket = None  # it refers to the connection: nothing is freed in such a cycle
@@ -159,6 +171,16 @@ async def listen(
     listener = WebSocketListener(path, limits, rules)
     await listener.start(host, port, inherited)
     return listener
+
+
+async def _connect_encrypted(tls: MeteredTls, raw: socket.socket, shaken: asyncio.Future[None]) -> None:
+    """Serve a socket over TLS, and return once its handshake is done; raise OSError if that fails."""
+    tcp, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: tls, raw)
+    try:
+        await shaken
+    except BaseException:
+        tcp.abort()
+        raise
 
 
 def _detached(tcp: asyncio.Transport) -> socket.socket:
