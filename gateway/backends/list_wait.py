@@ -6,10 +6,12 @@
     known    --  a connection is lost over which a list came             -->  unknown
 
 Another backend with other sessions may answer after a lost connection. A failed attempt to connect changes nothing.
+Hundreds of actions may wait, so they are done in steps of the event loop, and further ones behind them.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -23,8 +25,9 @@ class ListWait:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._asking: Asking[Callable[[], None]] = Asking(
-            lambda _command: None, _run_all, lambda _held, _failure: None, services=services
+            lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=services
         )
+        self._due: deque[Callable[[], None]] = deque()  # actions that wait for room in a step
         self.is_known = False
         """True if clients need not wait for a list."""
         self._is_listed = False  # the backend has listed its sessions over this connection
@@ -33,7 +36,10 @@ class ListWait:
     def when_known(self, action: Callable[[], None]) -> bool:
         """Call `action` once the sessions are known; return False if too many actions wait for that."""
         if self.is_known:
-            action()
+            if self._due:
+                self._run_in_turn([action])
+            else:
+                action()
             return True
         if not self._asking.active:
             self._asking.begin(self._wait(), self._services.limits.snapshot_wait)
@@ -59,6 +65,7 @@ class ListWait:
     def stop(self) -> None:
         """Drop all actions that wait."""
         self._asking.stop()
+        self._due.clear()
 
     def _wait(self) -> Script:
         """Wait for a short time until the backend has listed its sessions, for which its connection asks by itself."""
@@ -71,7 +78,11 @@ class ListWait:
             self.is_known = True
             self._asking.answer(None)
 
+    def _run_in_turn(self, actions: list[Callable[[], None]]) -> None:
+        self._due += actions
+        for _ in actions:
+            self._services.queue.arrivals.add_piece(self._run_next)
 
-def _run_all(actions: list[Callable[[], None]]) -> None:
-    for action in actions:
-        action()
+    def _run_next(self) -> None:
+        if self._due:
+            self._due.popleft()()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from dragoman.gateway.backends import asking
 from dragoman.gateway.backends.list_wait import ListWait
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
@@ -19,7 +24,9 @@ class Waiting:
     def __init__(self) -> None:
         self.time = ManualClock()
         self.done: list[str] = []
-        self.list = ListWait(services(self.time, limits=Limits(snapshot_wait=WAIT)))
+        self.steps: deque[Callable[[], None]] = deque()
+        self.queue = FairQueue(self.steps.append)
+        self.list = ListWait(services(self.time, limits=Limits(snapshot_wait=WAIT), queue=self.queue))
 
     def acts(self, name: str) -> bool:
         return self.list.when_known(lambda: self.done.append(name))
@@ -46,6 +53,40 @@ def test_actions_wait_for_the_answer_about_each_session_that_the_list_lacks(made
     assert made.done == []
     made.list.note_answer()
     assert made.done == ["a"]
+
+
+@pytest.mark.parametrize("moment", ["listed", "over"])
+def test_hundreds_of_actions_are_done_in_steps_and_further_ones_behind_them(made: Waiting, moment: str) -> None:
+    names = [str(number) for number in range(200)]
+
+    def act(name: str) -> None:
+        made.queue.spend(STEP // 4)
+        made.done.append(name)
+
+    for name in names:
+        assert made.list.when_known(partial(act, name))
+    if moment == "listed":
+        made.list.note_list(0)
+    else:
+        made.time.passes(WAIT)
+    assert made.list.when_known(partial(act, "last"))
+    assert len(made.done) <= 4
+    while made.steps:
+        before = len(made.done)
+        made.steps.popleft()()
+        assert len(made.done) - before <= 4
+    assert made.done == [*names, "last"]
+
+
+def test_actions_that_wait_for_a_step_are_dropped_at_the_end(made: Waiting) -> None:
+    for name in ("a", "b"):
+        made.acts(name)
+    made.queue.budget.left = 0
+    made.list.note_list(0)
+    made.list.stop()
+    while made.steps:
+        made.steps.popleft()()
+    assert made.done == []
 
 
 def test_actions_wait_for_a_short_time_only(made: Waiting) -> None:
