@@ -250,11 +250,16 @@ class UnixListener:
         self.address = f"unix:{path}"
         self._path = path
         self._server = server
-        self._file = _file(path) if owns_file else None
+        self._file = file_identity(path) if owns_file else None
+
+    @property
+    def is_reachable(self) -> bool:
+        """Return False if the file was removed or replaced: no client can connect any more."""
+        return self._file is None or self._file == file_identity(self._path)
 
     async def close(self) -> None:
         # Unlink the file first: while we still listen, no other process can mistake it for stale and replace it.
-        if self._file is not None and self._file == _file(self._path):
+        if self._file is not None and self.is_reachable:
             os.unlink(self._path)
         self._file = None
         await close_server(self._server)
@@ -385,7 +390,7 @@ def _too_long(path: str) -> bool:
     return len(os.fsencode(path)) > SUN_PATH
 
 
-def _file(path: str) -> tuple[int, int] | None:
+def file_identity(path: str) -> tuple[int, int] | None:
     """Return the identity (device, inode) of the file at `path`. A bound socket keeps its inode, so no other file has
     its number.
     """

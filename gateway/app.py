@@ -237,6 +237,11 @@ class App:
         return self._upstreams
 
     @property
+    def unreachable_listeners(self) -> list[str]:
+        """The addresses where no client can connect: the file of the socket was removed, or another process has it."""
+        return self._routes.unreachable
+
+    @property
     def waiting_links(self) -> int:
         """The number of links whose frames wait for a later step of the event loop."""
         return self._services.queue.waiting_links

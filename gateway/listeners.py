@@ -49,6 +49,11 @@ class OpenListener:
         return self.endpoint.transport not in ("dir", "name") and not dialect.publication and not dialect.served
 
     @property
+    def is_reachable(self) -> bool:
+        """Return False if clients cannot connect any more: the file of its socket was removed or replaced."""
+        return getattr(self._listener, "is_reachable", True)
+
+    @property
     def shares_sockets(self) -> bool:
         """True if its clients are connected to its own sockets, so that it is closed only when all of them are gone."""
         return registry.dialect(self.endpoint.dialect).publication is not None

@@ -4,6 +4,7 @@ A change has two phases. First everything that can fail is done: new routers are
 something fails, it is undone, and the routes in force serve on. Then the new routes take over:
 
     unchanged listener                  keeps its socket and its clients
+    listener whose file is gone         is opened again; its clients stay
     route with the same backend         keeps its router: new sessions get the new options
     route with another backend          gets a new router; clients and sessions of the old one stay until they leave
     other recordings                    each recorded route gets a new router, too
@@ -78,6 +79,13 @@ class Routes:
         """The routers of all routes, and those that older clients still use."""
         return [*(running.router for running in self.running), *self._retired]
 
+    @property
+    def unreachable(self) -> list[str]:
+        """The addresses of listeners to which no client can connect any more, and those that could not be reopened."""
+        listeners = (listener for running in self.running for listener in running.listeners)
+        missing = [endpoint.masked for running in self.running for endpoint in _missing(running)]
+        return [listener.address for listener in listeners if not listener.is_reachable] + missing
+
     async def start(self, routes: Iterable[Route], identities: Identities) -> None:
         """Serve these routes; raise OSError if a listener cannot be opened."""
         self.identities = identities
@@ -149,7 +157,7 @@ class Routes:
                 yield from (
                     one
                     for one in old.listeners
-                    if one.endpoint == endpoint and (old.router is new.router or one.can_move)
+                    if one.endpoint == endpoint and one.is_reachable and (old.router is new.router or one.can_move)
                 )
 
     async def _open_missing(

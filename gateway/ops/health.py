@@ -70,7 +70,7 @@ class Health:
         if not gateway.ready.is_set():
             return _unready("starting", "not every listener accepts clients yet")
         known = await self._loop.ask(lambda: _known(gateway), at_once=True)
-        checks = [Check(name="gateway", ready=True), *known.checks]
+        checks = [*known.checks]
         checks += await asyncio.gather(*(self._check_route(route, known) for route in gateway.config.routes))
         checks += await asyncio.to_thread(lambda: list(self._check_recording()))
         ready = all(check.ready for check in checks)
@@ -132,7 +132,12 @@ class _Known(Struct, frozen=True, kw_only=True):
 
 
 async def _known(gateway: App) -> _Known:
-    refusals = {"memory": gateway.memory.refusal(), "descriptors": descriptor_shortage()}
+    gone = ", ".join(gateway.unreachable_listeners)
+    refusals = {
+        "gateway": f"no client can connect, because the file of the socket is gone or replaced: {gone}" if gone else "",
+        "memory": gateway.memory.refusal(),
+        "descriptors": descriptor_shortage(),
+    }
     return _Known(
         checks=[Check(name=name, ready=not cause, cause=cause) for name, cause in refusals.items()],
         backends={name: structs.replace(status) for name, status in gateway.upstreams.statuses.items()},

@@ -77,6 +77,7 @@ class OpsServer:
         self._heartbeat = LoopHeartbeat()
         self._note_bad_request = bad_request_counter(gateway.ledger.counters, time.monotonic_ns)
         self._socket: socket.socket
+        self._file: tuple[int, int] | None = None  # the identity of the socket's file
         self._loop: asyncio.AbstractEventLoop
         self._gateway_loop: GatewayLoop
         self._health: Health
@@ -86,6 +87,7 @@ class OpsServer:
 
     async def __aenter__(self) -> Self:
         self._socket = _bind(self._address)
+        self._file = _identity(self._address)
         self._gateway_loop = GatewayLoop()
         self._health = Health(self._gateway, self._gateway_loop)
         self._heartbeat.start()
@@ -99,7 +101,7 @@ class OpsServer:
         self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.to_thread(self._thread.join, 2 * CLOSE_DEADLINE)
         self._heartbeat.stop()
-        if self._address.path:
+        if self._file is not None and self._file == _identity(self._address):  # else it is another process's
             with contextlib.suppress(OSError):
                 os.unlink(self._address.path)
 
@@ -204,6 +206,15 @@ async def _openapi(_request: web.Request) -> web.Response:
     from dragoman.gateway.ops.openapi import describe_ops  # needed only by those who ask
 
     return respond(describe_ops())
+
+
+def _identity(address: OpsAddress) -> tuple[int, int] | None:
+    """Return the identity of the file of a Unix socket; None for a port, and if there is no file."""
+    if not address.path:
+        return None
+    from dragoman.gateway.transports.unix import file_identity  # not needed for a port
+
+    return file_identity(address.path)
 
 
 def _bind(address: OpsAddress) -> socket.socket:

@@ -26,7 +26,7 @@ from dragoman.gateway.transports.spec import (
 )
 from dragoman.mappings.errors import ConfigError
 
-bind_socket, check_bindable = unix.bind_socket, unix.check_bindable
+bind_socket, check_bindable, file_identity = unix.bind_socket, unix.check_bindable, unix.file_identity
 
 
 OF_FILE = ("mode", "owner", "group")

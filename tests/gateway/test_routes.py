@@ -116,6 +116,40 @@ async def test_a_client_of_an_unchanged_listener_stays_connected(tmp_path: Path,
         assert len(told) == 1
 
 
+@pytest.mark.parametrize("loss", ["removed", "replaced"])
+async def test_a_listener_whose_file_is_gone_is_opened_again_and_its_clients_stay(
+    tmp_path: Path, clients: Clients, loss: str
+) -> None:
+    route = route_of(tmp_path, "a", "s")
+    async with running(config_of(route)) as (app, played, _):
+        reader = await clients.connect("s")
+        assert app.unreachable_listeners == []
+        (tmp_path / "s").unlink()
+        if loss == "replaced":
+            with socket.socket(socket.AF_UNIX) as other:
+                other.bind(str(tmp_path / "s"))
+        assert app.unreachable_listeners == [f"pod+unix:{tmp_path}/s"]
+        await app.change_config(config_of(route))
+        assert app.unreachable_listeners == []
+        await clients.connect("s")
+        played[0].sends(TextDelta(text="still here"))
+        assert b"still here" in await reader.readuntil(b"here")
+    assert not (tmp_path / "s").exists()
+
+
+async def test_a_socket_that_another_process_has_taken_over_is_left_to_it(tmp_path: Path) -> None:
+    route = route_of(tmp_path, "a", "s")
+    async with running(config_of(route)) as (app, *_):
+        (tmp_path / "s").unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(tmp_path / "s"))
+            other.listen()
+            with pytest.raises(OSError, match="another process listens here"):
+                await app.change_config(config_of(route))
+            assert (tmp_path / "s").exists()
+            assert app.unreachable_listeners == [f"pod+unix:{tmp_path}/s"]
+
+
 async def test_a_new_session_gets_the_new_options_and_an_open_one_keeps_its_own(
     tmp_path: Path, clients: Clients
 ) -> None:

@@ -55,6 +55,14 @@ async def test_a_gateway_that_refuses_clients_for_lack_of_descriptors_is_not_rea
         assert "too many open files in the gateway" in causes(body)["descriptors"]
 
 
+async def test_a_gateway_is_not_ready_while_the_file_of_a_socket_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(App, "unreachable_listeners", ["pod+unix:/run/x/sock"])
+    async with operated() as port:
+        status, body = await port.ask("/readyz")
+        assert (status, body["status"]) == (503, "not ready")
+        assert "is gone or replaced: pod+unix:/run/x/sock" in causes(body)["gateway"]
+
+
 async def test_a_gateway_that_stops_is_draining() -> None:
     async with operated() as port:
         port.app.stop.set()

@@ -92,6 +92,15 @@ async def test_a_unix_socket_is_for_the_gateway_s_user_alone_and_goes_with_it(tm
     assert not path.exists()
 
 
+async def test_a_socket_that_another_process_has_put_in_its_place_stays(tmp_path: Path) -> None:
+    path = tmp_path / "ops.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        async with operated(ops=Ops(listen=f"unix:{path}")):
+            path.unlink()
+            other.bind(str(path))
+        assert path.exists()
+
+
 async def test_the_error_names_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ops = Ops(listen=f"http://127.0.0.1:{taken.getsockname()[1]}")
