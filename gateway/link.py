@@ -30,7 +30,7 @@ from dragoman.gateway.observability.traffic import Traffic, counted_sink, timed_
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
 from dragoman.gateway.overload.command_limits import CommandLimits
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PIECE, PUT, QUANTUM, STEP, Turns
+from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, PUT, QUANTUM, STEP, Turns
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -251,11 +251,10 @@ class Link:
 
     def end(self, reason: CloseReason, cause: str = "") -> None:
         """Disconnect the peer: write the frames that wait for it, then close the transport."""
-        if self._ended:
-            return
-        self._reason = reason
-        self._apply(self._translator.closed(cause))
-        self._finish()
+        if not self._ended:
+            self._reason = reason
+            self._apply(self._translator.closed(cause))
+            self._finish()
 
     def cut(self, fault: PeerError) -> None:
         """Disconnect the peer for this fault. Frames that wait are dropped: it does not read. Else it is told why."""
@@ -366,7 +365,7 @@ class Link:
                 tap.call.reading = frames[0]  # no call: for each token
             if self._read_text(frames[0], add_text):
                 return 1
-        for some in (frames,) if given == 1 or (self._each == EVENT and given <= PIECE) else self._turns.pieces(frames):
+        for some in (frames,) if given <= self._turns.piece else self._turns.pieces(frames):
             self.heard = self.heard or self._events.understands(some)
             if tap is None:
                 self._apply(self._receive(some))
@@ -377,6 +376,8 @@ class Link:
                 return taken + _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end it
         if self._each > EVENT:
             self._turns.usual = min(before - budget.left, QUANTUM)
+        elif given > FEW:
+            self._turns.note_cost(taken, before - budget.left)
         return taken
 
     def _start_writer(self) -> asyncio.Task[None]:

@@ -51,6 +51,7 @@ OPEN = STEP // 4  # units of a new session, or of an unopened one that its backe
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
 READ = QUANTUM  # units of what one read of a client brought: it is parsed in pieces of a quantum
 PIECE = 256  # frames of a backend that are handled at once: 0.4 ms of tokens; as many refused ones fill a step
+FEW = 8  # frames of a backend that are handled at once in any case: turns begin and end with as many
 CLIENT_FRAMES = 8  # frames of a client that are admitted at once
 ENTER = STEP // 32  # units of a client that is shown a session, beside the bytes of its history: 100 to 200 us
 LEAVE = STEP // 64  # units of the end of a link: 50 to 100 us, most of it outside of this step
@@ -254,7 +255,19 @@ class Turns:
     work that a frame is expected to take.
     """
 
-    __slots__ = ("_check", "_each", "_expect", "_first", "_queue", "_resume", "_waits", "given", "usual", "waiting")
+    __slots__ = (
+        "_check",
+        "_each",
+        "_expect",
+        "_first",
+        "_queue",
+        "_resume",
+        "_waits",
+        "given",
+        "piece",
+        "usual",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -271,6 +284,8 @@ class Turns:
         """Work (units) that the link was given while others waited."""
         self.usual = each if check is None else QUANTUM
         """Work (units) that a turn of the link is expected to take; its link notes what a client's last one took."""
+        self.piece = PIECE if check is None else 1
+        """Number of frames that are handled at once."""
         self.waiting = 0
         """Number of frames that wait in the transport, as far as the link knows."""
         self._queue = queue
@@ -301,17 +316,19 @@ class Turns:
                 self._queue.wait(self)
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
+    def note_cost(self, frames: int, units: int) -> None:
+        """Handle as many frames of a backend at once as fill half a step, after so many took so much work (units)."""
+        self.piece = max(FEW, min(PIECE, STEP // 2 * frames // max(1, units)))
+
     def pieces(self, frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
         """Yield the admitted frames in pieces as they are handled, while the step has room for more.
 
         Only handling a command shows what it costs, so a piece is one frame of a client. What a backend says is paid
         for when it is admitted, so a piece is PIECE frames; it may cost a quantum more, if it begins turns or is bad.
+        After a read whose frames were costly, such as questions, a piece has as many as fill half a step.
         """
-        budget = self._queue.budget
-        if self._check is not None:
-            size, end = 1, budget.turn_end
-        else:
-            size, end = PIECE, min(budget.turn_end, budget.left) - QUANTUM
+        budget, size = self._queue.budget, self.piece
+        end = budget.turn_end if self._check is not None else min(budget.turn_end, budget.left) - QUANTUM
         for number in range(0, len(frames), size):
             if number and budget.left <= end:
                 left = frames[number:]

@@ -19,7 +19,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME, LEAVE, PIECE, PUT, QUICK, STEP, FairQueue
+from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, LEAVE, PIECE, PUT, QUICK, STEP, TURN, FairQueue
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, Translator
 from dragoman.mappings.errors import PeerError
@@ -716,6 +716,32 @@ async def test_a_backend_whose_frames_take_longer_than_tokens_is_read_in_more_st
         assert len(made.heard) == FLOOD
         assert max(after - before for before, after in pairwise(heard)) <= STEP // FRAME + PIECE
         assert len(heard) > FLOOD // (STEP // FRAME + PIECE)
+
+
+async def test_costly_frames_of_a_backend_are_handled_in_pieces_as_small_as_the_last_ones_cost() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue) as made:
+
+        def ask(item: Any) -> None:
+            made.heard.append(item)
+            steps.queue.spend(TURN if item == b"question" else 0)
+
+        made.sink = ask
+        for _ in range(3):
+            made.transport.say(*([b"question"] * 64))
+            await settle()
+        heard = [len(made.heard)]
+        while steps.soon:
+            await steps.run_one()
+            heard.append(len(made.heard))
+        assert heard[0] <= 64, "what they cost is not known before"
+        assert max(after - before for before, after in pairwise(heard)) <= FEW
+        made.transport.say(*([b"token"] * 2 * PIECE))
+        await settle()
+        while steps.soon:
+            await steps.run_one()
+        assert made.heard[-1] == b"token"
+        assert made.link._turns.piece == PIECE
 
 
 async def test_the_first_frames_of_a_backend_are_looked_at_in_the_steps_that_handle_them() -> None:
