@@ -151,10 +151,11 @@ class PendingSteps:
         steps, self._steps, self._run = self._steps, [], None
         self._seq += self.count
         self.count = self._size = self.searched = 0
-        return partial(_made, steps, self._around)
+        return partial(_make_lines, steps, self._around)
 
 
-def _made(steps: Sequence[GatheredStep | TextRun], around: KnownAround) -> list[StepLine]:
+def _make_lines(steps: Sequence[GatheredStep | TextRun], around: KnownAround) -> list[StepLine]:
+    """Return the StepLines of gathered steps. `around` is known of earlier texts, and learns of these."""
     lines: list[StepLine] = []
     for step in steps:
         lines += _folded(step, around) if isinstance(step, TextRun) else _step_lines(*step)

@@ -23,8 +23,8 @@ from tests.pairs.gateway import LIMITS, SmoothClient, serving, socket_path
 FOLDER = f"{ROOT}/dragoman/gateway/recording/"
 TOKEN_CALLS_MAX = 1
 """For the piece with its frames."""
-FLUSHED, FLUSH_CALLS_MAX = 60, 5  # lone tokens that are flushed at once, and calls for each of them
-TURN_CALLS_MAX = 240  # for the first items of a turn, and again for its end
+FLUSHED, FLUSH_CALLS_MAX = 60, 4  # lone tokens that are flushed at once, and calls for each of them
+TURN_CALLS_MAX = 235  # for the first items of a turn, and again for its end
 DEADLINE = 20.0
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,8 @@ from dragoman.gateway.recording.format import (
     Line,
     LineError,
     RecordingError,
+    Round,
+    StepLine,
     VersionError,
     decode_header,
     decode_line,
@@ -20,12 +23,12 @@ from dragoman.gateway.recording.format import (
     packed,
 )
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
-from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone
+from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, ToolOutputDelta
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Origin, Text
 from dragoman.mappings.dialect import Missed, Oversize, Parts
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.recording.lines import frame_at, raw, read_back
+from tests.gateway.recording.lines import frame_at, lines_of, raw, read_back
 
 
 def test_a_header_is_read_back_unchanged() -> None:
@@ -200,3 +203,131 @@ def test_an_unknown_message_is_read_back_as_command_and_as_event() -> None:
         EventLine(seq=1, t=0, cursor="1:0", event=unknown),
     ):
         assert read_back([line]) == [line]
+
+
+# -- alike frames and streamed texts, folded -----------------------------------------------------------------
+
+
+FRAMES = FrameLine(
+    seq=4,
+    t=9,
+    link=UP,
+    dir="receive",
+    dialect="pod",
+    around=[['{"a":"'], ['","b":"'], ['"}']],
+    words=["", "x", r"\"\u0041"],
+)
+
+
+STREAM = StepLine(
+    seq=9,
+    t=9,
+    rounds=[Round(1, 9, 1_700_000_000_001_000_000), Round(2, 12, 1_700_000_000_002_500_000)],
+    events=[
+        EventLine(
+            cursor="2:31",
+            event=ToolOutputDelta(text="", call="c"),
+            texts=["x", '"\n', "é"],
+            turn="t",
+            origin=Origin(link="a", request="r"),
+        )
+    ],
+    frames=[
+        FrameLine(link=UP, dir="receive", dialect="pod", around=[['{"a":'], ["}"]]),
+        FrameLine(link="c1", dir="send", dialect="smooth", around=[['{"t":', ',"a":'], [',"b":'], ["}"]]),
+    ],
+)
+
+
+def test_a_step_with_rounds_is_read_back_and_expands_to_its_lines() -> None:
+    assert read_back([STREAM]) == [STREAM]
+    lines = list(STREAM.lines())
+    assert STREAM.count == len(lines) == 9
+    assert [line.seq for line in lines] == list(range(9, 18))
+    assert [line.t for line in lines] == [9] * 3 + [12] * 6
+    assert [line.text for line in lines if isinstance(line, FrameLine)] == [
+        '{"a":"x"}',
+        '{"t":1700000000001,"a":"x","b":"x"}',
+        r'{"a":"\"\n"}',
+        '{"a":"é"}',
+        r'{"t":1700000000002,"a":"\"\n","b":"\"\n"}',
+        '{"t":1700000000002,"a":"é","b":"é"}',
+    ]
+    assert [line for line in lines if isinstance(line, EventLine)] == [
+        EventLine(
+            seq=seq,
+            t=t,
+            cursor=f"2:{31 + at}",
+            event=ToolOutputDelta(text=STREAM.texts[at], call="c"),
+            turn="t",
+            origin=STREAM.events[0].origin,
+            at=time,
+        )
+        for at, (seq, t, time) in enumerate(
+            [(10, 9, STREAM.rounds[0].at), (14, 12, STREAM.rounds[1].at), (15, 12, STREAM.rounds[1].at)]
+        )
+    ]
+
+
+EVENT, FRAME = (
+    {"cursor": "2:31", "event": {"type": "tool_output_delta", "text": "", "call": "c"}},
+    {
+        "link": "up",
+        "dir": "receive",
+        "dialect": "pod",
+        "around": [["x"], ["y"]],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"events": [{**EVENT, "texts": []}]},
+        {"events": [{**EVENT, "texts": ["x"]}]},
+        {"events": []},
+        {"rounds": [[3, 9]]},
+        {"rounds": [[0, 9, 1], [3, 9, 1]]},
+        {"rounds": [[3, 10, 1]]},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "cursor": "x"}]},
+        {"events": [{**EVENT, "texts": ["x"] * 3}] * 2},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_done", "text": ""}}]},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_delta", "text": "x"}}]},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_delta", "text": "", "ext": {"x": 1}}}]},
+        {"frames": [FRAME] * 2},
+        {"frames": [{**FRAME, "around": [["x"]]}]},
+        {"frames": [{**FRAME, "around": [[], ["x"]]}]},
+        {"frames": [{**FRAME, "words": ["a", "b", "c"]}]},
+        {"commands": [{"cursor": "1:1", "command": {"type": "pause_turn"}}]},
+    ],
+)
+def test_a_step_with_contradicting_rounds_is_refused(changed: dict[str, Any]) -> None:
+    line = json.loads(raw([STREAM]))
+    decode_line(json.dumps(line).encode())
+    with pytest.raises(LineError) as caught:
+        decode_line(json.dumps({**line, **changed}).encode())
+    assert caught.value.unknown == ""
+
+
+def test_a_frame_with_words_is_read_back_and_expands_to_its_lines() -> None:
+    assert read_back([FRAMES]) == [FRAMES]
+    assert FRAMES.count == 3
+    assert [line.count for line in FRAMES.lines()] == [1] * 3
+    assert [(line.seq, line.t, line.link, line.dir, line.dialect, line.text) for line in FRAMES.lines()] == [
+        (4, 9, UP, "receive", "pod", '{"a":"","b":""}'),
+        (5, 9, UP, "receive", "pod", '{"a":"x","b":"x"}'),
+        (6, 9, UP, "receive", "pod", r'{"a":"\"\u0041","b":"\"\u0041"}'),
+    ]
+    assert lines_of([FRAMES]) == FRAMES.lines()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"around": []}, {"around": [["x"]]}, {"words": []}, {"around": [["x", "y"], ["z"]]}, {"dir": "sideways"}],
+)
+def test_a_frame_with_contradicting_words_is_refused(changed: dict[str, Any]) -> None:
+    line = json.loads(raw([FRAMES]))
+    line["frames"][0].update(changed)
+    with pytest.raises(LineError) as caught:
+        decode_line(json.dumps(line).encode())
+    assert caught.value.unknown == ""
