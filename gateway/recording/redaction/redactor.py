@@ -40,7 +40,7 @@ from dragoman.mappings.canonical.values import Origin
 TextKey = tuple[str, str, str]
 """Identifies a text that streams: its kind, and the call and name of a tool."""
 
-ITEMS_MAX = 65_536  # frames, events and commands held behind an open text: one for every byte of the window
+ENTRIES_MAX = 65_536  # entries of steps held behind an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
 COUNTS_MAX = 1024  # kinds times places; their names come from us and from the configuration
 
@@ -48,15 +48,15 @@ COUNTS_MAX = 1024  # kinds times places; their names come from us and from the c
 class HeldStep(Struct, eq=False, kw_only=True):
     """A step on its way: the `deltas` of streamed texts, and the `others`, which are searched when the step leaves.
 
-    `redacted` has the lines that were made of deltas with secrets, by their cursor. `count` is the number of its items,
-    `weight` the size of its frames.
+    `redacted` has the lines that were made of deltas with secrets, by their cursor. `count` is the number of its
+    entries, `weight` the size of its frames. A step with rounds is one entry, whose size the window bounds.
     """
 
     step: StepLine
     others: list[EventLine]
     deltas: list[HeldDelta[Slot]] = []
     redacted: dict[str, EventLine] = {}
-    count: int = 0
+    count: int = 1
     weight: int = 0
 
 
@@ -110,6 +110,7 @@ class Redactor:
     """Redacts one recording. Without `rules` it removes only what no recording ever holds."""
 
     __slots__ = (
+        "_entries",
         "_finder",
         "_mark",
         "_origin",
@@ -121,7 +122,6 @@ class Redactor:
         "_texts",
         "_values",
         "_weight",
-        "held_items",
         "ledger",
     )
 
@@ -146,9 +146,7 @@ class Redactor:
             self._redact_frames = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same).redact
         self._queue: list[HeldStep] = []  # not a deque, which takes 0.7 KB while it is empty
         self._texts: dict[TextKey, HeldText[Slot]] = {}
-        self._weight = 0
-        self.held_items = 0
-        """The number of frames, events and commands that are held back."""
+        self._entries = self._weight = 0  # of the queue
         self._origin = Origin()  # the last one that was searched
 
     # -- steps come and go -------------------------------------------------------------------------------
@@ -165,7 +163,7 @@ class Redactor:
         if steps:
             now = max(now, steps[-1].t)
         window = self._rules.window_micros
-        if self.held_items > ITEMS_MAX or self._weight > WEIGHT_MAX:
+        if self._entries > ENTRIES_MAX or self._weight > WEIGHT_MAX:
             self._release_texts(now, now)
         self._release_texts(now - window // 2, now - window)
         return self._released()
@@ -182,6 +180,11 @@ class Redactor:
         for text in self._texts.values():
             held += text.held
         return held
+
+    @property
+    def held_items(self) -> int:
+        """Number of the frames, events and commands that are held back."""
+        return sum([held.step.count for held in self._queue])
 
     @property
     def window(self) -> int:
@@ -201,7 +204,7 @@ class Redactor:
         for held in leaving:
             others += held.others
             self._weight -= held.weight
-            self.held_items -= held.count
+            self._entries -= held.count
         clean = not others or self._values.are_clean(others)
         for entry in others if clean else ():
             if entry.turn:
@@ -270,13 +273,14 @@ class Redactor:
 
     def _hold(self, step: StepLine) -> None:
         """Add a step to the queue, and its deltas to their texts."""
-        held = HeldStep(step=step, others=[*step.commands], count=step.count)
+        held = HeldStep(step=step, others=[*step.commands])
         self._queue.append(held)
-        self.held_items += held.count
         if not step.rounds:
+            held.count = len(step.frames) + len(step.events) + len(step.commands)
             for frame in step.frames:
                 held.weight += len(frame.text or "".join(frame.words))
-            self._weight += held.weight
+        self._entries += held.count
+        self._weight += held.weight
         for entry in step.events:
             self._take(held, entry)
 

@@ -13,7 +13,7 @@ from msgspec import Raw, structs
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Round, StepLine
 from dragoman.gateway.recording.redaction.held_text import BEHIND
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
-from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
+from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
 from dragoman.gateway.recording.redaction.spans import placeholders
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
@@ -340,6 +340,14 @@ def test_a_key_streamed_just_before_its_value_is_remembered() -> None:
     lines.event(TextDelta(text="='correct horse'" + "." * BEHIND), wait=5_000_000)
     lines.event(TurnEnded(end="completed"))
     assert said(lines.redacted(at_once=1)).startswith("the file says DB_PASSWORD='[redacted:credential:")
+
+
+def test_a_folded_text_of_many_pieces_is_held_until_its_window_is_full() -> None:
+    redactor = Redactor(RedactionRules(window_bytes=1 << 20, window_micros=EVER), SALT)
+    step = tokens(1, *["a"] * 70_000)
+    assert redactor.feed([step]) == []
+    assert redactor.held_items == 140_000
+    assert redactor.finish() == [step]
 
 
 def test_steps_that_left_are_freed_without_the_garbage_collector() -> None:
