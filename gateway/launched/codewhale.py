@@ -20,12 +20,8 @@ from msgspec import structs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.launched.route import choose_route, run_program
+from dragoman.gateway.launched.route import choose_route, make_parser, run_program
 
-DESCRIPTION = (
-    "A gateway that is launched as a codewhale is. DRAGOMAN_CONFIG names its configuration, "
-    "and DRAGOMAN_ROUTE a route of it (default: the first)."
-)
 STDIO = Endpoint(dialect="codewhale", transport="stdio", address="")
 
 log = structlog.get_logger("dragoman.codewhale")
@@ -42,7 +38,7 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
 
     Raise SystemExit(2) for arguments that ask for anything else than a server on stdio.
     """
-    parser = argparse.ArgumentParser(prog="dragoman-codewhale", description=DESCRIPTION, allow_abbrev=False)
+    parser = make_parser("codewhale")
     parser.add_argument("command", choices=("app-server",), help="the only command of a codewhale that dragoman serves")
     parser.add_argument("--stdio", action="store_true", required=True, help="serve on stdin and stdout")
     parser.add_argument("--config", metavar="FILE", help=argparse.SUPPRESS)

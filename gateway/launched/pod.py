@@ -36,7 +36,7 @@ from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.launched.child_state import ChildState
 from dragoman.gateway.launched.parent import Parent
-from dragoman.gateway.launched.route import choose_route, run_program
+from dragoman.gateway.launched.route import choose_route, make_parser, run_program
 from dragoman.gateway.launched.state_file import write_state
 from dragoman.gateway.observability import logs
 from dragoman.gateway.pods.folder import check_name, sessions_directory
@@ -44,10 +44,6 @@ from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.errors import ConfigError
 
-DESCRIPTION = (
-    "A gateway that is launched as a pod is. DRAGOMAN_CONFIG names its configuration, "
-    "and DRAGOMAN_ROUTE a route of it (default: the first)."
-)
 CONVERSATION_MAX = 64 * 1024  # bytes of a kept conversation: a real one has about 200
 READY = "INSOMNIA-READY\t{name}\t{path}"
 
@@ -135,7 +131,7 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="dragoman-pod", description=DESCRIPTION, allow_abbrev=False)
+    parser = make_parser("pod")
     parser.add_argument("--overlay", metavar="TOML", default="", help="the text of a manifest, which names the pod")
     parser.add_argument("--pod", metavar="NAME", default="", help="the pod's name; its kept conversation is continued")
     parser.add_argument("--session", metavar="UUID", default="", help="continue this conversation")

@@ -7,6 +7,7 @@ upstream and options apply. Its listeners belong to the gateway, and it needs no
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -16,11 +17,24 @@ from typing import Any, NoReturn
 import uvloop
 from msgspec import structs
 
+from dragoman import __version__
 from dragoman.gateway.config import check
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
+
+
+def make_parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of the arguments of `dragoman-PROGRAM`, which has only `--version` so far."""
+    parser = argparse.ArgumentParser(
+        prog=f"dragoman-{program}",
+        description=f"Run a gateway in place of a {program}. DRAGOMAN_CONFIG names its configuration file, "
+        "and DRAGOMAN_ROUTE one of its routes (default: the first).",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
+    return parser
 
 
 def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:

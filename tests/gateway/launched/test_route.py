@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.launched.route import choose_route, run_program
+from dragoman import __version__
+from dragoman.gateway.launched.route import choose_route, make_parser, run_program
 from dragoman.mappings.errors import ConfigError, PeerError
 
 CONFIG = """
@@ -27,6 +28,13 @@ def config(tmp_path: Path) -> str:
     path = tmp_path / "config.toml"
     path.write_text(CONFIG)
     return str(path)
+
+
+@pytest.mark.parametrize("program", ["pod", "codewhale"])
+def test_a_launched_program_prints_its_version(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        make_parser(program).parse_args(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"dragoman {__version__}\n")
 
 
 def test_the_first_route_is_served_unless_another_is_named(config: str) -> None:
