@@ -80,8 +80,7 @@ class Project:
 
         `instance_id` is sent in our envelopes; `at` is the time in ns. Raise OSError EADDRINUSE if there is a primary.
         """
-        if not os.path.isdir(directory):
-            raise ConfigError(f"{directory}: the project's directory does not exist")
+        check_directory(directory)
         path = _lock_path(directory)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         project = cls(directory, _locked(path), instance_id, derive_ports(directory), at)
@@ -154,6 +153,12 @@ class ProjectListener:
         """Stop accepting, and stop being the primary."""
         await self._listener.close()
         self._project.release()
+
+
+def check_directory(directory: str) -> None:
+    """Raise ConfigError if a project has no directory, in which its primary keeps the lock file."""
+    if not os.path.isdir(directory):
+        raise ConfigError(f"{directory}: the project's directory does not exist; create it, or correct the path")
 
 
 def derive_ports(directory: str) -> tuple[int, int]:

@@ -15,7 +15,13 @@ from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place, tcp_places
 from dragoman.gateway.transports.curve import CLIENT_OPTIONS, SERVER_OPTIONS, client_keys, server_keys
-from dragoman.gateway.transports.pando_project import Project, ProjectListener, derive_ports, find_ports
+from dragoman.gateway.transports.pando_project import (
+    Project,
+    ProjectListener,
+    check_directory,
+    derive_ports,
+    find_ports,
+)
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,
@@ -173,5 +179,6 @@ PROJECT = TransportSpec(
     listen=_listen_project,
     dial=_dial_project,
     check=_check_project,
+    check_place=lambda endpoint: check_directory(endpoint.address),
     places=_places_of_project,
 )

@@ -119,6 +119,12 @@ def test_an_invalid_address_is_refused_with_a_valid_form(text: str, told: str) -
         TCP.check(parse(text))
 
 
+def test_a_listener_needs_the_directory_of_its_project(tmp_path: Path) -> None:
+    PROJECT.check_place(parse(f"pando+dir:{tmp_path}"))
+    with pytest.raises(ConfigError, match=f"{tmp_path}/none: the project's directory does not exist"):
+        PROJECT.check_place(parse(f"pando+dir:{tmp_path}/none"))
+
+
 def test_a_project_must_be_an_absolute_path() -> None:
     with pytest.raises(ConfigError, match="absolute path"):
         PROJECT.check(parse("pando+dir:project"))
