@@ -16,8 +16,8 @@ from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = (
     "dragoman sessions --config config.toml",
-    "dragoman sessions show 4f1c --ops http://127.0.0.1:8790",
-    "dragoman sessions close 4f1c --ops http://127.0.0.1:8790",
+    "dragoman sessions show 5f1d8c3e-5d0f-4a53-8f0e-2f1e0c6b7a90 --ops http://127.0.0.1:8790",
+    "dragoman sessions close 5f1d8c3e-5d0f-4a53-8f0e-2f1e0c6b7a90 --ops http://127.0.0.1:8790",
 )
 
 COLUMNS = ("id", "route", "backend", "status", "clients", "messages", "owner", "updated_at", "title")

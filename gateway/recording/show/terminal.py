@@ -92,7 +92,7 @@ def _about(recording: Reader) -> str:
 
 def _entry(entry: TranscriptEntry) -> Text:
     style = STYLES.get(entry.kind, "dim")
-    first, *more = printable(entry.text).split("\n")
+    first, *more = printable(entry.text).strip().split("\n")
     name = entry.name if entry.kind in NAMED else ""
     who = "".join(f"{word} " for word in (entry.link, name) if word)
     mark = "  [redacted]" if entry.redacted else ""

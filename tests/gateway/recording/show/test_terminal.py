@@ -35,6 +35,14 @@ def test_further_lines_of_a_text_stand_below_its_first(tmp_path: Path, capsys: C
     assert first.index("first") == second.index("second")
 
 
+def test_empty_lines_around_a_text_are_not_shown(tmp_path: Path, capsys: Captured) -> None:
+    path = RecordingBuilder().turn("one", TextDone(text="\n\n first\n\nsecond \n")).write(tmp_path)
+    lines = printed(path, capsys)
+    at = next(number for number, line in enumerate(lines) if line.endswith("  text      first"))
+    assert [line.strip() for line in lines[at + 1 : at + 3]] == ["", "second"]
+    assert lines[at + 3].split()[1] == "detail", "the next entry follows"
+
+
 def test_the_table_of_turns_has_a_row_for_each_turn(tmp_path: Path, capsys: Captured) -> None:
     tape = RecordingBuilder().at(1000).turn("one\ntwo", end=None).at(1250).sends(TextDelta(text="a")).at(3500).ends()
     recording = open_recording(tape.at(4000).turn("three", end=None).write(tmp_path))
