@@ -34,8 +34,8 @@ class Meter:
             self._report(change)
 
     def watch(self, report: Callable[[int], None] = _unwatched) -> None:
-        """Report each change of `counted` from now on; without an argument, to nobody.
+        """Report each change of `counted` from now on; without an argument, stop that.
 
-        Whoever hears of it may free the memory at once.
+        The function that is called may free the memory at once.
         """
         self._report = report

@@ -331,7 +331,7 @@ class Link:
         return self._translator.can_be_asked(question)
 
     def put(self, frames: Sequence[bytes], *, noted: bool = False) -> None:
-        """Write or queue rendered frames. Who broadcasts looks at `outbox.full` first, and recorded them if `noted`."""
+        """Write or queue rendered frames, and record them unless `noted`. A broadcast checks `outbox.full` first."""
         if self.tap is not None and frames and not noted:
             self.tap.put(frames)
         self._budget.left -= PUT

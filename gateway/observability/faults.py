@@ -15,7 +15,7 @@ from dragoman.mappings.errors import PeerError
 
 
 class HasLog(Protocol):
-    """A link, or whatever else has a log of its own."""
+    """An object with a log of its own, such as a link."""
 
     @property
     def log(self) -> FilteringBoundLogger: ...

@@ -1,6 +1,6 @@
 """Limit the number of log lines of each kind, so that no peer can cause lines without end.
 
-A kind is one place in the code that logs, for one principal: who floods the log hides no line of somebody else. A line
+A kind is one place in the code that logs, for one principal: a flood of one principal hides no line of another. A line
 too many is dropped, and the next one of its kind tells by `omitted` how many are missing before it. The level debug has
 no bound: whoever chooses it wants every line.
 """

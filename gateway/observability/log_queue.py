@@ -1,4 +1,4 @@
-"""A bounded queue of log lines, and the thread that writes them: whoever logs never waits for whoever reads.
+"""A bounded queue of log lines, and the thread that writes them: logging never waits for the reader.
 
     put(line) ---> lines (at most LINES_MAX, BYTES_MAX) ---> thread: os.write(descriptor)
                      full: the line is dropped and counted      after a write that succeeded: report(dropped)

@@ -1,6 +1,6 @@
 """The connections to the ops port: at most CONNECTIONS_MAX, and none that is idle for long.
 
-aiohttp waits for a first request without a deadline. So whoever can connect could keep a descriptor for each
+aiohttp waits for a first request without a deadline. So any peer could keep a descriptor for each
 connection, and the gateway shares its descriptors with its clients. A new connection closes the one that was idle
 longest, so that idle ones never keep a probe out.
 """

@@ -59,7 +59,7 @@ PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly f
 
 
 class StepBudget(Struct):
-    """The work (units) that the current step may still do; whoever does work subtracts it.
+    """The work (units) that the current step may still do; each piece of work is subtracted.
 
     `left` is below 0 after work that cost more than was left. The current turn is over when it is not above `turn_end`.
     `unassigned` is the work of the current turn that counts for the step, but for no link.

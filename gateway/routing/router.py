@@ -201,7 +201,7 @@ class Router:
         return session
 
     def subscribed(self) -> None:
-        """Connect to a backend of one connection for somebody who subscribed to what happens there."""
+        """Connect for a client that subscribed to all sessions, if the backend has one connection for all of them."""
         self._backend.subscribed()
 
     def gone(self, link: Link) -> None:

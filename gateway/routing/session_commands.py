@@ -43,7 +43,7 @@ class SessionCommands:
         return None
 
     def find_named(self, name: str) -> Session | None:
-        """Return the session of this name, whoever owns it; a forgotten session may be restored."""
+        """Return the session of this name and of any owner; a forgotten session may be restored."""
         return self._sessions.index.find_session(name) or self._backend.find_session(name)
 
     def show_session(self, link: Link, session: Session, request: str, agent: str = "") -> None:

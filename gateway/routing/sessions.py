@@ -189,7 +189,8 @@ class Sessions:
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.
 
-        The first id stays what they are shown, because whoever chose it waits for it. Every later one is accepted, too.
+        The first id stays what they are shown, because the client that chose it waits for it. Every later one is
+        accepted, too.
         """
         if not name or link.dialect.session_ref is None:
             return

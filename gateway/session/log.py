@@ -98,7 +98,7 @@ class Log:
         return self._weight + EVENT_SIZE * self._count
 
     def watch(self, on_growth: Callable[[], None] = lambda: None) -> None:
-        """Call `on_growth` each time after the log took in another STEP of bytes; without an argument, call nobody.
+        """Call `on_growth` whenever the log has grown by another STEP of bytes; without an argument, stop that.
 
         It may drop a part of the log.
         """

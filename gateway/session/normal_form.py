@@ -272,7 +272,7 @@ class NormalForm:
         return self._runs.finish()
 
     def cut(self, end: End, failure: Failure | None, at: int, *, discard: bool = False) -> list[Run]:
-        """End the open turn ourselves; with `discard` its backend goes on, and what it says is dropped and counted."""
+        """End the open turn without its backend; with `discard` further events of it are dropped and counted."""
         self._runs.begin(at)
         turn = self._state.turn
         if turn is not None:

@@ -83,13 +83,13 @@ class Backend(Protocol):
     """The backend of one session: dialled (Upstream), or played in process (the demo backend)."""
 
     def start(self) -> None:
-        """Connect, if the backend tells its session to whoever connects; a client has attached."""
+        """Connect for a client that has attached, if the backend describes its session to each connection."""
 
     def send(self, commands: Sequence[Command]) -> None:
         """Write each command once, now or when the connection stands; report those that fail to `lost`."""
 
     def rest(self) -> None:
-        """Close the connection until the next `start` or `send`: nobody needs it."""
+        """Close an idle connection until the next `start` or `send`."""
 
     def stop(self) -> None:
         """Close the connection for good."""

@@ -251,7 +251,7 @@ class Presence:
     def rest_backend(self) -> None:
         """Stop connecting to a lost backend until the next client or command, if nobody waits for it.
 
-        A backend whose turns outlive the connection may go on with one that nobody here knows of.
+        A backend whose turns outlive the connection may go on with a turn that this gateway does not know.
         """
         context = self._context
         waits = context.states.busy or context.in_flight or self._pending.waiting

@@ -107,7 +107,7 @@ class Questions:
         self._give(None, _verdict(question, approved=approved))
 
     def deny(self, question: Question) -> None:
-        """Deny a question of a turn that is over for its clients: nobody will answer it."""
+        """Deny a question of a turn that is over for its clients, so that it gets no other answer."""
         self._context.in_flight.forward(None, _verdict(question, approved=False))
 
     def _expire(self) -> None:
@@ -214,7 +214,7 @@ class Questions:
         return True
 
     def waits_for_words(self, client: Client) -> bool:
-        """Return True if this client waits at a question in words: to it nothing runs."""
+        """Return True if this client waits at a question in words; its dialect is shown no running turn."""
         block = self.open
         return block is not None and block.words is not None and not client.can_be_asked(block.asked)
 
