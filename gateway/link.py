@@ -29,7 +29,7 @@ from dragoman.gateway.observability.trace_context import TraceContext, read_trac
 from dragoman.gateway.observability.traffic import Traffic, counted_sink, timed_reading
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
-from dragoman.gateway.overload.command_limits import CommandLimits
+from dragoman.gateway.overload.command_limits import CommandLimits, make_turns
 from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, PUT, QUANTUM, STEP, Turns
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Deadline
@@ -199,8 +199,7 @@ class Link:
         self.stream_text(None)
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
         self._unchecked, self._each = (limits.unchecked, limits.work) if limits else (sys.maxsize, EVENT)
-        check, expect = (limits.check, limits.expected_work) if limits is not None else (None, memory)
-        self._turns = Turns(services.queue, transport.resume, check, self._each, expect)
+        self._turns = make_turns(services.queue, transport.resume, limits)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
         self._flush, self._reading = FLUSH_DEADLINE, Reading()  # in the task of the link: one of its own takes 1 KB
         self._group, self.traffic = asyncio.TaskGroup(), peer.traffic  # the group is of the writer
