@@ -34,6 +34,9 @@ def name_server(monkeypatch: pytest.MonkeyPatch, slow: str) -> Iterator[tuple[li
         yield asked, answers
     finally:
         answers.set()
+        for thread in threading.enumerate():
+            if thread.name == "lookup":
+                thread.join()  # a later lookup of the same name would wait for this one
 
 
 async def test_a_slow_name_delays_no_other_and_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
