@@ -48,6 +48,10 @@ class SessionOpening:
         self._held.append(command)
         return (self._ask(self._first_attempt()) if self._asked is None else []), []
 
+    def holds(self, kind: type) -> bool:
+        """Return True if a command of this kind waits until the session is open."""
+        return any(isinstance(command, kind) for command in self._held)
+
     def take_answer(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
         """Return the commands to write after this answer, and the events to pass on.
 

@@ -52,6 +52,8 @@ class TurnInFlight(Struct, kw_only=True):
     started: bool = False
     spoke: bool = False
     stopped: bool = False
+    early: commands.CancelTurn | None = None
+    """A cancel that was written before the first text, so perhaps before the server could find the turn."""
 
 
 class ClientTranslator(Translator[Event, Command]):
@@ -156,7 +158,8 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(command, commands.CancelTurn):
             if not self._interrupts:
                 return Failure(cause="unsupported", text="this release of codewhale cannot interrupt a turn")
-            return None if self._turn is not None else Failure(cause="not_running", text="no turn is in progress")
+            runs = self._turn is not None or self._opening.holds(commands.SubmitInput)
+            return None if runs else Failure(cause="not_running", text="no turn is in progress")
         if not isinstance(command, commands.SubmitInput):
             return None
         if attachments(command.segments):
@@ -183,6 +186,7 @@ class ClientTranslator(Translator[Event, Command]):
             elif isinstance(command, commands.CancelTurn):
                 if self._turn is not None:
                     self._turn.stopped = True
+                    self._turn.early = None if self._turn.spoke else replace(command, request="")
                 self._tell(step, command, events.Reply(request=command.request))
 
     def _tell(self, step: Step[Event], command: Command, event: Event) -> None:
@@ -206,10 +210,13 @@ class ClientTranslator(Translator[Event, Command]):
             return []
         if isinstance(item, events.TurnResult):
             return []  # this line comes after a failure too; only the answer says how the turn ended
+        if turn.early is not None and isinstance(item, events.ModelTurnStarted | events.TextDelta):
+            self._write_requests([turn.early], step)  # a server ignores the interrupt of a turn that it has not begun
         if isinstance(item, events.ModelTurnStarted):
             first, turn.started = not turn.started, True
             return [item] if first else []
-        turn.spoke = turn.spoke or isinstance(item, events.TextDelta)
+        if isinstance(item, events.TextDelta):
+            turn.spoke, turn.early = True, None
         return [item]
 
     def _take_answer(self, own: str, items: Sequence[Event], step: Step[Event]) -> None:

@@ -378,6 +378,45 @@ def test_an_error_ends_the_turn_as_failed_or_after_an_interrupt_as_cancelled() -
             assert child.answers("thread/interrupt", {"thread_id": THREAD, "interrupted": True}) == []
 
 
+def interrupts(child: Child) -> int:
+    return sum(request["method"] == "thread/interrupt" for request in child.asked)
+
+
+def test_an_interrupt_is_repeated_until_the_server_must_have_begun_the_turn() -> None:
+    """A server of 0.9.10 finds a turn only after its `response_start`. Before that it answers `interrupted: false`."""
+    child = Child().open()
+    child.message()
+    assert child.sent(commands.CancelTurn(request="c", session=SESSION)) == [events.Reply(request="c")]
+    written = [interrupts(child)]
+    for kind, more in (("start", {}), ("delta", {"delta": "a"}), ("delta", {"delta": "b"})):
+        assert len(child.streams(kind, **more)) == 1
+        written.append(interrupts(child))
+    assert written == [1, 2, 3, 3]
+    (ended,) = child.answers("thread/message", error=(-32603, "turn interrupted"))
+    assert ended.end == "cancelled"
+    for _ in range(3):
+        assert child.answers("thread/interrupt", {"thread_id": THREAD, "interrupted": False}) == []
+
+
+def test_an_interrupt_in_the_text_of_a_turn_is_written_once() -> None:
+    child = Child().open()
+    child.message()
+    child.streams("start")
+    child.streams("delta", delta="a")
+    child.sent(commands.CancelTurn(request="c", session=SESSION))
+    child.streams("delta", delta="b")
+    assert interrupts(child) == 1
+
+
+def test_a_cancel_follows_its_input_that_waits_for_the_thread() -> None:
+    child = Child()
+    child.message()
+    assert child.sent(commands.CancelTurn(request="c", session=SESSION)) == []
+    told = child.answers("thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}})
+    assert told[-2:] == [events.TurnAccepted(request="m"), events.Reply(request="c")]
+    assert [request["method"] for request in child.asked] == ["thread/message", "thread/interrupt"]
+
+
 def test_an_interrupt_without_a_turn_or_by_an_old_release_is_refused() -> None:
     child = Child(SEED).open()
     child.message()
