@@ -365,20 +365,20 @@ def made_entries(items: Iterable[Item], *, running: bool = False, paused: bool =
 class MadeLog:
     """Makes log entries for items that did not come from a pod's log.
 
-    Each user message begins a run, which ends before the next one. `run_open` is True if the entries before the made
-    ones left a run open.
+    Each user message begins a run, which ends before the next one, unless nothing answered it: it may have failed, or
+    its answer may not be stored yet. `run_open` is True if the entries before the made ones left a run open.
     """
 
     def __init__(self, *, run_open: bool = False) -> None:
-        self._run_open = run_open
+        self._run_open = self._is_answered = run_open
         self._ts: int | None = None  # of the last item; None before any
 
     def add_item(self, item: Item) -> list[object]:
         """Return the entries of the next item."""
         ts = self._ts = item.at // MS
         if isinstance(item, Message) and item.role == "user":
-            before = [_completed(ts)] if self._run_open else []
-            self._run_open = True
+            before = [_completed(ts)] if self._is_answered else []
+            self._run_open, self._is_answered = True, False
             segments = msgspec.to_builtins(user_segments(item))
             return [
                 *before,
@@ -387,12 +387,13 @@ class MadeLog:
             ]
         if isinstance(item, Message) and item.role == "system":
             return [{"kind": "system_item", "item": system_item(item), "ts": ts}]
+        self._is_answered = self._run_open
         kind = "tool_result" if isinstance(item, ToolResult) else "assistant_item"
         return [{"kind": kind, "item": logged_item(item), "ts": ts}]
 
     def end(self, *, running: bool, paused: bool) -> list[object]:
         """Return the last entries: the last run stays open during a turn, and ends as `paused` if the session is."""
-        if self._ts is not None and self._run_open and not running:
+        if self._ts is not None and not running and (self._is_answered or (paused and self._run_open)):
             return [_completed(self._ts, "paused" if paused else "finished")]
         if running and not self._run_open:
             return [{"kind": "invoke", "trigger": "wakeup", "ts": self._ts or 0}]

@@ -129,11 +129,12 @@ def test_made_entries_read_back_as_their_items() -> None:
     assert canonical_items(entries) == ITEMS
 
 
-def test_made_runs_begin_with_an_invoke_and_end() -> None:
+def test_made_runs_begin_with_an_invoke_and_end_if_they_have_an_answer() -> None:
     one, two = ITEMS[0], ITEMS[-1]
-    assert kinds(made_entries([one, two, one])) == [
+    assert kinds(made_entries([one, one, two, one])) == [
+        *("invoke", "user_input"),
         *("invoke", "user_input", "assistant_item", "run_completed"),
-        *("invoke", "user_input", "run_completed"),
+        *("invoke", "user_input"),
     ]
 
 

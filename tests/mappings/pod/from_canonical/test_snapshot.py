@@ -92,7 +92,7 @@ def test_a_rotated_history_is_shown_as_its_segment_start() -> None:
     state.transcript.append(user("more"))
     entries = data_of(state)["entries"]
     assert entries[0] == json.decode(frame)["data"]["entry"]
-    assert [entry["kind"] for entry in entries[1:]] == ["invoke", "user_input", "run_completed"]
+    assert [entry["kind"] for entry in entries[1:]] == ["invoke", "user_input"]
 
 
 def test_a_session_without_backend_is_an_empty_idle_pod_of_unknown_provider() -> None:
