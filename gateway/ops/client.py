@@ -52,7 +52,7 @@ class OpsClient:
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
             raise ConfigError(f"no gateway answers at {self._address}: {reason}; is it running with [ops]?") from error
-        except (http.client.HTTPException, ValueError) as error:
+        except (http.client.HTTPException, ValueError, RecursionError) as error:
             raise self._unknown_form() from error
         finally:
             connection.close()

@@ -23,6 +23,8 @@ from typing import Protocol
 import structlog
 
 US = 1_000_000
+DIGITS = 18  # of WATCHDOG_USEC: more would be over 30,000 years
+BEAT_MIN = 0.001  # seconds between two beats: a shorter watchdog is a mistake, which must not keep a core busy
 STATUS_MAX = 256  # characters: one line of `systemctl status`
 
 log = structlog.get_logger("dragoman")
@@ -98,6 +100,6 @@ class ServiceNotifier:
 def _watchdog_beat(environment: MutableMapping[str, str]) -> float | None:
     """Return the seconds between two beats, None without a watchdog, or if it watches another process."""
     interval, process = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
-    if not interval.isdecimal() or int(interval) == 0 or process not in ("", str(os.getpid())):
+    if not interval.isdecimal() or len(interval) > DIGITS or process not in ("", str(os.getpid())):
         return None
-    return int(interval) / US / 2
+    return max(BEAT_MIN, int(interval) / US / 2) if int(interval) else None

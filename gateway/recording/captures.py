@@ -11,6 +11,7 @@ most frames is taken.
 
 from __future__ import annotations
 
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,6 +87,8 @@ class Capture:
     """A capture, which can be read any number of times. `dialect_name` comes from its header, or is ""."""
 
     def __init__(self, path: Path) -> None:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RecordingError(f"{path} is not a regular file: a capture is read more than once")
         self.path = path
         self._progress: Callable[[int], None] = lambda _bytes: None
         self.dialect_name = next((raw.dialect for _, raw in self._raw()), "")

@@ -29,6 +29,7 @@ from dragoman.mappings.errors import ConfigError
 bind_socket, check_bindable, file_identity = unix.bind_socket, unix.check_bindable, unix.file_identity
 
 
+ID_MAX = 2**32 - 2  # the largest number of a user or group in Linux
 OF_FILE = ("mode", "owner", "group")
 ACCESS = frozenset({"uid", "gid", *OF_FILE})
 """Options of listeners: the users and groups that may connect, and the mode, owner and group of the socket's file."""
@@ -66,14 +67,20 @@ def _file(endpoint: Endpoint) -> unix.SocketFile:
     try:
         return unix.SocketFile(
             mode=_mode(mode) if mode else unix.SocketFile().mode,
-            uid=(int(owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid) if owner else -1,
-            gid=(int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid) if group else -1,
+            uid=(_number("owner", owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid) if owner else -1,
+            gid=(_number("group", group) if group.isdecimal() else grp.getgrnam(group).gr_gid) if group else -1,
         )
     except ValueError as error:
         raise ConfigError(f"{endpoint.masked}: {error}") from error
     except KeyError as error:
         name = str(error.args[0]).rpartition(": ")[2]
         raise ConfigError(f"{endpoint.masked}: this system has no user or group {name}") from error
+
+
+def _number(option: str, text: str) -> int:
+    if len(text) > len(str(ID_MAX)) or int(text) > ID_MAX:
+        raise ValueError(f"{option}={text[:20]}: write a name, or a number up to {ID_MAX}")
+    return int(text)
 
 
 def _mode(text: str) -> int:

@@ -61,6 +61,12 @@ def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         connection.ask("/livez")
 
 
+def test_an_answer_that_is_nested_too_deep_is_of_an_unknown_form() -> None:
+    answer = b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000
+    with answering(answer) as connection, pytest.raises(ConfigError, match="answers in a form"):
+        connection.ask("/livez")
+
+
 def test_the_error_names_a_configuration_without_an_ops_port(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/s"]\nupstream = "pod+unix:{tmp_path}/u"\n')

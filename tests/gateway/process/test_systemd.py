@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from dragoman.gateway.process.systemd import ServiceNotifier
+from dragoman.gateway.process.systemd import BEAT_MIN, ServiceNotifier
 
 DEADLINE = 10.0  # seconds for anything that a test waits for
 
@@ -149,6 +149,11 @@ async def test_the_systemd_watchdog_gets_no_notice_while_the_event_loop_is_stuck
 
 def test_the_systemd_watchdog_of_another_process_gets_no_notice() -> None:
     assert ServiceNotifier(str, {"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"})._beat is None
+
+
+@pytest.mark.parametrize(("interval", "beat"), [("1", BEAT_MIN), ("0", None), ("9" * 5000, None), ("2000000", 1.0)])
+def test_a_watchdog_beats_at_a_bounded_rate(interval: str, beat: float | None) -> None:
+    assert ServiceNotifier(str, {"WATCHDOG_USEC": interval})._beat == beat
 
 
 def test_the_variables_of_the_systemd_are_not_left_for_children() -> None:

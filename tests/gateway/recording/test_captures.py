@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,12 @@ def test_an_unknown_session_is_reported_with_the_existing_ones() -> None:
 def test_importing_a_recording_is_refused() -> None:
     with pytest.raises(RecordingError, match=r"v4\.jsonl is already a recording, not a capture"):
         imported(DATA / "recordings" / "v4.jsonl", "pod")
+
+
+def test_a_capture_in_a_named_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jsonl")
+    with pytest.raises(RecordingError, match="not a regular file"):
+        Capture(tmp_path / "a.jsonl")
 
 
 def test_an_invalid_time_is_reported(tmp_path: Path) -> None:

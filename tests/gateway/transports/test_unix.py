@@ -38,6 +38,8 @@ async def test_dialling_a_path_reaches_its_listener(tmp_path: Path) -> None:
     ("option", "words"),
     [
         ("mode=999", "mode=999: write an octal number from 0600 to 0777"),
+        ("owner=4294967295", "owner=4294967295: write a name, or a number up to 4294967294"),
+        (f"group={'9' * 5000}", "group=99999999999999999999: write a name, or a number up to 4294967294"),
         ("owner=no-such-user", "this system has no user or group 'no-such-user'"),
         ("group=no-such-group", "this system has no user or group 'no-such-group'"),
     ],
