@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -146,9 +147,9 @@ class Clients:
         return [link for link in links if not endpoint or link.ingress.endpoint == endpoint]
 
     async def end(self, links: Sequence[Link], why: str) -> None:
-        """Disconnect these clients, and return once they are gone."""
+        """Disconnect these clients, in turn with the work of others, and return once they are gone."""
         for link in links:
-            link.end(CloseReason.GOING_AWAY, why)
+            self.services.queue.departures.add_piece(partial(link.end, CloseReason.GOING_AWAY, why))
         while any(link.id in self.links for link in links):
             self._left.clear()
             await self._left.wait()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from dragoman.gateway.config.model import Config
+from dragoman.gateway.link import Link
+from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from tests.gateway.test_routes import Clients, route_of, running
 
 
@@ -20,3 +25,36 @@ async def test_the_links_of_a_router_are_those_that_connected_to_its_listeners(t
         peers.close()
         await asyncio.gather(*map(clients.wait_until_gone, app.routers))
         assert app.links == []
+
+
+async def test_clients_that_are_disconnected_together_are_ended_in_many_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, ended = 7, list[int]()
+    peers = Clients(tmp_path)
+    async with running(Config(routes=(route_of(tmp_path, "a", "s"),))) as (app, *_):
+        queue = app._services.queue
+        for _ in range(number):
+            await peers.connect("s")
+
+        step = FairQueue._step
+
+        def count_step(queue: FairQueue) -> None:
+            ended.append(0)
+            step(queue)
+
+        before = Link.end
+
+        def end(link: Link, *why: Any) -> None:
+            ended[-1] += 1
+            before(link, *why)
+
+        monkeypatch.setattr(FairQueue, "_step", count_step)
+        monkeypatch.setattr(Link, "end", end)
+        ended.append(0)
+        queue.budget.left, queue.departures.expected = STEP, STEP // 2
+        await app._clients.end(app.links, "this route is not served any more")
+        assert sum(ended) == number
+        assert max(ended) <= 2
+        assert app.links == []
+    peers.close()
