@@ -70,8 +70,10 @@ class ValueRedactor:
         encoded = _encode_lines(lines)
         if len(encoded) > KNOWN_MOST or b'"ext":' in encoded:
             return False
-        strings = STRING.findall(encoded.decode())
-        return self._finder.is_clean(_decode_texts("[" + ",".join(strings) + "]"))
+        text = encoded.decode()
+        if "\\" not in text:
+            return self._finder.is_clean(text.split('"')[1::2])
+        return self._finder.is_clean(_decode_texts("[" + ",".join(STRING.findall(text)) + "]"))
 
     def redact(self, value: AnyStruct) -> AnyStruct:
         """Return the value without its secrets, or the same object if it has none."""
