@@ -37,7 +37,7 @@ AS_PATH: dict[tuple[type, str], str] = {(ToolCallArguments, "json"): "arguments"
 """Names of fields in JSON paths, where they differ from the name of the field."""
 
 
-STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
+STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _encode_lines = msgspec.json.Encoder().encode_lines
 _decode_texts = msgspec.json.Decoder(list[str]).decode
 
