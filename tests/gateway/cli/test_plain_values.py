@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def test_a_text_that_is_not_utf8_is_refused(arguments: tuple[str, ...], name: st
     assert dragoman(*arguments) == (2, "", words)
 
 
+def test_several_numbers_are_read(dragoman: Run) -> None:
+    code, out, _ = dragoman("show", RECORDED, "--turn", "1", "--json")
+    assert (code, {row["turn"] for row in json.loads(out)}) == (0, {1})
+
+
 def test_a_path_may_have_any_bytes(tmp_path: Path, dragoman: Run) -> None:
     path = tmp_path / "\udcff.jsonl"
     path.symlink_to(RECORDED)
@@ -36,5 +42,22 @@ def test_a_path_may_have_any_bytes(tmp_path: Path, dragoman: Run) -> None:
 @pytest.mark.parametrize("seconds", ["inf", "1e10", "nan"])
 def test_a_duration_is_at_most_a_year(command: tuple[str, ...], seconds: str, dragoman: Run) -> None:
     code, _, error = dragoman(*command, "--deadline", seconds)
-    words = "Invalid value for '--deadline': Input should be less than or equal to 31536000"
+    words = f"Invalid value for '--deadline': {seconds!r} is not a number from 0.1 to 31536000"
     assert (code, error) == (2, f"error: {words} (dragoman {command[0]} --help says more)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("send", "pod+unix:/none", "hi", "--deadline", "soon"), "'--deadline': 'soon' is not a number from 0.1 to "),
+        (("sessions", "--limit", "0"), "'--limit': '0' is not a whole number from 1 to 1000 "),
+        (("sessions", "--limit", "1.5"), "'--limit': '1.5' is not a whole number from 1 to 1000 "),
+        (("show", RECORDED, "--turn", "1", "--turn", "x"), "'--turn': 'x' is not a whole number "),
+        (("export", RECORDED, "--format", "pdf"), "'--format': 'pdf' is not one of html, cloudevents "),
+    ],
+)
+def test_a_wrong_number_or_choice_is_refused_with_the_right_ones(
+    arguments: tuple[str, ...], words: str, dragoman: Run
+) -> None:
+    code, _, error = dragoman(*arguments)
+    assert (code, error.startswith(f"error: Invalid value for {words}")) == (2, True), error

@@ -57,7 +57,7 @@ def test_a_bridge_imports_only_the_dialects_and_libraries_that_it_uses(
 
 
 @pytest.mark.parametrize("command", ["send", "chat"])
-def test_a_client_of_the_command_line_does_not_import_the_library_that_draws_tables(
+def test_a_client_of_the_command_line_imports_no_library_that_draws_tables_or_converts_values(
     command: str, tmp_path: Path
 ) -> None:
     arguments = (command, f"pod+unix:{tmp_path}/sock", *(["Hi"] if command == "send" else []))
@@ -65,6 +65,7 @@ def test_a_client_of_the_command_line_does_not_import_the_library_that_draws_tab
     done = subprocess.run(program, capture_output=True, text=True, input="", check=False, timeout=50)
     assert "dragoman.gateway.backend_client" in done.stderr
     assert "rich.console" not in done.stderr
+    assert "pydantic" not in done.stderr
 
 
 def test_a_demo_backend_does_not_import_the_library_that_draws_tables(tmp_path: Path) -> None:
