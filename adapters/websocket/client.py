@@ -201,11 +201,11 @@ def _failure(url: str, error: Exception) -> OSError:
         ):
             return OSError(number, connect_reason(number), _masked(url))
         case _:
-            text = f"{_masked(url)}: {_without_token(url, _masked(_cause(error)))[:LINE_SIZE]}"
+            text = f"{_masked(url)}: {_without_token(url, _masked(_cause(url, error)))[:LINE_SIZE]}"
             return HandshakeRefusedError(text, error.status) if isinstance(error, _RefusedError) else OSError(text)
 
 
-def _cause(error: Exception) -> str:
+def _cause(url: str, error: Exception) -> str:
     match error:
         case _RefusedError():
             text = f"refused with {error}"
@@ -216,12 +216,15 @@ def _cause(error: Exception) -> str:
             own = getattr(error.certificate_error, "verify_code", 0) in UNKNOWN_AUTHORITY
             hint = "; if you trust who has signed it, name that certificate with ca=FILE" if own else ""
             text = f"the server's certificate is not accepted: {reason}{hint}"
+        case ClientSSLError(os_error=ssl.SSLError(reason="WRONG_VERSION_NUMBER")):
+            text = "the server does not speak TLS; is it a ws: address?"
         case ClientSSLError():
             text = f"TLS failed: {error.strerror}"
         case ClientConnectorDNSError():
             text = f"unknown host: {error.strerror}"
         case ServerDisconnectedError():
-            text = "the server closed the connection during the handshake"
+            hint = "; is it a wss: address?" if url.startswith("ws:") else ""
+            text = f"the server closed the connection during the handshake{hint}"
         case ClientResponseError():
             text = f"the server did not answer with a WebSocket: {error.message}"
         case _:
