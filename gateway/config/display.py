@@ -70,6 +70,7 @@ def _mask(value: Any, hint: Any, path: KeyPath, secrets: frozenset[KeyPath]) -> 
         table = {name: _mask(getattr(value, name), hints[name], (*path, name), secrets) for name in names}
         if isinstance(value, Route):  # the file has both in one key
             table["upstream"] = [table["upstream"], *others] if (others := table.pop("failover")) else table["upstream"]
+            table = {name: table[name] for name in ("name", "listen", "upstream")} | table
         return table
     if isinstance(value, Mapping):
         return {name: _mask(item, hint, (*path, name), secrets) for name, item in value.items()}

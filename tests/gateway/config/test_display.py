@@ -51,6 +51,11 @@ def test_values_are_resolved_and_defaults_are_there(config: Config, tmp_path: Pa
     assert table["recording"]["path"] == f"{tmp_path}/rec/"
 
 
+def test_a_route_begins_with_its_name_its_listeners_and_its_upstream(config: Config) -> None:
+    (route,) = masked_table(config)["route"]
+    assert list(route)[:3] == ["name", "listen", "upstream"]
+
+
 def test_keys_of_the_file_do_not_count_as_defaults(config: Config) -> None:
     defaults = list_defaults(config)
     assert {"route[0].approvals", "limits.log_max", "recording.compress"} < set(defaults)
