@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
@@ -30,7 +33,7 @@ EXAMPLES = (
 
 DEADLINE = 600.0  # seconds for each turn: a tool may work for minutes without a word
 UNANSWERED = 3  # the exit code if nobody is there to answer a question
-INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell reports it
+KILLED = 128  # plus the number of a signal: the exit code after it, as a shell reports it
 
 
 class SendResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
@@ -47,6 +50,13 @@ class SendResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="resul
     question: str | None
 
 
+class Interrupted(KeyboardInterrupt):
+    """Raised when SIGTERM or SIGHUP ends the command, for example by `timeout`, or when its terminal is closed."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
 def send(
     endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="The backend, in any dialect.")],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The input to send.")],
@@ -61,31 +71,48 @@ def send(
     """Send one input to a backend in a new session, and print the answer as it streams.
 
     A question is printed, and on a terminal you answer it. Exits 0 if the turn completed, 1 if it ended otherwise, 2 if
-    the backend cannot be reached or has no session with this id. Exits 3 if a question has no answer. After Ctrl-C
-    (130), or if the reader of the output has closed it (141), the turn is cancelled.
+    the backend cannot be reached or has no session with this id. Exits 3 if a question has no answer. The turn is
+    cancelled after Ctrl-C (130), SIGTERM (143) or SIGHUP (129), or if the reader of the output has closed it (141).
 
     --json prints the canonical events of the turn, one a line, and last {type: result, session, end, text, usage,
     failure, question}.
     """
     set_up(log_level, log_json)
-    interrupted = False
+    number = 0  # of the signal that ended the turn
     with BackendClient(parse(endpoint)) as client:
         quick_start.end()
         client.open(session)
         turn = TurnRunner(client, _show_json if as_json else _show_text, _ask)
         try:
-            outcome = _run(turn, text, deadline, streams=sys.stdout.isatty() and not as_json)
-        except KeyboardInterrupt:
-            outcome, interrupted = turn.cancel(), True
+            with _raising_on_signals():
+                outcome = _run(turn, text, deadline, streams=sys.stdout.isatty() and not as_json)
+        except KeyboardInterrupt as error:
+            outcome, number = turn.cancel(), error.number if isinstance(error, Interrupted) else signal.SIGINT
         except BrokenPipeError:
             turn.cancel(show=False)
             raise
     result = _result(client.session, outcome)
     if as_json or turn.accepted:
         typer.echo(msgspec.json.encode(result) if as_json else "")
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    if number:
+        raise typer.Exit(KILLED + number)
     _tell_end(result, client)
+
+
+@contextmanager
+def _raising_on_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP raise Interrupted in this context. One that is ignored stays so, as `nohup` wants it."""
+
+    def interrupt(number: int, _frame: object) -> None:
+        raise Interrupted(number)
+
+    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
+    former = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _run(turn: TurnRunner, text: str, deadline: float, *, streams: bool) -> TurnOutcome:

@@ -104,13 +104,17 @@ async def test_a_signal_ends_a_listening_command_with_its_code_and_leaves_nothin
     assert processes_of(process.pid) == []
 
 
-async def test_an_interrupt_cancels_a_turn_of_send_and_exits_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "code"), [("INT", 130), ("TERM", 143), ("HUP", 129)])
+async def test_a_signal_cancels_the_turn_of_send_in_its_backend(tmp_path: Path, name: str, code: int) -> None:
     async with asyncio.timeout(DEADLINE), started(tmp_path, *LISTENERS["demo-backend"]) as agent:
         await wait_ready(agent, "demo-backend")
         async with started(tmp_path, "send", "pod+unix:{folder}/front", "count 4000000") as process:
             assert process.stdout is not None
             await process.stdout.readuntil(b"0 1 2")
-            process.send_signal(signal.SIGINT)
+            process.send_signal(getattr(signal, f"SIG{name}"))
             _, errors = await process.communicate()
-        assert process.returncode == 130
+        assert process.returncode == code
         assert b"Traceback" not in errors
+        async with started(tmp_path, "send", "pod+unix:{folder}/front", "count 3") as further:
+            output, errors = await further.communicate()
+        assert (further.returncode, output.split(), errors) == (0, [b"0", b"1", b"2"], b""), "the backend is not busy"
