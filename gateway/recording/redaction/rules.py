@@ -47,7 +47,7 @@ STEP = re.compile(
 )
 
 TOKEN = re.compile(
-    r"\s*+(?:(?P<mark>[{}\[\],:])|\"(?P<string>(?:[^\"\\]|\\.)*+)(?P<close>\"|\Z)|(?P<bare>[^\s{}\[\],:\"]++))",
+    r"\s*+(?:(?P<mark>[{}\[\],:])|\"(?P<string>[^\"\\]*+(?:\\.[^\"\\]*+)*+)(?P<close>\"|\Z)|(?P<bare>[^\s{}\[\],:\"]++))",
     re.DOTALL,
 )
 
