@@ -32,7 +32,7 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Report every error in a configuration file, each with its line and key.
+    """Report every error in a configuration file, each with its line and key; of more than 100 only their number.
 
     Exits 2 if there is an error, 1 if --probe finds a backend that it cannot reach or that speaks another dialect, else
     0. --json prints an array of {file, line, path, text}, which is empty if there are no problems. A warning also has

@@ -43,6 +43,7 @@ from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
 
 MAX_FILE = 1024 * 1024  # bytes: a route takes about 300
+PROBLEMS_MAX = 100  # problems that are shown: the line of each is searched
 SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
 Found = tuple[KeyPath, str]
@@ -110,7 +111,7 @@ def load(path: Path, *, listens: bool = True, starts: bool = True, in_force: Con
 
 
 def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Config | None = None) -> Checked:
-    """Read a configuration file and return all its errors, in the order of lines."""
+    """Read a configuration file and return its errors, in the order of lines: PROBLEMS_MAX, and how many more."""
     try:
         data = read_small(path, MAX_FILE)
     except ConfigError as error:
@@ -136,14 +137,17 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
     shared = [found for found in _shared(path, drafts, table) if can_be_read and found[0] not in interpolation.replaced]
     shared += _sockets(drafts)
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
+    every = [(key, said, level) for found, level in levels for key, said in found]
     problems = sorted(
         (
             Problem(file=str(path), line=lines.of(key), path=written(key), text=said, level=level)
-            for found, level in levels
-            for key, said in found
+            for key, said, level in every[:PROBLEMS_MAX]
         ),
         key=lambda problem: problem.line or 0,
     )
+    if more := len(every) - len(problems):
+        text = f"{more} more problems of the file are not shown; correct the others first"
+        problems.append(Problem(file=str(path), line=None, path="", text=text, level=every[-1][2]))
     return Checked(
         problems=tuple(problems), config=None if wrong else _config(table, interpolation.secrets), lines=lines
     )

@@ -150,6 +150,25 @@ def test_the_problem_of_a_wrong_heading_names_the_right_one(write: Write, headin
     ]
 
 
+def test_a_file_with_thousands_of_problems_shows_a_hundred_and_their_number(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = 0
+
+    def count(text: str) -> dict[str, Any]:
+        nonlocal parsed
+        parsed += 1
+        return loads(text)
+
+    loads = tomli.loads
+    monkeypatch.setattr("tomli.loads", count)
+    path = write("\n".join(f"[table{number}]" for number in range(3_000)))
+    *shown, last = check(path).problems
+    assert [problem.line for problem in shown] == [1, *range(1, 100)], "one of them is that there is no route"
+    assert str(last) == f"{path}: 2901 more problems of the file are not shown; correct the others first"
+    assert parsed < 500, "each problem has the file parsed again"
+
+
 def test_every_problem_is_found_in_the_order_of_the_lines(write: Write) -> None:
     text = """\
 colour = 1
