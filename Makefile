@@ -41,7 +41,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-sidecar test style types pytest lint bench chaos soak fuzz docs format coverage constraints clean
+.PHONY: help setup demo demo-sidecar test style types pytest lint bench chaos soak sessions fuzz docs format coverage constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,9 @@ chaos: setup ## break connections and kill processes for 5 minutes, and write do
 
 soak: setup ## run 200 clients for 10 minutes and show what grows; ARGS="--minutes N --write"
 	$(BIN)/python -m tests.chaos soak $(ARGS)
+
+sessions: setup ## open and leave 100,000 sessions (10 minutes) and show what stays; ARGS="--sessions N --write"
+	$(BIN)/python -m tests.chaos sessions $(ARGS)
 
 fuzz: setup ## fuzz every parser for 5 minutes with atheris, or with hypothesis; ARGS="--seconds N --parser NAME"
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench import codec, live, recording, replay, report, sessions, start, stdio, text, zeromq
+from tests.bench import codec, live, recording, replay, report, start, stdio, text, zeromq
 from tests.bench.text import Report
 
 PARTS: dict[str, Callable[[int, bool], Report]] = {
@@ -31,13 +31,11 @@ PARTS: dict[str, Callable[[int, bool], Report]] = {
     "zeromq": lambda rounds, _quick: report.zeromq_report(zeromq.measure(rounds)),
     "replay": lambda rounds, quick: report.replay_report(replay.measure(rounds, quick)),
     "recording": lambda rounds, quick: report.recording_report(recording.measure(rounds, quick)),
-    "sessions": lambda _rounds, quick: sessions.sessions_report(sessions.measure(quick)),
 }
 """Name of a measurement -> the function that runs it, given the number of rounds and whether it is a quick look."""
 
 PAIR_ROUNDS = 3  # sixteen pairs, each lone and in bulk, through two programs: a round takes three minutes
 ROUNDS, QUICK_ROUNDS = 5, 1
-WRITTEN = tuple(part for part in PARTS if part != "sessions")
 QUOTED_ROUNDS = 5  # fewer are not worth quoting (docs/performance.md: medians of at least five)
 BEGIN, END = "<!-- bench {part} -->", "<!-- /bench {part} -->"
 
@@ -63,7 +61,7 @@ def main() -> int:
         return 2
     reports: dict[str, Report] = {}
     for name, measured in PARTS.items():
-        if name in (given.only or (WRITTEN if given.write else PARTS)):
+        if name in (given.only or PARTS):
             with affinity_kept():
                 reports[name] = measured(rounds, given.quick)
             if given.write:  # at once, so that a part that fails takes no other with it
@@ -112,14 +110,12 @@ def as_json(reports: dict[str, Report], said: str) -> str:
 def has_markers(path: Path) -> bool:
     """Return whether the page has a place for every part that has goals."""
     page = path.read_text() if path.exists() else ""
-    marks = [(page.find(BEGIN.format(part=part)), page.find(END.format(part=part))) for part in WRITTEN]
+    marks = [(page.find(BEGIN.format(part=part)), page.find(END.format(part=part))) for part in PARTS]
     return all(-1 < begin < end for begin, end in marks)
 
 
 def write(path: Path, part: str, measured: Report, said: str) -> None:
     """Replace the figures and the rows of a part."""
-    if part not in WRITTEN:
-        return
     begin, end = BEGIN.format(part=part), END.format(part=part)
     tables = [text.goals(measured.figures)] if measured.figures else []
     tables += text.split(measured.rows)

@@ -1,9 +1,11 @@
-"""The programs behind `make chaos` and `make soak`.
+"""The programs behind `make chaos`, `make soak` and `make sessions`.
 
     python -m tests.chaos chaos [--seconds 300] [--seed S] [--no-write]
     python -m tests.chaos soak [--minutes 10] [--clients 200] [--seed S] [--write]
+    python -m tests.chaos sessions [--sessions 100000] [--write]
 
-The exit code is 1 if a turn was lost or ended twice, or if something did not work again. Durations do not matter.
+The exit code is 1 if a turn was lost or ended twice, if something did not work again, or if sessions that were left
+took more memory. Durations do not matter.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from dragoman.gateway.observability import logs
 from tests.chaos.faults import FaultKind, choose_rounds
 from tests.chaos.kills import KILLS, KillTally, process_harness
 from tests.chaos.pair import DIALECTS, PAIRS, Tally, faulty_pair, play_rounds
-from tests.chaos.report import RELIABILITY, ChaosRun, chaos_report, replace_section, soak_report
+from tests.chaos.report import RELIABILITY, ChaosRun, chaos_report, replace_section, sessions_report, soak_report
+from tests.chaos.sessions import SESSIONS, leave_sessions, memory_growth
 from tests.chaos.shapes import ShapeTally, play_backend_shapes, play_shapes
 from tests.chaos.soak import CLIENTS, soak
 
@@ -32,6 +35,7 @@ KILLED = 100  # programs in a full run
 SHAPE = 4 << 20  # bytes of each shape in a full run
 SHAPE_LEAST = 64 << 10
 ABREAST = 4  # pairs that run at the same time
+GROWTH = 1.1  # memory after all sessions, to that after the first thousand
 PAGE = 4096
 
 
@@ -128,6 +132,16 @@ def run_soak(arguments: argparse.Namespace) -> bool:
     return not (result.turns["lost"] or result.turns["ended twice"])
 
 
+def run_sessions(arguments: argparse.Namespace) -> bool:
+    with tempfile.TemporaryDirectory(prefix="sessions-") as folder:
+        samples = asyncio.run(leave_sessions(Path(folder), arguments.sessions, say))
+    report = sessions_report(samples)
+    say(report)
+    if arguments.write:
+        RELIABILITY.write_text(replace_section(RELIABILITY.read_text("utf-8"), "sessions", report), "utf-8")
+    return memory_growth(samples) <= GROWTH
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -140,6 +154,10 @@ def main() -> None:
     other.add_argument("--clients", type=int, default=CLIENTS)
     other.add_argument("--write", action="store_true")
     other.set_defaults(run=run_soak)
+    left = commands.add_parser("sessions")
+    left.add_argument("--sessions", type=int, default=SESSIONS)
+    left.add_argument("--write", action="store_true")
+    left.set_defaults(run=run_sessions)
     for each in (command, other):
         each.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()

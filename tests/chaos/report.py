@@ -14,6 +14,7 @@ from msgspec import Struct
 from tests.chaos.faults import FAULTS, SIDES
 from tests.chaos.kills import KILLS, KillTally
 from tests.chaos.pair import Tally
+from tests.chaos.sessions import SESSIONS, SessionsSample
 from tests.chaos.shapes import SHAPES, ShapeTally
 from tests.chaos.soak import CLIENTS, QUANTITIES, SoakResult
 
@@ -103,6 +104,14 @@ def soak_report(result: SoakResult, seed: int, clients: int = CLIENTS) -> str:
     return "\n\n".join([_header(title, result.seconds, 600), f"Turns: {turns}.", table]) + "\n"
 
 
+def sessions_report(samples: list[SessionsSample]) -> str:
+    """Return the table of a run of `make sessions` as Markdown."""
+    title = f"`make sessions`, {samples[-1].opened:,} sessions (the full run: {SESSIONS:,})"
+    rows = [[f"{s.opened:,}", f"{s.memory / MIB:.1f}", str(s.descriptors), f"{1e3 * s.cpu:.2f}"] for s in samples]
+    table = _table(["sessions opened", "memory, MiB", "descriptors", "CPU of each further one, ms"], rows)
+    return f"{_header(title, samples[-1].opened, SESSIONS)}\n\n{table}\n"
+
+
 def replace_section(text: str, name: str, content: str) -> str:
     """Return the document with this content between the marks of a section."""
     begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
@@ -110,9 +119,9 @@ def replace_section(text: str, name: str, content: str) -> str:
     return f"{before}{begin}{content}{end}{rest.split(end)[1]}"
 
 
-def _header(title: str, seconds: float, full: float) -> str:
+def _header(title: str, size: float, full: float) -> str:
     when = datetime.now(UTC).strftime("%Y-%m-%d")
-    shorter = "" if seconds >= full else " This was a shorter run."
+    shorter = "" if size >= full else " This was a shorter run."
     cores = os.cpu_count()
     return f"{title}. {when}, Python {platform.python_version()}, {platform.system()}, {cores} cores.{shorter}"
 

@@ -13,6 +13,7 @@ import pytest
 from tests.chaos.faults import choose_rounds
 from tests.chaos.kills import KILLS, KillTally, process_harness
 from tests.chaos.pair import DIALECTS, PAIRS, Tally, faulty_pair, play_rounds
+from tests.chaos.sessions import leave_sessions
 from tests.chaos.shapes import SHAPES, ShapeTally, play_backend_shapes, send_shape
 
 SEED = 20261122
@@ -66,3 +67,11 @@ async def test_a_pair_leaves_no_task_and_no_descriptor(tmp_path: Path) -> None:
     before = asyncio.all_tasks(), descriptors()
     await play_rounds("smooth", "pod", tmp_path, choose_rounds(Random(SEED), ROUNDS), Tally())
     assert (asyncio.all_tasks(), descriptors()) == before
+
+
+async def test_sessions_are_opened_and_left_before_a_real_gateway(tmp_path: Path) -> None:
+    told: list[str] = []
+    samples = await leave_sessions(tmp_path, 20, told.append)
+    assert [sample.opened for sample in samples] == [*range(2, 21, 2)]
+    assert len(told) == len(samples)
+    assert min(sample.descriptors for sample in samples) > 0

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.chaos.report import RELIABILITY, fault_titles, replace_section, soak_report
+from tests.chaos.report import RELIABILITY, fault_titles, replace_section, sessions_report, soak_report
+from tests.chaos.sessions import SessionsSample, memory_growth
 from tests.chaos.soak import QUANTITIES, SoakResult, slope
 
 
@@ -36,3 +37,9 @@ def test_a_short_soak_says_that_it_was_short() -> None:
     slopes = {name: slope([(0.0, 1.0), (60.0, 1.0), (120.0, 1.0)]) for name in QUANTITIES}
     result = SoakResult(seconds=60.0, slopes=slopes, turns=Counter(ended=3))
     assert "This was a shorter run." in soak_report(result, seed=1)
+
+
+def test_the_growth_of_memory_compares_the_last_sample_with_the_first() -> None:
+    samples = [SessionsSample(opened=n, memory=n << 20, descriptors=20, cpu=0.004) for n in (40, 60, 50)]
+    assert memory_growth(samples) == 1.25
+    assert "| 60 | 60.0 | 20 | 4.00 |" in sessions_report(samples)
