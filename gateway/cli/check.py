@@ -32,11 +32,11 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Report every error in a configuration file, each with its line and key; of more than 100 only their number.
+    """Report every error in a configuration file, each with its line and key.
 
-    Exits 2 if there is an error, 1 if --probe finds a backend that it cannot reach or that speaks another dialect, else
-    0. --json prints an array of {file, line, path, text}, which is empty if there are no problems. A warning also has
-    "level": "warning".
+    Of more than 100 errors the further ones are only counted. Exits 2 if there is an error, 1 if --probe finds a
+    backend that it cannot reach or that speaks another dialect, else 0. --json prints an array of {file, line, path,
+    text}, which is empty if there are no problems. A warning also has "level": "warning".
     """
     logs.configure("error")  # hides what a probed backend writes to stderr
     console = Console(highlight=False, soft_wrap=True)
