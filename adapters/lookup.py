@@ -2,12 +2,14 @@
 
 A lookup cannot be cancelled, and takes half a minute if no name server answers. An event loop looks up four to six
 names at once, and at its end waits for all of them. So one slow name would keep backends with other names from being
-dialled, and the gateway from ending. Whoever needs a name whose lookup runs waits for that one.
+dialled, and the gateway from ending. A second caller waits for a lookup of the same name that runs already. The names
+are those of configured backends, which bounds the number of threads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 from contextlib import suppress
@@ -29,18 +31,24 @@ async def look_up(host: str, family: socket.AddressFamily = socket.AF_UNSPEC) ->
         waiters = _waiting.setdefault((host, family), [])
         waiters.append((loop, waiter))
         if len(waiters) == 1:
-            threading.Thread(target=_run, args=((host, family),), name="lookup", daemon=True).start()
+            try:
+                threading.Thread(target=_run, args=((host, family),), name="lookup", daemon=True).start()
+            except RuntimeError as error:
+                del _waiting[host, family]
+                raise OSError(errno.EAGAIN, "the system cannot start a thread for the lookup") from error
     return await waiter
 
 
 def _run(key: Key) -> None:
     host, family = key
-    found: Addresses | Exception
+    found: Addresses | OSError
     try:
         answers = socket.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
         found = [(one, _address(at)) for one, _kind, _protocol, _name, at in answers]
-    except Exception as error:  # noqa: BLE001  # UnicodeError, too: who waits raises it
+    except OSError as error:
         found = error
+    except ValueError:  # a label is empty or too long
+        found = socket.gaierror(socket.EAI_NONAME, f"{host[:100]!r} is not a valid host name")
     with _lock:
         waiters = _waiting.pop(key)
     for loop, waiter in waiters:
@@ -53,10 +61,10 @@ def _address(at: tuple[Any, ...]) -> str:
     return f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0])
 
 
-def _settle(waiter: asyncio.Future[Addresses], found: Addresses | Exception) -> None:
-    if waiter.done():  # whoever waited has given up
+def _settle(waiter: asyncio.Future[Addresses], found: Addresses | OSError) -> None:
+    if waiter.done():  # its caller has given up
         return
-    if isinstance(found, Exception):
+    if isinstance(found, OSError):
         waiter.set_exception(found)
     else:
         waiter.set_result(found)

@@ -69,6 +69,24 @@ async def test_an_unknown_name_is_an_error_for_whoever_waits(monkeypatch: pytest
         assert asked == ["unknown.example"] * 2, "an answer is not kept"
 
 
+@pytest.mark.parametrize("name", ["a" * 64 + ".example", "a..example"])
+async def test_a_name_that_no_host_can_have_is_an_error_of_the_system(name: str) -> None:
+    with pytest.raises(OSError, match="not a valid host name"):
+        await look_up(name)
+
+
+async def test_a_lookup_without_a_thread_fails_and_the_next_one_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with name_server(monkeypatch, ""):
+        with monkeypatch.context() as patch:
+            patch.setattr("threading.Thread.start", refuse)
+            with pytest.raises(OSError, match="cannot start a thread"):
+                await look_up("a.example")
+        assert await look_up("a.example") == [(socket.AF_INET, "192.0.2.7")]
+
+
 async def test_a_link_local_address_keeps_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1", 0, 0, 2))
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [answer])
