@@ -150,6 +150,10 @@ class Listener(Protocol):
     section 7).
     """
 
+    @property
+    def is_reachable(self) -> bool:
+        """Return False if clients cannot connect any more: the file of a Unix socket was removed or replaced."""
+
     async def close(self) -> None:
         """Stop accepting. Connected peers stay; their links close them."""
 

@@ -51,7 +51,7 @@ class OpenListener:
     @property
     def is_reachable(self) -> bool:
         """Return False if clients cannot connect any more: the file of its socket was removed or replaced."""
-        return getattr(self._listener, "is_reachable", True)
+        return self._listener.is_reachable
 
     @property
     def shares_sockets(self) -> bool:

@@ -52,6 +52,7 @@ class OwnListener:
     """The listener for the one peer that exists from the beginning."""
 
     address = "stdio:"
+    is_reachable = True
 
     async def close(self) -> None:
         """Do nothing: no further peer could connect, and the link closes the transport."""

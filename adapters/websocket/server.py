@@ -43,6 +43,7 @@ class WebSocketListener:
     """A listening port that upgrades at one path; created by `listen`."""
 
     address = ""
+    is_reachable = True
 
     def __init__(self, path: str, limits: TransportLimits, rules: Handshakes) -> None:
         self._path = path

@@ -44,6 +44,8 @@ class ZeroMQListener:
     closed, and only new callers are refused.
     """
 
+    is_reachable = True
+
     def __init__(self, sockets: Sockets, publication: Publication, callers: Callers, limits: TransportLimits) -> None:
         self.address = _last_endpoint(publication.socket)
         self.publish_port, self.call_port = _port(self.address), _port(_last_endpoint(callers.socket))

@@ -44,6 +44,8 @@ class PodPlace(msgspec.Struct, kw_only=True, eq=False):
 class PodDirectory:
     """The folders of one route. `behind` returns the session that clients of an ingress share, if it has one."""
 
+    is_reachable = True
+
     def __init__(
         self,
         base: Path,

@@ -36,6 +36,11 @@ class PodFolder:
         self.address = f"unix:{self.socket}"
         self._listener: Listener | None = None
 
+    @property
+    def is_reachable(self) -> bool:
+        """Return False if no client can connect: the file of the socket was removed or replaced."""
+        return self._listener is not None and self._listener.is_reachable
+
     async def open(self, listen: Callable[[str], Awaitable[Listener]]) -> None:
         """Create the folder and listen in it; raise OSError if a live pod has it or the folder cannot be used."""
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,11 +62,12 @@ class PodFolder:
                 log.warning("cannot write status.json", pod=self.name, error=full_reason(error))
 
     async def close(self) -> None:
-        """Stop listening and remove our files. A folder with other files stays."""
+        """Stop listening and remove our files. A folder with other files stays, or with those of another pod."""
+        is_taken_over = self.socket.exists() and not self.is_reachable
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
-            for name in ("status.json", "pid", STDERR_LOG):
+            for name in ("status.json", "pid", STDERR_LOG) if not is_taken_over else ():
                 self.folder.joinpath(name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # the folder has other files, or belongs to a live pod
             self.folder.rmdir()

@@ -140,6 +140,8 @@ class Project:
 class ProjectListener:
     """The listener of a project of which we are the primary. Closing it releases the lock and the registry entry."""
 
+    is_reachable = True
+
     def __init__(self, project: Project, listener: Listener) -> None:
         self.address = f"dir:{project.directory}"
         self._project = project

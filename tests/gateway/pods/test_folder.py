@@ -38,6 +38,21 @@ async def test_a_pod_folder_has_socket_pid_and_status_and_is_removed_at_the_end(
     assert not folder.folder.exists()
 
 
+async def test_a_folder_whose_socket_was_removed_is_not_reachable_until_it_is_opened_again(tmp_path: Path) -> None:
+    folder = PodFolder(tmp_path, "atlas")
+    await folder.open(listen)
+    assert folder.is_reachable
+    folder.socket.unlink()
+    assert not folder.is_reachable
+    other = PodFolder(tmp_path, "atlas")
+    await other.open(listen)
+    await folder.close()
+    assert names(other) == ["pid", "sock", "status.json"]
+    assert other.is_reachable
+    await other.close()
+    assert not other.folder.exists()
+
+
 async def test_the_status_file_has_the_status_of_the_session(tmp_path: Path) -> None:
     folder = PodFolder(tmp_path, "atlas")
     await folder.open(listen)
