@@ -270,12 +270,7 @@ def memory(frame: Frame) -> int:
 
 
 def memory_of_all(frames: Sequence[Frame]) -> int:
-    """Return the memory (bytes) of waiting frames. Lines are added up without a call for each: 16,000 may be dropped
-    when their link ends.
-    """
-    if _ONLY_BYTES.issuperset(map(type, frames)):
+    """Return the memory (bytes) of waiting frames. Lines need no call for each: 16,000 of them may end with a link."""
+    if {bytes}.issuperset(map(type, frames)):
         return sum(map(len, frames)) + FRAME_OVERHEAD * len(frames)  # type: ignore[arg-type]  # all are bytes
     return sum(map(memory, frames))
-
-
-_ONLY_BYTES = frozenset({bytes})

@@ -40,7 +40,7 @@ class Connection(BaseProtocol):
         self.refusal = refusal
         """Why there is no room for this connection; empty if it counts."""
         self.tls: MeteredTls | None = None
-        """What decrypts the connection, until its WebSocket handshake ends."""
+        """The protocol that decrypts this connection; None without TLS, and after the WebSocket handshake."""
         self.websocket: WebSocketTransport | None = None
         """The transport that the handshake made of this connection; None before its end."""
 

@@ -70,8 +70,8 @@ class Health:
         if not gateway.ready.is_set():
             return _unready("starting", "not every listener accepts clients yet")
         known = await self._loop.ask(lambda: _known(gateway), at_once=True)
-        checks = [*known.checks]
-        checks += await asyncio.gather(*(self._check_route(route, known) for route in gateway.config.routes))
+        routes = await asyncio.gather(*(self._check_route(route, known) for route in gateway.config.routes))
+        checks = [*known.checks, *routes]
         checks += await asyncio.to_thread(lambda: list(self._check_recording()))
         ready = all(check.ready for check in checks)
         return Readiness(ready=ready, status="ready" if ready else "not ready", checks=checks)

@@ -39,8 +39,8 @@ WORDS: tuple[tuple[str, Cause], ...] = (
     ("TIMEOUT", "timeout"),
     ("UNREACHABLE", "upstream_lost"),
     ("currently processing another request", "busy"),
-    ("already in progress", "busy"),  # another dragoman, here and below
-    ("not sent: ", "busy"),
+    ("already in progress", "busy"),  # of another dragoman
+    ("not sent: ", "busy"),  # of another dragoman
     ("not found", "not_found"),  # a primary of another program: pando's own texts differ
 )
 """Parts of an error's text -> the cause; the code is the same for all causes."""
