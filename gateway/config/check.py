@@ -147,7 +147,7 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
     )
     if more := len(every) - len(problems):
         text = f"{more} more problems of the file are not shown; correct the others first"
-        problems.append(Problem(file=str(path), line=None, path="", text=text, level=every[-1][2]))
+        problems.append(Problem(file=str(path), line=None, path="", text=text, level=every[PROBLEMS_MAX][2]))
     return Checked(
         problems=tuple(problems), config=None if wrong else _config(table, interpolation.secrets), lines=lines
     )
