@@ -6,9 +6,21 @@ unmapped   a message with an unknown name
 """
 
 from dragoman.mappings.canonical import commands, events
-from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.events import Event
+from dragoman.mappings.canonical.commands import Command, Commands
+from dragoman.mappings.canonical.events import Event, Events
 from dragoman.mappings.canonical.state import Batch, OpenTurn, SessionState, prelude
 from dragoman.mappings.canonical.unmapped import Unmapped
 
-__all__ = ["Batch", "Command", "Event", "OpenTurn", "SessionState", "Unmapped", "commands", "events", "prelude"]
+__all__ = [
+    "Batch",
+    "Command",
+    "Commands",
+    "Event",
+    "Events",
+    "OpenTurn",
+    "SessionState",
+    "Unmapped",
+    "commands",
+    "events",
+    "prelude",
+]

@@ -292,6 +292,7 @@ Command = Union[  # noqa: UP007  # thirty-five names read better in a list than 
     StoreWrite,
     Unmapped,
 ]
+Commands = tuple[Command, ...]  # what one message becomes
 
 OpeningCommand = OpenSession | ResumeSession | GetSession
 """A command that a backend answers with SessionOpened."""

@@ -1,9 +1,5 @@
-"""codewhale: JSON-RPC lines over stdio between editors and the app-server of a coding agent
+"""The codewhale dialect: JSON-RPC lines over stdio between editors and the app-server of a coding agent
 (docs/dialects/codewhale.md).
-
-    wire            structs as on the wire     directions   both rule tables, line by line
-    to_canonical    codewhale -> canonical     translator   one link's protocol
-    from_canonical  canonical -> codewhale     projection   one client's turn as it is streamed
 """
 
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
@@ -15,7 +11,7 @@ from dragoman.mappings.codewhale.translator.server import ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import GENERATIONS
 from dragoman.mappings.dialect import Dialect
 
-__all__ = ["DIALECT", "ClientTranslator", "Projection", "ServerTranslator"]
+__all__ = ["DIALECT"]
 
 DIALECT = Dialect(
     name="codewhale",

@@ -55,7 +55,7 @@ class Projection(Context):
         self._view = view
         self.thread = named_thread(request)
         self._hidden = bool(view) and not request
-        self._asking = ParkedTurn()
+        self._parked_turn = ParkedTurn()
         self._frames: list[Any] = []
         self._started = self._ended = False
         self._over = False  # True once the client has its result
@@ -64,7 +64,7 @@ class Projection(Context):
     def render(self, batch: Batch) -> Rendered:
         """Return the lines that show this batch."""
         if self._hidden:
-            for event in self._asking.admit_events(batch.events, self.lose):
+            for event in self._parked_turn.admit_events(batch.events, self.lose):
                 self._unseen(event)
             return Rendered(frames=[], losses=self.take_losses())
         self.session, self.at = batch.session, batch.at
@@ -73,7 +73,7 @@ class Projection(Context):
             self._begin_run()
             self._name()
         out: list[Any] = []
-        for event in self._asking.admit_events(batch.events, self.lose):
+        for event in self._parked_turn.admit_events(batch.events, self.lose):
             self._note(event)
             if self._over:
                 self._unseen(event)
@@ -86,7 +86,7 @@ class Projection(Context):
 
     def text_writer(self) -> TextWriter | None:
         """Return a fast writer for further text; None if `render` must write it."""
-        if self._asking.parked:
+        if self._parked_turn.parked:
             return None
         if self._hidden:
             return hide_text
@@ -101,7 +101,7 @@ class Projection(Context):
         twin = Projection(self.request if request is None else request, self._view)
         for name in ("session", "turn", "at", "response_id", "_started", "_ended", "_over", "_bytes"):
             setattr(twin, name, getattr(self, name))
-        twin._asking, twin._frames = self._asking.copy(), self._frames.copy()
+        twin._parked_turn, twin._frames = self._parked_turn.copy(), self._frames.copy()
         if twin.request != self.request:  # another link owns the next run of this turn
             twin._begin_run()
         return twin

@@ -1,9 +1,5 @@
-"""pando: ZeroMQ between the instances of a coding agent: one primary publishes and serves calls
+"""The pando dialect: ZeroMQ between the instances of a coding agent, of which one is the primary
 (docs/dialects/pando.md).
-
-    wire            structs as on the wire     directions   both rule tables, message by message
-    to_canonical    pando -> canonical         translator   one link's protocol: client, caller, publication
-    from_canonical  canonical -> pando         projection   one session as it is published
 """
 
 from functools import partial
@@ -19,7 +15,7 @@ from dragoman.mappings.pando.translator.publication import PublicationTranslator
 from dragoman.mappings.pando.translator.server import ServerTranslator
 from dragoman.mappings.pando.vocabulary import keep
 
-__all__ = ["DIALECT", "ClientTranslator", "Projection", "PublicationTranslator", "ServerTranslator"]
+__all__ = ["DIALECT"]
 
 DIALECT: Dialect = Dialect(
     name="pando",

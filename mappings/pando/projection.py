@@ -26,11 +26,11 @@ ANSWERS = frozenset((events.Pong, events.Reply, events.SessionOpened, events.Tur
 class Projection(Context):
     """The rendering of one session as published messages of this instance."""
 
-    __slots__ = ("_asking", "_count", "_ids", "_of", "_started", "_title", "_turn", "_turn_count")
+    __slots__ = ("_count", "_ids", "_of", "_parked_turn", "_started", "_title", "_turn", "_turn_count")
 
     def __init__(self, _request: str = "", _view: str = "", instance: Instance = NOBODY) -> None:
         super().__init__(FROM_EVENT, instance)
-        self._asking = ParkedTurn()
+        self._parked_turn = ParkedTurn()
         self._ids: Ext | None = None
         self._turn = ""
         self._started = False
@@ -49,7 +49,7 @@ class Projection(Context):
             self._turn, self._started, self._turn_count = batch.turn, False, 0
         functions, encode, is_heard = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
         frames: list[bytes] = []
-        for event in self._asking.admit_events(batch.events, self.lose):
+        for event in self._parked_turn.admit_events(batch.events, self.lose):
             if type(event) not in ANSWERS:
                 messages = functions[type(event)](event, self)
                 if is_heard:
@@ -59,7 +59,7 @@ class Projection(Context):
 
     def text_writer(self) -> TextWriter | None:
         """Return a fast writer for further text; None while a question parks the turn."""
-        return None if self._asking.parked else self._write_text
+        return None if self._parked_turn.parked else self._write_text
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
         if not self.instance.topics:
@@ -73,7 +73,7 @@ class Projection(Context):
         twin = Projection(instance=self.instance)
         for name in ("session", *self.__slots__):
             setattr(twin, name, getattr(self, name))
-        twin._asking = self._asking.copy()
+        twin._parked_turn = self._parked_turn.copy()
         return twin
 
     @property

@@ -7,7 +7,7 @@ from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.client import ClientTranslator
 from dragoman.mappings.pod.translator.server import ServerTranslator
 
-__all__ = ["DIALECT", "ClientTranslator", "Projection", "ServerTranslator"]
+__all__ = ["DIALECT"]
 
 DIALECT = Dialect(
     name="pod",

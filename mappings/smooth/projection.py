@@ -110,10 +110,10 @@ class Projection(Context):
 
     def copy(self, request: str | None = None) -> Projection:
         """Return an independent copy; with `request`, for the link that owns the current run from now on."""
-        other = Projection(self.request if request is None else request, self._view)
-        other.turn, other.earlier_text, other.runs = self.turn, self.earlier_text, self.runs
-        other._parked_turn, other._held = self._parked_turn.copy(), self._held.copy()
-        return other
+        twin = Projection(self.request if request is None else request, self._view)
+        twin.turn, twin.earlier_text, twin.runs = self.turn, self.earlier_text, self.runs
+        twin._parked_turn, twin._held = self._parked_turn.copy(), self._held.copy()
+        return twin
 
     def asks_in_words(self, kind: str) -> bool:
         """Return True if the gateway asks these clients for a form of this kind in words."""

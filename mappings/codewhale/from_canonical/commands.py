@@ -1,4 +1,4 @@
-"""Canonical commands as requests of a codewhale client, in the order of to_canonical/commands.py.
+"""Rules from canonical commands to codewhale requests, in the order of to_canonical/commands.py.
 
 The request id comes from the context: it is our own toward a server, and the client's own in `translate`. Commands
 without a form in codewhale come last.

@@ -1,4 +1,4 @@
-"""Canonical events as bare lines, EventFrames and answers, in the order of to_canonical.
+"""Rules from canonical events to codewhale lines, EventFrames and answers, in the order of to_canonical.
 
 Text is streamed in bare lines. Everything else of a turn goes into the `events` of its result, because clients would
 show a bare line of reasoning as text. Each wire message is written by exactly one kind of event: TurnEnded writes the

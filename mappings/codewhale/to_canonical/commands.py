@@ -1,4 +1,4 @@
-"""Requests as canonical commands, in the order of docs/dialects/codewhale.md, section 2.
+"""Rules from codewhale requests to canonical commands, in the order of docs/dialects/codewhale.md, section 2.
 
 `ext` keeps the spelling of a request: its method name, and the params without a canonical counterpart.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical import Commands, commands
 from dragoman.mappings.canonical.values import Ext, Text
 from dragoman.mappings.codewhale.ids import read_id, session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, keep
@@ -20,8 +20,6 @@ from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 
 TO_COMMAND = Rules[[], commands.Command]("codewhale -> canonical commands")
-
-Commands = tuple[commands.Command, ...]
 
 
 def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more: object) -> Ext | None:

@@ -1,4 +1,5 @@
-"""Bare lines and answers as canonical events, in the order of docs/dialects/codewhale.md, sections 3, 5 and 1.2.
+"""Rules from codewhale lines and answers to canonical events, in the order of the dialect's page
+(docs/dialects/codewhale.md, sections 3, 5 and 1.2).
 
 The burst has the response id of a line. The meaning of an answer depends on its request. So an answer becomes the
 events of its EventFrames and a Reply with a raw result; the client translator makes the typed answer. Only a result
@@ -13,7 +14,7 @@ from typing import Any
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec import json as msgspec_json
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Events, events
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, frame_events
@@ -24,8 +25,6 @@ from dragoman.mappings.jsonrpc import TYPED_ANSWERS
 from dragoman.mappings.rules import Rules
 
 TO_EVENT = Rules[[], events.Event]("codewhale -> canonical events")
-
-Events = tuple[events.Event, ...]
 
 
 def envelope(message: Any) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""EventFrames as canonical events, in the order of docs/dialects/codewhale.md, section 6.
+"""Rules from EventFrames to canonical events, in the order of docs/dialects/codewhale.md, section 6.
 
 An event keeps its frame in `ext`, because most frames have members without a canonical counterpart. Only `translate`
 needs this frame; the client translator removes it (`plain`).
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Events, events
 from dragoman.mappings.codewhale.vocabulary import keep
 from dragoman.mappings.codewhale.wire import frames as wire
 from dragoman.mappings.codewhale.wire import values
@@ -21,8 +21,6 @@ from dragoman.mappings.extras import as_json, raw, read_raw
 from dragoman.mappings.rules import Rules
 
 TO_FRAME = Rules[[], events.Event]("codewhale frames -> canonical events")
-
-Events = tuple[events.Event, ...]
 
 FRAME = "frame"
 """The field of `ext` with the frame of an event."""

@@ -1,4 +1,4 @@
-"""Canonical commands as calls of a pando client, in the order of to_canonical/commands.py.
+"""Rules from canonical commands to pando calls, in the order of to_canonical/commands.py.
 
 The request id comes from the context: it is our own toward a primary, and the client's own in `translate`. Commands
 without a form in pando come last.

@@ -1,4 +1,4 @@
-"""Canonical events as published messages and replies, in the order of to_canonical/events.py.
+"""Rules from canonical events to pando messages and replies, in the order of to_canonical/events.py.
 
 Events with a `request` answer one call; all others are published. Each wire message is written by exactly one kind of
 event: TurnEnded writes `llm.end`, TextDelta the text. pando has no form for reasoning. Events without a form in pando

@@ -1,4 +1,4 @@
-"""Requests as canonical commands, in the order of docs/dialects/pando.md, sections 6 and 7.
+"""Rules from pando calls to canonical commands, in the order of docs/dialects/pando.md, sections 6 and 7.
 
 `ext` carries the parts of a request without a canonical counterpart: null params, `meta` of a write, a stored row.
 """
@@ -10,15 +10,13 @@ from typing import Any
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical import Commands, commands
 from dragoman.mappings.canonical.values import Ext, Text
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.pando.wire import requests as wire
 from dragoman.mappings.rules import Rules
 
 TO_COMMAND = Rules[[], commands.Command]("pando -> canonical commands")
-
-Commands = tuple[commands.Command, ...]
 
 
 def _null(params: object) -> Ext | None:

@@ -1,4 +1,4 @@
-"""Published messages and replies as canonical events, in the order of docs/dialects/pando.md, section 4.
+"""Rules from pando messages and replies to canonical events, in the order of docs/dialects/pando.md, section 4.
 
 `envelope` and `place` read the publisher, the time and the session, which go into the burst. The meaning of a reply
 depends on its command. Here it becomes a Reply with a raw result; the client translator makes the typed answer.
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Events, events
 from dragoman.mappings.canonical.values import Ext, Failure, Message, Text, Usage
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import TYPED_ANSWERS
@@ -29,8 +29,6 @@ LITERAL = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 LITERALS = re.compile(rf"(?:{LITERAL.pattern})++")
 
 TO_EVENT = Rules[[], events.Event]("pando -> canonical events")
-
-Events = tuple[events.Event, ...]
 
 
 def envelope(message: Any) -> tuple[str, int]:

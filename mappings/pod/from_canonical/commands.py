@@ -1,6 +1,6 @@
 """Rules from canonical commands to pod methods, in the order of to_canonical/commands.py.
 
-The commands without a form in pod come last. The second argument of each rule counts the losses.
+The commands without a form in pod come last. The context of a rule only counts losses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dragoman.mappings.rules import Lossy, Rules, making
 
 FROM_COMMAND = Rules[[Losses], wire.MethodBase]("canonical commands -> pod")
 
-Methods = tuple[wire.MethodBase, ...]
+Messages = tuple[wire.MethodBase, ...]
 
 REPORT: Any = ChildReport
 
@@ -31,16 +31,16 @@ REPORT: Any = ChildReport
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(wire.Run,), fidelity=Lossy(("model", "segments.image", "segments.file"))
 )
-def submit_input(command: commands.SubmitInput, losses: Losses) -> Methods:
+def submit_input(command: commands.SubmitInput, context: Losses) -> Messages:
     if command.model:
-        losses.lose(command, "model", "a pod's model is chosen by its manifest")
+        context.lose(command, "model", "a pod's model is chosen by its manifest")
     for _ in attachments(command.segments):
-        losses.lose(command, "segments", "a pod takes no images or files by URL")
+        context.lose(command, "segments", "a pod takes no images or files by URL")
     return (wire.Run(params=wire.RunInput(input=from_segments(command.segments))),)
 
 
 @FROM_COMMAND.rule(commands.InjectNote, produces=(wire.Notify, wire.PodEvent))
-def inject_note(command: commands.InjectNote, _losses: Losses) -> Methods:
+def inject_note(command: commands.InjectNote, _context: Losses) -> Messages:
     report = given(command.ext, "pod_event", REPORT, None)
     return (wire.Notify(params=wire.Note(message=command.text)) if report is None else wire.PodEvent(params=report),)
 
@@ -50,10 +50,10 @@ for kind, command in METHODS_WITHOUT_CONTENT.items():
 
 
 @FROM_COMMAND.rule(commands.ListCompletions, produces=(wire.ListCompletions,))
-def list_completions(command: commands.ListCompletions, losses: Losses) -> Methods:
+def list_completions(command: commands.ListCompletions, context: Losses) -> Messages:
     kind = COMPLETION_KINDS.get(command.kind)
     if kind is None:
-        losses.lose(command, "kind", "pods complete files, knowledge and workflows only")
+        context.lose(command, "kind", "pods complete files, knowledge and workflows only")
         return ()
     return (wire.ListCompletions(params=wire.Prefix(kind=kind, prefix=command.prefix)),)
 
@@ -61,17 +61,17 @@ def list_completions(command: commands.ListCompletions, losses: Losses) -> Metho
 @FROM_COMMAND.rule(
     commands.ListSessions, produces=(wire.ListVisiblePods,), fidelity=Lossy(("limit", "cursor", "query", "archived"))
 )
-def list_sessions(_command: commands.ListSessions, _losses: Losses) -> Methods:
+def list_sessions(_command: commands.ListSessions, _context: Losses) -> Messages:
     return (wire.ListVisiblePods(),)
 
 
 @FROM_COMMAND.rule(commands.GetSession, produces=(wire.InspectPod,))
-def get_session(command: commands.GetSession, _losses: Losses) -> Methods:
+def get_session(command: commands.GetSession, _context: Losses) -> Messages:
     return (wire.InspectPod(params=wire.Name(name=command.session)),)
 
 
 @FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.AttachOrRestorePod,), fidelity=Lossy(CLIENT_DETAILS))
-def resume_session(command: commands.ResumeSession, _losses: Losses) -> Methods:
+def resume_session(command: commands.ResumeSession, _context: Losses) -> Messages:
     return (wire.AttachOrRestorePod(params=wire.Name(name=command.session)),)
 
 

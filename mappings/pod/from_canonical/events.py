@@ -44,7 +44,7 @@ from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 FROM_EVENT = Rules[[Context], wire.EventBase]("canonical events -> pod")
 
-Events = tuple[wire.EventBase, ...]
+Messages = tuple[wire.EventBase, ...]
 
 
 @FROM_EVENT.rule(
@@ -55,7 +55,7 @@ Events = tuple[wire.EventBase, ...]
         ("items.id", "items.turn", "items.at", "items.segments", "runs", "conversation", "compacted", "summed_up")
     ),
 )
-def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
+def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
     # An attached client never gets a second snapshot: a changed history reaches it as a rotation.
     if event.rotated or context.live:
         rotated = wire.SegmentRotated(data=wire.Rotation(entry=_start(event, context)))
@@ -93,7 +93,7 @@ def _start(event: events.HistorySnapshot, context: Context) -> object:
     produces=(wire.UserMessage, wire.SystemItem),
     fidelity=Lossy(("message.id", "message.at", "message.turn", "message.segments.image", "message.segments.file")),
 )
-def message_appended(event: events.MessageAppended, context: Context) -> Events:
+def message_appended(event: events.MessageAppended, context: Context) -> Messages:
     message = event.message
     if message.role == "user":
         for _ in attachments(message.segments):
@@ -106,34 +106,34 @@ def message_appended(event: events.MessageAppended, context: Context) -> Events:
 
 
 @FROM_EVENT.rule(events.RunStarted, produces=(wire.InvokeStart,))
-def run_started(event: events.RunStarted, _context: Context) -> Events:
+def run_started(event: events.RunStarted, _context: Context) -> Messages:
     kind = INVOKE_KINDS.get(event.kind, "wakeup")
     return (wire.InvokeStart(data=wire.Invocation(kind=kind)),)
 
 
 @FROM_EVENT.rule(events.ModelTurnStarted, produces=(wire.TurnStart,))
-def model_turn_started(event: events.ModelTurnStarted, context: Context) -> Events:
+def model_turn_started(event: events.ModelTurnStarted, context: Context) -> Messages:
     return (wire.TurnStart(data=wire.Turn(turn=context.turns.begin(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelTurnEnded, produces=(wire.TurnEnd,))
-def model_turn_ended(event: events.ModelTurnEnded, context: Context) -> Events:
+def model_turn_ended(event: events.ModelTurnEnded, context: Context) -> Messages:
     turn = context.turns.current(event.index)
     return (wire.TurnEnd(data=wire.EndOfTurn(turn=turn, result=event.result)),)
 
 
 @FROM_EVENT.rule(events.ModelCallStarted, produces=(wire.LlmCallStart,))
-def model_call_started(event: events.ModelCallStarted, context: Context) -> Events:
+def model_call_started(event: events.ModelCallStarted, context: Context) -> Messages:
     return (wire.LlmCallStart(data=wire.Call(llm_call=context.model_calls.begin(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelCallEnded, produces=(wire.LlmCallEnd,))
-def model_call_ended(event: events.ModelCallEnded, context: Context) -> Events:
+def model_call_ended(event: events.ModelCallEnded, context: Context) -> Messages:
     return (wire.LlmCallEnd(data=wire.Call(llm_call=context.model_calls.current(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelRetry, produces=(wire.LlmRetry,))
-def model_retry(event: events.ModelRetry, _context: Context) -> Events:
+def model_retry(event: events.ModelRetry, _context: Context) -> Messages:
     retry = wire.Retry(
         llm_call=event.index,
         failed_attempt=event.failed_attempt,
@@ -147,7 +147,7 @@ def model_retry(event: events.ModelRetry, _context: Context) -> Events:
 
 
 @FROM_EVENT.rule(events.ModelContinuation, produces=(wire.LlmContinuation,))
-def model_continuation(event: events.ModelContinuation, _context: Context) -> Events:
+def model_continuation(event: events.ModelContinuation, _context: Context) -> Messages:
     continuation = wire.Continuation(
         llm_call=event.index, attempt=event.attempt, max_attempts=event.max_attempts, reason=event.reason
     )
@@ -155,46 +155,46 @@ def model_continuation(event: events.ModelContinuation, _context: Context) -> Ev
 
 
 @FROM_EVENT.rule(events.TextDelta, produces=(wire.TextDelta,))
-def text_delta(event: events.TextDelta, _context: Context) -> Events:
+def text_delta(event: events.TextDelta, _context: Context) -> Messages:
     return (wire.TextDelta(data=wire.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.TextDone, produces=(wire.TextDone,))
-def text_done(event: events.TextDone, _context: Context) -> Events:
+def text_done(event: events.TextDone, _context: Context) -> Messages:
     return (wire.TextDone(data=wire.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ReasoningStarted, produces=(wire.ThinkingStart,))
-def reasoning_started(_event: events.ReasoningStarted, _context: Context) -> Events:
+def reasoning_started(_event: events.ReasoningStarted, _context: Context) -> Messages:
     return (wire.ThinkingStart(),)
 
 
 @FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.ThinkingDelta,))
-def reasoning_delta(event: events.ReasoningDelta, _context: Context) -> Events:
+def reasoning_delta(event: events.ReasoningDelta, _context: Context) -> Messages:
     return (wire.ThinkingDelta(data=wire.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ReasoningDone, produces=(wire.ThinkingDone,))
-def reasoning_done(event: events.ReasoningDone, _context: Context) -> Events:
+def reasoning_done(event: events.ReasoningDone, _context: Context) -> Messages:
     return (wire.ThinkingDone(data=wire.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolCallStart,))
-def tool_call_started(event: events.ToolCallStarted, _context: Context) -> Events:
+def tool_call_started(event: events.ToolCallStarted, _context: Context) -> Messages:
     return (wire.ToolCallStart(data=wire.NewCall(id=event.call, name=event.name)),)
 
 
 @FROM_EVENT.rule(
     events.ToolCallArguments, produces=(wire.ToolCallArgsDelta, wire.ToolCallDone), fidelity=Lossy(("name",))
 )
-def tool_call_arguments(event: events.ToolCallArguments, _context: Context) -> Events:
+def tool_call_arguments(event: events.ToolCallArguments, _context: Context) -> Messages:
     if event.done:
         return (wire.ToolCallDone(data=wire.WholeCall(id=event.call, name=event.name, arguments=event.json)),)
     return (wire.ToolCallArgsDelta(data=wire.Fragment(id=event.call, json=event.json)),)
 
 
 @FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolResult,), fidelity=Lossy(("name",)))
-def tool_call_finished(event: events.ToolCallFinished, _context: Context) -> Events:
+def tool_call_finished(event: events.ToolCallFinished, _context: Context) -> Messages:
     result = wire.Result(
         id=event.call,
         summary=result_summary(event),
@@ -205,7 +205,7 @@ def tool_call_finished(event: events.ToolCallFinished, _context: Context) -> Eve
 
 
 @FROM_EVENT.rule(events.UsageReported, produces=(wire.Usage,), fidelity=Lossy(("usage.cost_usd",)))
-def usage_reported(event: events.UsageReported, _context: Context) -> Events:
+def usage_reported(event: events.UsageReported, _context: Context) -> Messages:
     used = event.usage
     tokens = wire.Tokens(
         input_tokens=used.input_tokens,
@@ -216,7 +216,7 @@ def usage_reported(event: events.UsageReported, _context: Context) -> Events:
 
 
 @FROM_EVENT.rule(events.TurnResult, produces=(wire.RunEnd, wire.Error))
-def turn_result(event: events.TurnResult, _context: Context) -> Events:
+def turn_result(event: events.TurnResult, _context: Context) -> Messages:
     if event.end == "failed":  # a failed run has no `run_end`: ErrorReported has already written its `error`
         return ()
     if event.end == "cancelled":
@@ -225,7 +225,7 @@ def turn_result(event: events.TurnResult, _context: Context) -> Events:
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.Error,), fidelity=Lossy(("cause",)))
-def error_reported(event: events.ErrorReported, _context: Context) -> Events:
+def error_reported(event: events.ErrorReported, _context: Context) -> Messages:
     return (problem(event),)
 
 
@@ -237,12 +237,12 @@ def problem(event: events.ErrorReported | Failure) -> wire.Error:
 
 
 @FROM_EVENT.rule(events.StatusChanged, produces=(wire.Status,))
-def status_changed(event: events.StatusChanged, _context: Context) -> Events:
+def status_changed(event: events.StatusChanged, _context: Context) -> Messages:
     return (wire.Status(data=wire.State(status=event.status)),)
 
 
 @FROM_EVENT.rule(events.CompletionsListed, produces=(wire.Completions,))
-def completions_listed(event: events.CompletionsListed, context: Context) -> Events:
+def completions_listed(event: events.CompletionsListed, context: Context) -> Messages:
     kind = COMPLETION_KINDS.get(event.kind)
     if kind is None:
         context.lose(event, "kind", "pods complete files, knowledge and workflows only")
@@ -256,7 +256,7 @@ def completions_listed(event: events.CompletionsListed, context: Context) -> Eve
     produces=(wire.VisiblePods,),
     fidelity=Lossy(("next_cursor", "sessions.title", "sessions.updated_at", "sessions.messages", "sessions.archived")),
 )
-def sessions_listed(event: events.SessionsListed, _context: Context) -> Events:
+def sessions_listed(event: events.SessionsListed, _context: Context) -> Messages:
     return (wire.VisiblePods(data=wire.Pods(pods=[_pod(session) for session in event.sessions])),)
 
 
@@ -267,17 +267,17 @@ def _pod(session: SessionSummary) -> object:
 
 
 @FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,))
-def pod_inspected(event: events.PodInspected, _context: Context) -> Events:
+def pod_inspected(event: events.PodInspected, _context: Context) -> Messages:
     return (wire.PodInspection(data=wire.Inspection(pod=event.pod)),)
 
 
 @FROM_EVENT.rule(events.PodAttached, produces=(wire.PodAttachRestore,))
-def pod_attached(event: events.PodAttached, _context: Context) -> Events:
+def pod_attached(event: events.PodAttached, _context: Context) -> Messages:
     return (wire.PodAttachRestore(data=wire.Attachment(result=event.result)),)
 
 
 @FROM_EVENT.rule(events.Alert, produces=(wire.Alert,))
-def alert(event: events.Alert, context: Context) -> Events:
+def alert(event: events.Alert, context: Context) -> Messages:
     notice = wire.AlertData(
         level=event.level,
         source=ALERT_SOURCES.get(event.source, "pod"),
@@ -288,7 +288,7 @@ def alert(event: events.Alert, context: Context) -> Events:
 
 
 @FROM_EVENT.rule(events.MemoryWork, produces=(wire.MemoryWorker,))
-def memory_work(event: events.MemoryWork, _context: Context) -> Events:
+def memory_work(event: events.MemoryWork, _context: Context) -> Messages:
     report = wire.MemoryReport(
         worker=event.worker,
         status=event.status,
@@ -302,33 +302,33 @@ def memory_work(event: events.MemoryWork, _context: Context) -> Events:
 
 
 @FROM_EVENT.rule(events.CompactionStarted, produces=(wire.CompactStart,))
-def compaction_started(_event: events.CompactionStarted, _context: Context) -> Events:
+def compaction_started(_event: events.CompactionStarted, _context: Context) -> Messages:
     return (wire.CompactStart(),)
 
 
 @FROM_EVENT.rule(events.CompactionDone, produces=(wire.CompactDone,))
-def compaction_done(event: events.CompactionDone, _context: Context) -> Events:
+def compaction_done(event: events.CompactionDone, _context: Context) -> Messages:
     return (wire.CompactDone(data=wire.NewSegment(new_segment_id=UUID(event.segment))),)
 
 
 @FROM_EVENT.rule(events.CompactionFailed, produces=(wire.CompactFailed,))
-def compaction_failed(event: events.CompactionFailed, _context: Context) -> Events:
+def compaction_failed(event: events.CompactionFailed, _context: Context) -> Messages:
     return (wire.CompactFailed(data=wire.CompactError(error=event.text)),)
 
 
 @FROM_EVENT.rule(events.BackendShutdown, produces=(wire.Shutdown,), fidelity=Lossy(("reason",)))
-def backend_shutdown(_event: events.BackendShutdown, _context: Context) -> Events:
+def backend_shutdown(_event: events.BackendShutdown, _context: Context) -> Messages:
     return (wire.Shutdown(),)
 
 
 @FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Emulated("error, or the events after a success"))
-def reply(event: events.Reply, _context: Context) -> Events:
+def reply(event: events.Reply, _context: Context) -> Messages:
     # A pod sends no success reply: the events that follow show the result.
     return (problem(event.failure),) if event.failure is not None else ()
 
 
 @FROM_EVENT.rule(events.Gap, produces=(wire.Alert,), fidelity=Emulated("alert{warn}"))
-def gap(event: events.Gap, context: Context) -> Events:
+def gap(event: events.Gap, context: Context) -> Messages:
     notice = wire.AlertData(level="warn", source="pod", message=event.text, timestamp_ms=context.at // MS)
     return (wire.Alert(data=notice),)
 
@@ -341,9 +341,9 @@ def gap(event: events.Gap, context: Context) -> Events:
     produces=(wire.TextDelta, wire.TextDone, wire.TurnEnd, wire.RunEnd, wire.Status),
     fidelity=Emulated("text, and run_end{paused} if the turn waits"),
 )
-def question_asked(event: events.QuestionAsked, context: Context) -> Events:
+def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     # The question ends the client's run, not the turn. Outside of a turn the question is a complete run.
-    words: Events = (
+    words: Messages = (
         wire.TextDelta(data=wire.TextData(text=event.paragraph)),
         wire.TextDone(data=wire.TextData(text=event.paragraph)),
     )
@@ -361,7 +361,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Events:
     produces=(wire.UserMessage, wire.Status, wire.InvokeStart, wire.TurnStart),
     fidelity=Emulated("a run of its own"),
 )
-def question_answered(event: events.QuestionAnswered, context: Context) -> Events:
+def question_answered(event: events.QuestionAnswered, context: Context) -> Messages:
     if context.turn and not context.parked:
         return ()  # the question was asked before this client attached
     context.parked = False
@@ -375,7 +375,7 @@ def question_answered(event: events.QuestionAnswered, context: Context) -> Event
     return (wire.UserMessage(data=wire.Segments(segments=from_segments(event.segments))), *begun)
 
 
-def _run_over(result: wire.RunResult) -> Events:
+def _run_over(result: wire.RunResult) -> Messages:
     status: Status = "paused" if result == "paused" else "idle"
     return (
         wire.RunEnd(data=wire.RunEndData(result=result)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Events, events
 from dragoman.mappings.canonical.values import BackendInfo, Completion, Message, SessionSummary, Usage, flatten
 from dragoman.mappings.pod.entries import MS, conversation, opaque, system_text
 from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT, keep, to_segments
@@ -18,7 +18,7 @@ TO_EVENT = Rules[[], events.Event]("pod -> canonical events")
 
 
 @TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,))
-def snapshot(message: wire.Snapshot) -> tuple[events.Event, ...]:
+def snapshot(message: wire.Snapshot) -> Events:
     data = message.data
     logged = conversation(data.entries)
     return (
@@ -50,45 +50,45 @@ def _backend(greeting: wire.Greeting) -> BackendInfo:
 
 
 @TO_EVENT.rule(wire.UserMessage, produces=(events.MessageAppended,))
-def user_message(message: wire.UserMessage) -> tuple[events.Event, ...]:
+def user_message(message: wire.UserMessage) -> Events:
     segments = to_segments(message.data.segments)
     return (events.MessageAppended(message=Message(role="user", text=flatten(segments), segments=segments)),)
 
 
 @TO_EVENT.rule(wire.SystemItem, produces=(events.MessageAppended,))
-def system_item(message: wire.SystemItem) -> tuple[events.Event, ...]:
+def system_item(message: wire.SystemItem) -> Events:
     item = message.data.item
     shown = Message(role="system", text=system_text(item), ext=keep(item=opaque(item)))
     return (events.MessageAppended(message=shown),)
 
 
 @TO_EVENT.rule(wire.InvokeStart, produces=(events.RunStarted,))
-def invoke_start(message: wire.InvokeStart) -> tuple[events.Event, ...]:
+def invoke_start(message: wire.InvokeStart) -> Events:
     return (events.RunStarted(kind=message.data.kind),)
 
 
 @TO_EVENT.rule(wire.TurnStart, produces=(events.ModelTurnStarted,))
-def turn_start(message: wire.TurnStart) -> tuple[events.Event, ...]:
+def turn_start(message: wire.TurnStart) -> Events:
     return (events.ModelTurnStarted(index=message.data.turn),)
 
 
 @TO_EVENT.rule(wire.TurnEnd, produces=(events.ModelTurnEnded,))
-def turn_end(message: wire.TurnEnd) -> tuple[events.Event, ...]:
+def turn_end(message: wire.TurnEnd) -> Events:
     return (events.ModelTurnEnded(index=message.data.turn, result=message.data.result),)
 
 
 @TO_EVENT.rule(wire.LlmCallStart, produces=(events.ModelCallStarted,))
-def llm_call_start(message: wire.LlmCallStart) -> tuple[events.Event, ...]:
+def llm_call_start(message: wire.LlmCallStart) -> Events:
     return (events.ModelCallStarted(index=message.data.llm_call),)
 
 
 @TO_EVENT.rule(wire.LlmCallEnd, produces=(events.ModelCallEnded,))
-def llm_call_end(message: wire.LlmCallEnd) -> tuple[events.Event, ...]:
+def llm_call_end(message: wire.LlmCallEnd) -> Events:
     return (events.ModelCallEnded(index=message.data.llm_call),)
 
 
 @TO_EVENT.rule(wire.LlmRetry, produces=(events.ModelRetry,))
-def llm_retry(message: wire.LlmRetry) -> tuple[events.Event, ...]:
+def llm_retry(message: wire.LlmRetry) -> Events:
     data = message.data
     return (
         events.ModelRetry(
@@ -104,7 +104,7 @@ def llm_retry(message: wire.LlmRetry) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.LlmContinuation, produces=(events.ModelContinuation,))
-def llm_continuation(message: wire.LlmContinuation) -> tuple[events.Event, ...]:
+def llm_continuation(message: wire.LlmContinuation) -> Events:
     data = message.data
     return (
         events.ModelContinuation(
@@ -114,57 +114,57 @@ def llm_continuation(message: wire.LlmContinuation) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.TextDelta, produces=(events.TextDelta,))
-def text_delta(message: wire.TextDelta) -> tuple[events.Event, ...]:
+def text_delta(message: wire.TextDelta) -> Events:
     return (events.TextDelta(text=message.data.text),)
 
 
 @TO_EVENT.rule(wire.TextDone, produces=(events.TextDone,))
-def text_done(message: wire.TextDone) -> tuple[events.Event, ...]:
+def text_done(message: wire.TextDone) -> Events:
     return (events.TextDone(text=message.data.text),)
 
 
 @TO_EVENT.rule(wire.ThinkingStart, produces=(events.ReasoningStarted,))
-def thinking_start(_message: wire.ThinkingStart) -> tuple[events.Event, ...]:
+def thinking_start(_message: wire.ThinkingStart) -> Events:
     return (events.ReasoningStarted(),)
 
 
 @TO_EVENT.rule(wire.ThinkingDelta, produces=(events.ReasoningDelta,))
-def thinking_delta(message: wire.ThinkingDelta) -> tuple[events.Event, ...]:
+def thinking_delta(message: wire.ThinkingDelta) -> Events:
     return (events.ReasoningDelta(text=message.data.text),)
 
 
 @TO_EVENT.rule(wire.ThinkingDone, produces=(events.ReasoningDone,))
-def thinking_done(message: wire.ThinkingDone) -> tuple[events.Event, ...]:
+def thinking_done(message: wire.ThinkingDone) -> Events:
     return (events.ReasoningDone(text=message.data.text),)
 
 
 @TO_EVENT.rule(wire.ToolCallStart, produces=(events.ToolCallStarted,))
-def tool_call_start(message: wire.ToolCallStart) -> tuple[events.Event, ...]:
+def tool_call_start(message: wire.ToolCallStart) -> Events:
     data = message.data
     return (events.ToolCallStarted(call=data.id, name=data.name),)
 
 
 @TO_EVENT.rule(wire.ToolCallArgsDelta, produces=(events.ToolCallArguments,))
-def tool_call_args_delta(message: wire.ToolCallArgsDelta) -> tuple[events.Event, ...]:
+def tool_call_args_delta(message: wire.ToolCallArgsDelta) -> Events:
     data = message.data
     return (events.ToolCallArguments(call=data.id, json=data.json),)
 
 
 @TO_EVENT.rule(wire.ToolCallDone, produces=(events.ToolCallArguments,))
-def tool_call_done(message: wire.ToolCallDone) -> tuple[events.Event, ...]:
+def tool_call_done(message: wire.ToolCallDone) -> Events:
     data = message.data
     return (events.ToolCallArguments(call=data.id, name=data.name, json=data.arguments, done=True),)
 
 
 @TO_EVENT.rule(wire.ToolResult, produces=(events.ToolCallFinished,))
-def tool_result(message: wire.ToolResult) -> tuple[events.Event, ...]:
+def tool_result(message: wire.ToolResult) -> Events:
     data = message.data
     output = None if data.output is UNSET else data.output
     return (events.ToolCallFinished(call=data.id, summary=data.summary, output=output, is_error=data.is_error),)
 
 
 @TO_EVENT.rule(wire.Usage, produces=(events.UsageReported,))
-def usage(message: wire.Usage) -> tuple[events.Event, ...]:
+def usage(message: wire.Usage) -> Events:
     data = message.data
     cached = None if data.cache_read_input_tokens is UNSET else data.cache_read_input_tokens
     used = Usage(input_tokens=data.input_tokens, output_tokens=data.output_tokens, cache_read_tokens=cached)
@@ -172,12 +172,12 @@ def usage(message: wire.Usage) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.RunEnd, produces=(events.TurnResult,))
-def run_end(message: wire.RunEnd) -> tuple[events.Event, ...]:
+def run_end(message: wire.RunEnd) -> Events:
     return (events.TurnResult(end=END_OF_RESULT[message.data.result]),)
 
 
 @TO_EVENT.rule(wire.Error, produces=(events.ErrorReported, events.TurnResult), answers=(events.Reply,))
-def error(message: wire.Error) -> tuple[events.Event, ...]:
+def error(message: wire.Error) -> Events:
     code, text = message.data.code, message.data.message
     if code == "internal" and text == CANCELLED:
         return (events.TurnResult(end="cancelled"),)
@@ -187,7 +187,7 @@ def error(message: wire.Error) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.SegmentRotated, produces=(events.HistorySnapshot,))
-def segment_rotated(message: wire.SegmentRotated) -> tuple[events.Event, ...]:
+def segment_rotated(message: wire.SegmentRotated) -> Events:
     entry = message.data.entry
     logged = conversation([entry])
     ext = keep(entry=opaque(entry))
@@ -198,18 +198,18 @@ def segment_rotated(message: wire.SegmentRotated) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.Status, produces=(events.StatusChanged,))
-def status(message: wire.Status) -> tuple[events.Event, ...]:
+def status(message: wire.Status) -> Events:
     return (events.StatusChanged(status=message.data.status),)
 
 
 @TO_EVENT.rule(wire.Completions, produces=(events.CompletionsListed,))
-def completions(message: wire.Completions) -> tuple[events.Event, ...]:
+def completions(message: wire.Completions) -> Events:
     listed = tuple(Completion(value=entry.value, is_dir=entry.is_dir) for entry in message.data.entries)
     return (events.CompletionsListed(kind=message.data.kind, entries=listed),)
 
 
 @TO_EVENT.rule(wire.VisiblePods, produces=(events.SessionsListed,))
-def visible_pods(message: wire.VisiblePods) -> tuple[events.Event, ...]:
+def visible_pods(message: wire.VisiblePods) -> Events:
     return (events.SessionsListed(request="", sessions=tuple(_summary(pod) for pod in message.data.pods)),)
 
 
@@ -229,24 +229,24 @@ def _summary(pod: object) -> SessionSummary:
 
 
 @TO_EVENT.rule(wire.PodInspection, produces=(events.PodInspected,))
-def pod_inspection(message: wire.PodInspection) -> tuple[events.Event, ...]:
+def pod_inspection(message: wire.PodInspection) -> Events:
     return (events.PodInspected(pod=opaque(message.data.pod)),)
 
 
 @TO_EVENT.rule(wire.PodAttachRestore, produces=(events.PodAttached,))
-def pod_attach_restore(message: wire.PodAttachRestore) -> tuple[events.Event, ...]:
+def pod_attach_restore(message: wire.PodAttachRestore) -> Events:
     return (events.PodAttached(result=opaque(message.data.result)),)
 
 
 @TO_EVENT.rule(wire.Alert, produces=(events.Alert,))
-def alert(message: wire.Alert) -> tuple[events.Event, ...]:
+def alert(message: wire.Alert) -> Events:
     data = message.data
     at = data.timestamp_ms * MS
     return (events.Alert(level=data.level, source=data.source, text=data.message, at=at),)
 
 
 @TO_EVENT.rule(wire.MemoryWorker, produces=(events.MemoryWork,))
-def memory_worker(message: wire.MemoryWorker) -> tuple[events.Event, ...]:
+def memory_worker(message: wire.MemoryWorker) -> Events:
     data = message.data
     return (
         events.MemoryWork(
@@ -262,20 +262,20 @@ def memory_worker(message: wire.MemoryWorker) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.CompactStart, produces=(events.CompactionStarted,))
-def compact_start(_message: wire.CompactStart) -> tuple[events.Event, ...]:
+def compact_start(_message: wire.CompactStart) -> Events:
     return (events.CompactionStarted(),)
 
 
 @TO_EVENT.rule(wire.CompactDone, produces=(events.CompactionDone,))
-def compact_done(message: wire.CompactDone) -> tuple[events.Event, ...]:
+def compact_done(message: wire.CompactDone) -> Events:
     return (events.CompactionDone(segment=str(message.data.new_segment_id)),)
 
 
 @TO_EVENT.rule(wire.CompactFailed, produces=(events.CompactionFailed,))
-def compact_failed(message: wire.CompactFailed) -> tuple[events.Event, ...]:
+def compact_failed(message: wire.CompactFailed) -> Events:
     return (events.CompactionFailed(text=message.data.error),)
 
 
 @TO_EVENT.rule(wire.Shutdown, produces=(events.BackendShutdown,))
-def shutdown_event(_message: wire.Shutdown) -> tuple[events.Event, ...]:
+def shutdown_event(_message: wire.Shutdown) -> Events:
     return (events.BackendShutdown(),)

@@ -24,7 +24,7 @@ from dragoman.mappings.pod.from_canonical.snapshot import snapshot_line
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from dragoman.mappings.pod.vocabulary import BAD_METHOD, keep
-from dragoman.mappings.pod.wire import events as out
+from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.pod.wire.codecs import EVENTS
 from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Emulated
@@ -136,7 +136,7 @@ class ServerTranslator(Translator[Command, Event]):
         if self._session is None or self._shut or not cause or cause in get_args(PeerErrorCode):
             return Step()
         self._shut = True
-        return Step(frames=[EVENTS.encode(out.Shutdown())])
+        return Step(frames=[EVENTS.encode(wire.Shutdown())])
 
 
 METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_args(Method))
@@ -158,5 +158,5 @@ def _not_paused(failure: Failure) -> Failure:
 
 
 def _bad_method(text: str) -> bytes:
-    data = out.Problem(code="internal", message=(BAD_METHOD + text)[:TEXT_MAX])
-    return EVENTS.encode(out.Error(data=data))
+    data = wire.Problem(code="internal", message=(BAD_METHOD + text)[:TEXT_MAX])
+    return EVENTS.encode(wire.Error(data=data))

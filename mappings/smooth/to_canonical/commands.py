@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical import Commands, commands
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Segment, Text
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
@@ -19,13 +19,10 @@ from dragoman.mappings.smooth.wire.values import ActionBase
 TO_COMMAND = Rules[[], commands.Command]("smooth -> canonical commands")
 
 
-Commands = tuple[commands.Command, ...]
-
-
-def _head(action: ActionBase, session: str | None = "", **kept: object) -> commands.CommandHead:
+def _head(message: ActionBase, session: str | None = "", **kept: object) -> commands.CommandHead:
     """Return the fields that every command has; its `ext` keeps these fields of the action."""
-    ext = keep(requestId="" if action.request_id == "" else UNSET, **kept)
-    return commands.CommandHead(request=action.request_id or "", session=session or "", ext=ext)
+    ext = keep(requestId="" if message.request_id == "" else UNSET, **kept)
+    return commands.CommandHead(request=message.request_id or "", session=session or "", ext=ext)
 
 
 def _if_empty(value: object) -> object:
@@ -39,98 +36,100 @@ def _if_given(value: object) -> object:
 
 
 @TO_COMMAND.rule(wire.CreateConversationSession, produces=(commands.OpenSession, commands.ResumeSession))
-def create_conversation_session(action: wire.CreateConversationSession) -> Commands:
+def create_conversation_session(message: wire.CreateConversationSession) -> Commands:
     head = _head(
-        action,
-        userName=_if_empty(action.user_name),
-        userEmail=_if_empty(action.user_email),
-        browserFingerprint=_if_given(action.browser_fingerprint),
-        authContext=_if_given(action.auth_context),
-        conversationId=_if_empty(action.conversation_id),
-        supports=None if action.supports is None else UNSET,
+        message,
+        userName=_if_empty(message.user_name),
+        userEmail=_if_empty(message.user_email),
+        browserFingerprint=_if_given(message.browser_fingerprint),
+        authContext=_if_given(message.auth_context),
+        conversationId=_if_empty(message.conversation_id),
+        supports=None if message.supports is None else UNSET,
     )
     opening = commands.OpenSession(
-        agent=action.agent_id,
-        user_name=action.user_name or "",
-        user_email=action.user_email or "",
-        supports=None if action.supports is None else tuple(action.supports),
-        metadata=UNSET if action.metadata is None else raw(action.metadata),
+        agent=message.agent_id,
+        user_name=message.user_name or "",
+        user_email=message.user_email or "",
+        supports=None if message.supports is None else tuple(message.supports),
+        metadata=UNSET if message.metadata is None else raw(message.metadata),
         **head,
     )
-    return (commands.resume_session(opening, action.conversation_id) if action.conversation_id else opening,)
+    return (commands.resume_session(opening, message.conversation_id) if message.conversation_id else opening,)
 
 
 @TO_COMMAND.rule(wire.GetSession, produces=(commands.GetSession,))
-def get_session(action: wire.GetSession) -> Commands:
-    return (commands.GetSession(**_head(action, action.session_id)),)
+def get_session(message: wire.GetSession) -> Commands:
+    return (commands.GetSession(**_head(message, message.session_id)),)
 
 
 @TO_COMMAND.rule(wire.GetConversationMessages, produces=(commands.GetHistory,))
-def get_conversation_messages(action: wire.GetConversationMessages) -> Commands:
-    head = _head(action, action.session_id, limit=_if_empty(action.limit), cursor=_if_empty(action.cursor))
-    return (commands.GetHistory(limit=action.limit or 0, cursor=action.cursor or "", **head),)
+def get_conversation_messages(message: wire.GetConversationMessages) -> Commands:
+    head = _head(message, message.session_id, limit=_if_empty(message.limit), cursor=_if_empty(message.cursor))
+    return (commands.GetHistory(limit=message.limit or 0, cursor=message.cursor or "", **head),)
 
 
 @TO_COMMAND.rule(wire.ListConversations, produces=(commands.ListSessions,))
-def list_conversations(action: wire.ListConversations) -> Commands:
-    head = _head(action, limit=_if_empty(action.limit), cursor=_if_empty(action.cursor), query=_if_empty(action.query))
+def list_conversations(message: wire.ListConversations) -> Commands:
+    head = _head(
+        message, limit=_if_empty(message.limit), cursor=_if_empty(message.cursor), query=_if_empty(message.query)
+    )
     return (
-        commands.ListSessions(limit=action.limit or 0, cursor=action.cursor or "", query=action.query or "", **head),
+        commands.ListSessions(limit=message.limit or 0, cursor=message.cursor or "", query=message.query or "", **head),
     )
 
 
 @TO_COMMAND.rule(wire.RenameConversation, produces=(commands.RenameSession,))
-def rename_conversation(action: wire.RenameConversation) -> Commands:
-    return (commands.RenameSession(title=action.title, **_head(action, action.conversation_id)),)
+def rename_conversation(message: wire.RenameConversation) -> Commands:
+    return (commands.RenameSession(title=message.title, **_head(message, message.conversation_id)),)
 
 
 @TO_COMMAND.rule(wire.SendMessage, produces=(commands.SubmitInput,))
-def send_message(action: wire.SendMessage) -> Commands:
-    segments: list[Segment] = [Text(text=action.message)] if action.message else []
-    segments += [ImageAttachment(url=image.url, detail=image.detail or "") for image in action.images or ()]
+def send_message(message: wire.SendMessage) -> Commands:
+    segments: list[Segment] = [Text(text=message.message)] if message.message else []
+    segments += [ImageAttachment(url=image.url, detail=image.detail or "") for image in message.images or ()]
     segments += [
-        FileAttachment(name=file.name, url=file.url, mime_type=file.mime_type or "") for file in action.files or ()
+        FileAttachment(name=file.name, url=file.url, mime_type=file.mime_type or "") for file in message.files or ()
     ]
     head = _head(
-        action,
-        action.session_id,
-        stream=_if_given(action.stream),
-        skill=_if_given(action.skill),
-        model=_if_empty(action.model),
-        images=_if_empty(action.images),
-        files=_if_empty(action.files),
+        message,
+        message.session_id,
+        stream=_if_given(message.stream),
+        skill=_if_given(message.skill),
+        model=_if_empty(message.model),
+        images=_if_empty(message.images),
+        files=_if_empty(message.files),
     )
-    return (commands.SubmitInput(segments=tuple(segments), model=action.model or "", **head),)
+    return (commands.SubmitInput(segments=tuple(segments), model=message.model or "", **head),)
 
 
 @TO_COMMAND.rule(wire.ConfirmToolAction, produces=(commands.AnswerApproval,))
-def confirm_tool_action(action: wire.ConfirmToolAction) -> Commands:
-    return (commands.AnswerApproval(approved=action.approved, **_head(action, action.session_id)),)
+def confirm_tool_action(message: wire.ConfirmToolAction) -> Commands:
+    return (commands.AnswerApproval(approved=message.approved, **_head(message, message.session_id)),)
 
 
 @TO_COMMAND.rule(wire.VerifyOtp, produces=(commands.AnswerOtp,))
-def verify_otp(action: wire.VerifyOtp) -> Commands:
-    return (commands.AnswerOtp(code=action.code, **_head(action, action.session_id)),)
+def verify_otp(message: wire.VerifyOtp) -> Commands:
+    return (commands.AnswerOtp(code=message.code, **_head(message, message.session_id)),)
 
 
 @TO_COMMAND.rule(wire.SubmitInteraction, produces=(commands.AnswerInteraction,))
-def submit_interaction(action: wire.SubmitInteraction) -> Commands:
-    head = _head(action, action.session_id, kind=_if_empty(action.kind), declined=_if_empty(action.declined))
+def submit_interaction(message: wire.SubmitInteraction) -> Commands:
+    head = _head(message, message.session_id, kind=_if_empty(message.kind), declined=_if_empty(message.declined))
     answer = commands.AnswerInteraction(
-        question=action.interaction_id,
-        kind=action.kind or "",
-        values=UNSET if action.values is None else raw(action.values),
-        declined=action.declined or False,
+        question=message.interaction_id,
+        kind=message.kind or "",
+        values=UNSET if message.values is None else raw(message.values),
+        declined=message.declined or False,
         **head,
     )
     return (answer,)
 
 
 @TO_COMMAND.rule(wire.Cancel, produces=(commands.CancelTurn,))
-def cancel(action: wire.Cancel) -> Commands:
-    return (commands.CancelTurn(**_head(action, action.session_id, sessionId=_if_empty(action.session_id))),)
+def cancel(message: wire.Cancel) -> Commands:
+    return (commands.CancelTurn(**_head(message, message.session_id, sessionId=_if_empty(message.session_id))),)
 
 
 @TO_COMMAND.rule(wire.Ping, produces=(commands.Ping,))
-def ping(action: wire.Ping) -> Commands:
-    return (commands.Ping(**_head(action)),)
+def ping(message: wire.Ping) -> Commands:
+    return (commands.Ping(**_head(message)),)

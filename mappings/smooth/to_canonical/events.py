@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Events, events
 from dragoman.mappings.canonical.values import Ext, FieldError, Usage
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
@@ -59,7 +59,7 @@ def _unless(value: object, *usual: object) -> object:
     produces=(events.TurnAccepted, events.Reply),
     answers=(events.SessionOpened, events.SessionsListed, events.HistorySnapshot),
 )
-def immediate_response(message: wire.ImmediateResponse) -> tuple[events.Event, ...]:
+def immediate_response(message: wire.ImmediateResponse) -> Events:
     """Map a 202 to the start of a turn, and any other status to the answer to a command."""
     request = message.request_id or ""
     if message.status == 202:
@@ -75,19 +75,19 @@ def immediate_response(message: wire.ImmediateResponse) -> tuple[events.Event, .
 
 
 @TO_EVENT.rule(wire.StreamToken, produces=(events.TextDelta,))
-def stream_token(message: wire.StreamToken) -> tuple[events.Event, ...]:
+def stream_token(message: wire.StreamToken) -> Events:
     if message.timestamp is None or message.request_id == "":
         return (events.TextDelta(text=message.token, ext=keep_envelope(message)),)
     return (events.TextDelta(text=message.token),)
 
 
 @TO_EVENT.rule(wire.StreamReasoning, produces=(events.ReasoningDelta,))
-def stream_reasoning(message: wire.StreamReasoning) -> tuple[events.Event, ...]:
+def stream_reasoning(message: wire.StreamReasoning) -> Events:
     return (events.ReasoningDelta(text=message.token, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.StreamPreamble, produces=(events.Preamble,))
-def stream_preamble(message: wire.StreamPreamble) -> tuple[events.Event, ...]:
+def stream_preamble(message: wire.StreamPreamble) -> Events:
     return (events.Preamble(text=message.token, ext=keep_envelope(message)),)
 
 
@@ -95,7 +95,7 @@ def stream_preamble(message: wire.StreamPreamble) -> tuple[events.Event, ...]:
     wire.StreamChunk,
     produces=(events.ToolCallStarted, events.ToolCallArguments, events.ToolCallFinished, events.StateSnapshot),
 )
-def stream_chunk(message: wire.StreamChunk) -> tuple[events.Event, ...]:
+def stream_chunk(message: wire.StreamChunk) -> Events:
     """Map a tool call, a tool result or any other node state. smooth has no call ids, so `call` is ""."""
     state = message.data.state
     done = UNSET if message.data.done is None else message.data.done
@@ -120,7 +120,7 @@ def stream_chunk(message: wire.StreamChunk) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.EventualResponse, produces=(events.TurnEnded,))
-def eventual_response(message: wire.EventualResponse) -> tuple[events.Event, ...]:
+def eventual_response(message: wire.EventualResponse) -> Events:
     """Map the end of a completed turn. `ext` keeps all parts of the answer that are not text."""
     answer = message.data.data
     text = text_of(answer.response) or ""
@@ -145,12 +145,12 @@ def _usage(usage: wire.TurnUsage | None) -> Usage | None:
 
 
 @TO_EVENT.rule(wire.Cancelled, produces=(events.TurnEnded,))
-def cancelled(message: wire.Cancelled) -> tuple[events.Event, ...]:
+def cancelled(message: wire.Cancelled) -> Events:
     return (events.TurnEnded(end="cancelled", ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.ErrorEvent, produces=(events.ErrorReported,))
-def error(message: wire.ErrorEvent) -> tuple[events.Event, ...]:
+def error(message: wire.ErrorEvent) -> Events:
     """Map an error to ErrorReported. The translator decides whether it answers a request or ends a turn."""
     code = message.error.code
     cause = cause_of(code)
@@ -162,12 +162,12 @@ def error(message: wire.ErrorEvent) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.Keepalive, produces=(events.Heartbeat,))
-def keepalive(message: wire.Keepalive) -> tuple[events.Event, ...]:
+def keepalive(message: wire.Keepalive) -> Events:
     return (events.Heartbeat(request=message.request_id or message.data.request_id, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.Pong, produces=(events.Pong,))
-def pong(message: wire.Pong) -> tuple[events.Event, ...]:
+def pong(message: wire.Pong) -> Events:
     timestamp = message.timestamp
     if timestamp is None and message.data is not None:
         timestamp = message.data.timestamp
@@ -180,7 +180,7 @@ def pong(message: wire.Pong) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.WriteConfirmationRequired, produces=(events.ApprovalRequested,))
-def write_confirmation_required(message: wire.WriteConfirmationRequired) -> tuple[events.Event, ...]:
+def write_confirmation_required(message: wire.WriteConfirmationRequired) -> Events:
     asked = message.data.data
     return (
         events.ApprovalRequested(tool=asked.tool_id, description=asked.action_description, ext=keep_envelope(message)),
@@ -188,7 +188,7 @@ def write_confirmation_required(message: wire.WriteConfirmationRequired) -> tupl
 
 
 @TO_EVENT.rule(wire.OtpVerificationRequired, produces=(events.OtpRequired,))
-def otp_verification_required(message: wire.OtpVerificationRequired) -> tuple[events.Event, ...]:
+def otp_verification_required(message: wire.OtpVerificationRequired) -> Events:
     asked = message.data.data
     return (
         events.OtpRequired(
@@ -202,13 +202,13 @@ def otp_verification_required(message: wire.OtpVerificationRequired) -> tuple[ev
 
 
 @TO_EVENT.rule(wire.OtpSent, produces=(events.OtpSent,))
-def otp_sent(message: wire.OtpSent) -> tuple[events.Event, ...]:
+def otp_sent(message: wire.OtpSent) -> Events:
     sent = message.data.data
     return (events.OtpSent(channel=sent.channel, destination=sent.masked_destination, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.OtpVerified, produces=(events.OtpVerified,))
-def otp_verified(message: wire.OtpVerified) -> tuple[events.Event, ...]:
+def otp_verified(message: wire.OtpVerified) -> Events:
     return (
         events.OtpVerified(
             request=message.request_id or "", text=message.data.data.message, ext=keep_envelope(message)
@@ -217,7 +217,7 @@ def otp_verified(message: wire.OtpVerified) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.OtpInvalid, produces=(events.OtpInvalid,))
-def otp_invalid(message: wire.OtpInvalid) -> tuple[events.Event, ...]:
+def otp_invalid(message: wire.OtpInvalid) -> Events:
     failed = message.data.data
     return (
         events.OtpInvalid(
@@ -231,7 +231,7 @@ def otp_invalid(message: wire.OtpInvalid) -> tuple[events.Event, ...]:
 
 
 @TO_EVENT.rule(wire.InteractionRequired, produces=(events.InteractionRequired,))
-def interaction_required(message: wire.InteractionRequired) -> tuple[events.Event, ...]:
+def interaction_required(message: wire.InteractionRequired) -> Events:
     asked = message.data.data
     return (
         events.InteractionRequired(
@@ -245,7 +245,7 @@ def interaction_required(message: wire.InteractionRequired) -> tuple[events.Even
 
 
 @TO_EVENT.rule(wire.InteractionInvalid, produces=(events.InteractionInvalid,))
-def interaction_invalid(message: wire.InteractionInvalid) -> tuple[events.Event, ...]:
+def interaction_invalid(message: wire.InteractionInvalid) -> Events:
     refused = message.data.data
     return (
         events.InteractionInvalid(

@@ -9,9 +9,8 @@ import pytest
 
 from dragoman.mappings.canonical import Batch, events
 from dragoman.mappings.canonical.values import End, Failure, Message
-from dragoman.mappings.codewhale import Projection
 from dragoman.mappings.codewhale.ids import mark_id
-from dragoman.mappings.codewhale.projection import FRAMES_MAX
+from dragoman.mappings.codewhale.projection import FRAMES_MAX, Projection
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 
 SESSION = "00000000-0000-4000-8000-000000000001"

@@ -10,7 +10,7 @@ from msgspec import structs
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import End, Failure, Message, SessionSummary, Usage
 from dragoman.mappings.dialect import Instance, Rendered
-from dragoman.mappings.pando import Projection
+from dragoman.mappings.pando.projection import Projection
 from tests.mappings.pando.data import value
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import json
 
 from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.pod import Projection
+from dragoman.mappings.pod.projection import Projection
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
 

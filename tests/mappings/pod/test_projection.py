@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import BackendInfo, Message, Usage
-from dragoman.mappings.pod import Projection
+from dragoman.mappings.pod.projection import Projection
 from tests.mappings.pod.rendered import SESSION, batch, lines, said
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from dragoman.mappings.canonical import Command, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, FileAttachment, Text
-from dragoman.mappings.codewhale import DIALECT, ClientTranslator
+from dragoman.mappings.codewhale import DIALECT
+from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.opening import HELD_MAX

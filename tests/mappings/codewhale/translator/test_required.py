@@ -13,8 +13,9 @@ from msgspec import Raw
 from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import Gap, HistorySnapshot, SessionOpened
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.codewhale import DIALECT, ClientTranslator
+from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
+from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.dialect import Burst, Frame
 

@@ -10,8 +10,8 @@ import pytest
 
 from dragoman.mappings.canonical import Batch, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, Cause, End, Failure, Message, Origin, SessionSummary, Text
-from dragoman.mappings.codewhale import DIALECT, ServerTranslator
-from dragoman.mappings.codewhale.translator.server import NESTED_MAX
+from dragoman.mappings.codewhale import DIALECT
+from dragoman.mappings.codewhale.translator.server import NESTED_MAX, ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX

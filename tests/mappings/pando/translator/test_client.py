@@ -17,8 +17,13 @@ from dragoman.mappings.canonical.commands import ListSessions, Ping
 from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, Message, Text
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
-from dragoman.mappings.pando import ClientTranslator
-from dragoman.mappings.pando.translator.client import CALL_MAX, PrimaryCalls, typed_answer, unsupported
+from dragoman.mappings.pando.translator.client import (
+    CALL_MAX,
+    ClientTranslator,
+    PrimaryCalls,
+    typed_answer,
+    unsupported,
+)
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS
 from tests.mappings.pando.data import CAPTURES, captured, parts

@@ -10,8 +10,7 @@ from msgspec import Raw, structs
 from dragoman.mappings.canonical import SessionState, events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Instance, Parts
-from dragoman.mappings.pando import PublicationTranslator
-from dragoman.mappings.pando.translator.publication import HEARTBEAT
+from dragoman.mappings.pando.translator.publication import HEARTBEAT, PublicationTranslator
 from tests.mappings.pando.data import value
 
 START = 1_778_362_100 * 10**9

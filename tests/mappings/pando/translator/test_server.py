@@ -12,7 +12,7 @@ from dragoman.mappings.canonical import Batch, SessionState, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary
 from dragoman.mappings.dialect import Instance, Oversize, Parts, Step
 from dragoman.mappings.jsonrpc import PENDING_MAX
-from dragoman.mappings.pando import ServerTranslator
+from dragoman.mappings.pando.translator.server import ServerTranslator
 
 PARSE_ERROR = -32700  # docs/dialects/pando.md, section 5
 NOW = 1_778_362_100 * 10**9

@@ -9,7 +9,7 @@ from msgspec import Raw, json
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Failure, ImageAttachment, Message, SessionSummary, Text
-from dragoman.mappings.pod import Projection
+from dragoman.mappings.pod.projection import Projection
 from tests.mappings.pod.rendered import batch, said
 
 

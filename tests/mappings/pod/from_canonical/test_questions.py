@@ -8,7 +8,7 @@ from msgspec import Raw, json, structs
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Text, WorkflowInvoke
-from dragoman.mappings.pod import Projection
+from dragoman.mappings.pod.projection import Projection
 from tests.mappings.pod.rendered import batch, lines
 
 PARKS = events.QuestionAsked(text="May I?", question="q", parked=True)

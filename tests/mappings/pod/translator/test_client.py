@@ -12,8 +12,8 @@ from msgspec import Raw, json, structs
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Failure, FileAttachment, Message, Status, Text
 from dragoman.mappings.dialect import Step
-from dragoman.mappings.pod import DIALECT, ClientTranslator
-from dragoman.mappings.pod.translator.client import LATE_QUIET
+from dragoman.mappings.pod import DIALECT
+from dragoman.mappings.pod.translator.client import LATE_QUIET, ClientTranslator
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from tests.mappings.pod.data import CAPTURES, captured
 

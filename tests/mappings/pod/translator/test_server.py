@@ -11,7 +11,7 @@ from msgspec import json
 from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, Completion, Failure, SessionSummary, Text
 from dragoman.mappings.dialect import Oversize, Step
-from dragoman.mappings.pod import ServerTranslator
+from dragoman.mappings.pod.translator.server import ServerTranslator
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
 
