@@ -113,6 +113,11 @@ class RuleTable:
         self.entries: dict[type, Rule] = {}
         self.lossy: dict[type, Lossy] = {}
 
+    def why_not(self, source: type) -> str:
+        """Return why no message is written for this type."""
+        fidelity = self.entries[source].fidelity
+        return fidelity.why if isinstance(fidelity, Nothing) else "it has no such method"
+
 
 class Rules(RuleTable, Generic[P, T]):
     """The rules of one direction; the hot path indexes `functions`."""

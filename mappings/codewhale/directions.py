@@ -17,7 +17,7 @@ from dragoman.mappings.codewhale.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.codewhale.to_canonical.events import TO_EVENT, envelope, place
 from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
-from dragoman.mappings.dialect import Burst, Direction, Rendered
+from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
@@ -52,6 +52,11 @@ FROM_SERVER = Direction(
 FROM_CLIENT = Direction(
     codec=REQUESTS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
 )
+
+
+def is_blank(frame: Frame) -> bool:
+    """Return True for a blank line, which both sides skip (docs/dialects/codewhale.md, section 1)."""
+    return isinstance(frame, bytes) and not frame.strip()
 
 
 class Overheard:

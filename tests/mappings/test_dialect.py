@@ -12,7 +12,17 @@ from dragoman.gateway import registry
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.codec import Codec
-from dragoman.mappings.dialect import KEYS_OF_FRAME, Burst, Direction, Instance, Oversize, Parts, Rendered, Step
+from dragoman.mappings.dialect import (
+    KEYS_OF_FRAME,
+    Burst,
+    Direction,
+    Instance,
+    Oversize,
+    Parts,
+    Rendered,
+    Step,
+    Translator,
+)
 from dragoman.mappings.rules import Rules, RuleTable
 
 
@@ -179,3 +189,12 @@ def test_the_translators_of_both_sides_tell_how_many_frames_the_fast_decoder_ref
     published: Any = Parts("pub", b"", (b"llm.token\0{",)) if name == "pando" else b"{"
     assert served.server(lambda: 0, new_id).receive([bad] * 3).mended == 3
     assert dialect.client(lambda: 0, new_id).receive([published] * 3).mended == 3
+
+
+@pytest.mark.parametrize("name", ["codewhale", "pando", "pod", "smooth"])
+def test_translators_begin_with_the_methods_of_the_interface_in_its_order(name: str) -> None:
+    dialect, interface = registry.dialect(name), [method for method in vars(Translator) if not method.startswith("_")]
+    for translator in (dialect.server, dialect.client, dialect.publication or dialect.client):
+        own = [method for method in vars(translator) if not method.startswith("__")]
+        inherited = sorted(set(interface).intersection(own), key=interface.index)
+        assert own[: len(inherited)] == inherited, translator

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Message, Role, SessionSummary, Status
 from dragoman.mappings.codewhale.ids import session_id
 from dragoman.mappings.codewhale.vocabulary import NEW, keep
@@ -171,3 +171,26 @@ def _text_of(message: ModelMessage) -> str:
     parts = message.content if isinstance(message.content, list) else [message.content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | None:
+    """Return the typed answer to a command, None if the reply itself is the answer. `now` is in ns."""
+    request = command.request
+    if reply.failure is not None:
+        return None
+    match command:
+        case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
+            return session_opened(request, reply.result)
+        case commands.ListSessions():
+            return sessions_listed(request, reply.result)
+        case commands.GetHistory():
+            messages = history(reply.result)
+            return (
+                events.HistorySnapshot(items=tuple(reversed(messages)), request=request)
+                if messages is not None
+                else None
+            )
+        case commands.Ping():
+            return events.Pong(request=request, at=now)
+        case _:
+            return None

@@ -20,19 +20,12 @@ from dragoman.mappings.canonical import Event, SessionState, Unmapped, commands,
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, attachments, flatten
 from dragoman.mappings.codec import MALFORMED
-from dragoman.mappings.codewhale.directions import FROM_SERVER
+from dragoman.mappings.codewhale.directions import FROM_SERVER, is_blank
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.to_canonical.frames import plain
-from dragoman.mappings.codewhale.to_canonical.replies import (
-    goal,
-    history,
-    methods_of,
-    resumes_context,
-    session_opened,
-    sessions_listed,
-)
+from dragoman.mappings.codewhale.to_canonical.replies import goal, methods_of, resumes_context, typed_answer
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
@@ -63,7 +56,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._clock = clock
         self._new_id = new_id
         numbers = count(1)
-        self._waiting = Calls[Command](lambda: str(next(numbers)))
+        self._pending = Calls[Command](lambda: str(next(numbers)))
         self._turn: TurnInFlight | None = None
         self._opening = Opening()
         self._interrupts = True  # True if the server has thread/interrupt, or until its methods are known
@@ -71,27 +64,27 @@ class ClientTranslator(Translator[Event, Command]):
     def opened(self) -> Step[Event]:
         """Request the server's capabilities, which show its generation."""
         step: Step[Event] = Step()
-        self._write_requests([commands.GetCapabilities()], step)
+        self._write_commands([commands.GetCapabilities()], step)
         return step
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Read bare lines as events of the running turn, and answers as its end or as answers to our commands."""
         step: Step[Event] = Step()
-        heard: Step[Event] = Step()
-        FROM_SERVER.receive([f for f in frames if not (isinstance(f, bytes) and not f.strip())], heard)
-        step.faults, step.losses, step.mended = heard.faults, heard.losses, heard.mended
-        for burst in heard.bursts:
+        read: Step[Event] = Step()
+        FROM_SERVER.receive([frame for frame in frames if not is_blank(frame)], read)
+        step.faults, step.losses, step.mended = read.faults, read.losses, read.mended
+        for burst in read.bursts:
             if burst.request:
                 for answer in _answers(burst.items):
                     own = burst.request
-                    if own == "null" and len(self._waiting) == 1 and _is_error(answer):
-                        (own,) = self._waiting  # a server that cannot read a request does not know its id
+                    if own == "null" and len(self._pending) == 1 and _is_error(answer):
+                        (own,) = self._pending  # a server that cannot read a request does not know its id
                     self._take_answer(own, answer, step)
             else:
                 _add(step, [event for item in burst.items for event in self._take_line(item, step)])
-        for fault in heard.faults:
+        for fault in read.faults:
             value = fault.value if isinstance(fault.value, dict) else {}
-            if str(value.get("id")) in self._waiting:  # an invalid answer still ends its request
+            if str(value.get("id")) in self._pending:  # an invalid answer still ends its request
                 failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
                 reply = events.Reply(request=str(value["id"]), failure=failure)
                 self._take_answer(reply.request, [reply], step)
@@ -108,13 +101,13 @@ class ClientTranslator(Translator[Event, Command]):
             now, answers = self._opening.admit_command(command)
             for answer in answers:
                 self._tell(step, command, answer)
-            self._write_requests(now, step)
+            self._write_commands(now, step)
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Event]:
         """Resume the thread that this session had on the previous server."""
         step: Step[Event] = Step()
-        self._write_requests(self._opening.resume(state), step)
+        self._write_commands(self._opening.resume(state), step)
         return step
 
     def text_reader(self) -> TextReader | None:
@@ -139,19 +132,18 @@ class ClientTranslator(Translator[Event, Command]):
         failure = Failure(cause="upstream_lost", text=f"the backend ended: {cause}")
         lost: list[Event] = [
             events.Reply(request=command.request, failure=failure)
-            for command in self._waiting.drain()
+            for command in self._pending.drain()
             if command.request and not isinstance(command, commands.SubmitInput | commands.CancelTurn)
         ]
         return Step(bursts=[Burst(items=lost)] if lost else [])
 
-    # -- requests to the server --------------------------------------------------------------------------
+    # -- to the server ----------------------------------------------------------------------------------
 
     def _find_refusal(self, command: Command) -> Failure | None:
-        entry = FROM_COMMAND.entries[type(command)]
-        if not entry.produces:
-            why = getattr(entry.fidelity, "why", "it has no such method")
+        if not FROM_COMMAND.entries[type(command)].produces:
+            why = FROM_COMMAND.why_not(type(command))
             return Failure(cause="unsupported", text=f"a codewhale cannot be asked this: {why}")
-        if self._waiting.full:
+        if self._pending.full:
             return Failure(cause="busy", text=f"{WAITING_MAX} requests wait for the backend's answer")
         if isinstance(command, CONFIGURING) and self._opening.session:
             return Failure(cause="busy", text="not changed: the backend would forget its open conversation")
@@ -168,9 +160,9 @@ class ClientTranslator(Translator[Event, Command]):
             return Failure(cause="invalid", text="the input is empty")
         return Failure(cause="busy", text="a turn is already in progress") if self._turn is not None else None
 
-    def _write_requests(self, written: Sequence[Command], step: Step[Event]) -> None:
+    def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
-            own = self._waiting.new_id()
+            own = self._pending.new_id()
             context = Context(FROM_COMMAND, request=own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
             step.losses += context.take_losses()
@@ -179,7 +171,7 @@ class ClientTranslator(Translator[Event, Command]):
                 self._tell(step, command, events.Reply(request=command.request, failure=failure))
                 continue
             step.frames += [REQUESTS.encode(with_required_params(message, self._new_id)) for message in messages]
-            self._waiting[own] = command
+            self._pending[own] = command
             if isinstance(command, commands.SubmitInput):
                 self._turn = TurnInFlight()
                 self._tell(step, command, events.TurnAccepted(request=command.request))
@@ -193,12 +185,12 @@ class ClientTranslator(Translator[Event, Command]):
         if command.request:
             step.bursts.append(Burst(items=[event], request=command.request))
 
-    # -- lines and answers of the server -----------------------------------------------------------------
+    # -- from the server --------------------------------------------------------------------------------
 
     def _take_line(self, item: Event, step: Step[Event]) -> list[Event]:
         """Return the events of a bare line if a turn waits for its answer, else count a loss."""
         oldest = next(
-            (c for c in self._waiting.values() if isinstance(c, commands.SubmitInput | commands.PromptOnce)), None
+            (c for c in self._pending.values() if isinstance(c, commands.SubmitInput | commands.PromptOnce)), None
         )
         turn = self._turn
         if isinstance(item, events.LifecycleReport | Unmapped):
@@ -211,7 +203,7 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(item, events.TurnResult):
             return []  # this line comes after a failure too; only the answer says how the turn ended
         if turn.early is not None and isinstance(item, events.ModelTurnStarted | events.TextDelta):
-            self._write_requests([turn.early], step)  # a server ignores the interrupt of a turn that it has not begun
+            self._write_commands([turn.early], step)  # a server ignores the interrupt of a turn that it has not begun
         if isinstance(item, events.ModelTurnStarted):
             first, turn.started = not turn.started, True
             return [item] if first else []
@@ -220,7 +212,7 @@ class ClientTranslator(Translator[Event, Command]):
         return [item]
 
     def _take_answer(self, own: str, items: Sequence[Event], step: Step[Event]) -> None:
-        command = self._waiting.pop(own, None)
+        command = self._pending.pop(own, None)
         if command is None:
             step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in items]
             return
@@ -243,9 +235,11 @@ class ClientTranslator(Translator[Event, Command]):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
             self._opening.note_server(resumes_context=resumes_context(event.result))
-        now, answers = self._opening.take_answer(command, self._typed_answer(command, event))
+        now, answers = self._opening.take_answer(
+            command, typed_answer(command, event, self._clock()) or replace(event, request=command.request)
+        )
         _add(step, told + [answer for answer in answers if _for_somebody(answer)])
-        self._write_requests(now, step)
+        self._write_commands(now, step)
 
     def _end_turn(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
         """Return the events of the result's frames that no line has reported, then the end of the turn."""
@@ -267,24 +261,6 @@ class ClientTranslator(Translator[Event, Command]):
         if turn.stopped:
             return [*told, events.TurnEnded(end="cancelled")]
         return [*told, events.TurnEnded(end="failed", failure=failure)]
-
-    def _typed_answer(self, command: Command, event: events.Reply) -> Event:
-        """Return the typed answer to a command (docs/translation.md, rule 3.18), or the reply unchanged."""
-        request = command.request
-        answer: Event | None = None
-        if event.failure is None:
-            match command:
-                case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
-                    answer = session_opened(request, event.result)
-                case commands.ListSessions():
-                    answer = sessions_listed(request, event.result)
-                case commands.GetHistory():
-                    messages = history(event.result)
-                    if messages is not None:
-                        answer = events.HistorySnapshot(items=tuple(reversed(messages)), request=request)
-                case commands.Ping():
-                    answer = events.Pong(request=request, at=self._clock())
-        return answer or replace(event, request=request)
 
 
 def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:

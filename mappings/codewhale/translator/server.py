@@ -18,7 +18,7 @@ from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.codewhale.directions import FROM_CLIENT
+from dragoman.mappings.codewhale.directions import FROM_CLIENT, is_blank
 from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
 from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
@@ -96,11 +96,11 @@ class ServerTranslator(Translator[Command, Event]):
         """Read requests as commands, one at a time; queue an error for each request that a server refuses by itself."""
         step: Step[Command] = Step()
         for frame in frames:
-            if self._shut or _blank(frame):
+            if self._shut or is_blank(frame):
                 continue
             for item in read_frame(FROM_CLIENT, frame, step):
                 if not isinstance(item, PeerError):
-                    self._take_request(item, len(frame) if isinstance(frame, bytes) else 0, step)
+                    self._take_command(item, len(frame) if isinstance(frame, bytes) else 0, step)
                 elif item.can_continue:
                     own, problem = refusals.of_fault(item)
                     reply = _encoded(results.Answer(id=own, error=problem))
@@ -156,9 +156,9 @@ class ServerTranslator(Translator[Command, Event]):
         problem = Problem(code=FAILED, message=text)
         return Step(frames=self._replies.close(lambda call: _refused(call, problem)))
 
-    # -- requests of the client --------------------------------------------------------------------------
+    # -- from the client --------------------------------------------------------------------------------
 
-    def _take_request(self, command: Command, size: int, step: Step[Command]) -> None:
+    def _take_command(self, command: Command, size: int, step: Step[Command]) -> None:
         is_input = isinstance(command, commands.SubmitInput)
         full = is_input and self._inputs >= self._inputs_max
         call = ThreadCall(peer_id=command.request, size=size if not full else 0)
@@ -219,7 +219,7 @@ class ServerTranslator(Translator[Command, Event]):
         if call.command is not None:  # a call without a command was refused when it was read
             step.bursts.append(Burst(items=[call.command], request=call.id))
 
-    # -- answers to the client ---------------------------------------------------------------------------
+    # -- to the client ----------------------------------------------------------------------------------
 
     def _answer(self, call: ThreadCall, item: Any, step: Step[Command]) -> None:
         command = call.command
@@ -342,11 +342,6 @@ def _own_response(call: ThreadCall) -> str:
 
 def _encoded(answer: results.Answer) -> tuple[bytes, ...]:
     return (EVENTS.encode(answer),)
-
-
-def _blank(frame: Frame) -> bool:
-    """Return True for a blank line, which servers skip (docs/dialects/codewhale.md, section 1)."""
-    return isinstance(frame, bytes) and not frame.strip()
 
 
 def _capabilities(about: str, generation: str) -> Any:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, inspect
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Ext, Message, SessionSummary
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, keep
@@ -122,3 +122,42 @@ def pong(request: str, result: Raw | UnsetType, at: int) -> events.Pong | None:
     if status is None:
         return None
     return events.Pong(request=request, at=at, ext=keep(instance_id=status.instance_id, uptime=status.uptime))
+
+
+def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | None:
+    """Return the typed answer to a command, None if the reply itself is the answer. `now` is in ns."""
+    request = command.request
+    if reply.failure is not None:
+        return None
+    match command:
+        case commands.OpenSession() | commands.GetSession():
+            return session_opened(request, reply.result)
+        case commands.ResumeSession():
+            return session_opened(request, reply.result, command.session)
+        case commands.ListSessions():
+            return sessions_listed(request, reply.result)
+        case commands.GetHistory():
+            return _page_of(command, reply)
+        case commands.SubmitInput():
+            return events.TurnAccepted(request=request)
+        case commands.CancelTurn():
+            return events.Reply(request=request)
+        case commands.Ping():
+            return pong(request, reply.result, now)
+        case _:
+            return None
+
+
+def _page_of(command: commands.GetHistory, reply: events.Reply) -> events.HistorySnapshot | None:
+    """Return the requested page of a history, newest first, cut from pando's list of all messages."""
+    listed = history(reply.result)
+    if listed is None:
+        return None
+    messages = list(listed)
+    if command.cursor:
+        messages = messages[: next((i for i, m in enumerate(messages) if m.id == command.cursor), 0)]
+    page = messages[-command.limit :] if command.limit else messages
+    more = len(page) < len(messages)
+    return events.HistorySnapshot(
+        request=command.request, items=tuple(reversed(page)), next_cursor=page[0].id if more and page else None
+    )

@@ -36,7 +36,7 @@ from dragoman.mappings.pando.directions import FROM_SERVER, read_token
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.context import Context
 from dragoman.mappings.pando.from_canonical.replies import public_ids
-from dragoman.mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed, stored_rows
+from dragoman.mappings.pando.to_canonical.replies import pong, sessions_listed, stored_rows, typed_answer
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.codecs import REQUESTS
@@ -97,7 +97,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._clock = clock
         self._new_id = new_id
         self._instance = ""
-        self._calls = PrimaryCalls(clock, new_id)
+        self._pending = PrimaryCalls(clock, new_id)
         self._sessions = FollowedSessions()
         self._received_at = clock()
         self._opened = False  # True from `opened` until the primary of this connection is known by name
@@ -108,8 +108,8 @@ class ClientTranslator(Translator[Event, Command]):
         self._received_at = self._clock()
         self._opened = True
         self._drop_calls(step)
-        self._calls.ask(step, commands.Ping(), "alive")
-        self._calls.ask(step, commands.ListSessions(), "sessions")
+        self._pending.ask(step, commands.Ping(), "alive")
+        self._pending.ask(step, commands.ListSessions(), "sessions")
         self._sessions.reconnected(self._received_at)
         self._ask_for_messages(step)
         return step
@@ -135,7 +135,7 @@ class ClientTranslator(Translator[Event, Command]):
         """Send commands as calls; answer a command without a form in pando with a failed Reply."""
         step: Step[Event] = Step()
         for command in items:
-            refusal = unsupported(command) or (BUSY if self._calls.full else None)
+            refusal = unsupported(command) or (BUSY if self._pending.full else None)
             if refusal is not None:
                 refuse(step, command, refusal)
                 continue
@@ -145,7 +145,7 @@ class ClientTranslator(Translator[Event, Command]):
                 self._sessions.follow(command.session).note_input(flatten(command.segments))
             if isinstance(command, commands.CancelTurn):  # its reply and the end of the run come on different sockets
                 self._sessions.follow(command.session).interrupt = Interrupt()
-            self._calls.ask(step, command, "command")
+            self._pending.ask(step, command, "command")
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Event]:
@@ -154,24 +154,17 @@ class ClientTranslator(Translator[Event, Command]):
         if state.backend_ids is not None:
             (session,) = public_ids(state.id, state.backend_ids)
             self._sessions.follow(session).watched = True
-            self._calls.ask(step, commands.GetHistory(session=session), "history")
+            self._pending.ask(step, commands.GetHistory(session=session), "history")
         return step
-
-    def text_reader(self) -> TextReader:
-        """Return a fast reader for tokens of any session whose open turn waits for no reply."""
-        return self._read_text
-
-    def _read_text(self, frame: Frame, add_text: TextSink) -> bool:
-        message = read_token(frame)
-        if message is None or message.instance_id != self._instance or self._opened:
-            return False
-        self._received_at = self._clock()
-        return self._sessions.add_text(message, self._received_at, add_text)
 
     def detach(self, state: SessionState) -> None:
         """Remove the state of a session of the primary."""
         for session in public_ids(state.id, state.backend_ids) if state.backend_ids is not None else ():
             self._sessions.forget(session)
+
+    def text_reader(self) -> TextReader:
+        """Return a fast reader for tokens of any session whose open turn waits for no reply."""
+        return self._read_text
 
     def closed(self, cause: str) -> Step[Event]:
         """Fail the calls that have no reply yet; pando clients send no message when they disconnect."""
@@ -179,11 +172,48 @@ class ClientTranslator(Translator[Event, Command]):
         self._fail_calls(step, f"the connection to the primary ended: {cause}")
         return step
 
+    # -- to the server ----------------------------------------------------------------------------------
+
     def _ask_for_messages(self, step: Step[Event]) -> None:
         for session in self._sessions.take_wanting():
-            self._calls.ask(step, commands.GetHistory(session=session), "text")
+            self._pending.ask(step, commands.GetHistory(session=session), "text")
 
-    # -- publications and replies ------------------------------------------------------------------------
+    def _resynchronise(self, step: Step[Event]) -> None:
+        self._pending.ask(step, commands.ListSessions(), "sessions")
+        for session in [s for s, following in self._sessions.items() if following.watched]:
+            self._pending.ask(step, commands.GetHistory(session=session), "history")
+
+    def _fail_calls(
+        self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
+    ) -> None:
+        """Fail the calls with the ids in `waiting` (None: all), with `text` as the reason."""
+        failure = Failure(cause=cause, text=text)
+        for own in list(self._pending) if waiting is None else waiting:
+            asked = self._pending.pop(own)
+            if asked.why == "command":
+                refuse(step, asked.command, failure)
+            self._end_call(step, asked, failure)
+
+    def _drop_calls(self, step: Step[Event]) -> None:
+        """Remove the calls of a lost connection, whose commands have already failed."""
+        for asked in self._pending.drain():
+            self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
+
+    def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
+        """Release the events that waited for a call which gets no reply."""
+        if isinstance(asked.command, commands.SubmitInput):
+            self._input_answered(asked.command, self._clock(), step)
+        elif asked.why == "text" and asked.session in self._sessions:
+            self._take_list(asked, events.Reply(request="", failure=failure), self._clock(), step)
+
+    # -- from the server --------------------------------------------------------------------------------
+
+    def _read_text(self, frame: Frame, add_text: TextSink) -> bool:
+        message = read_token(frame)
+        if message is None or message.instance_id != self._instance or self._opened:
+            return False
+        self._received_at = self._clock()
+        return self._sessions.add_text(message, self._received_at, add_text)
 
     def _note_primary(self, instance: str, step: Step[Event]) -> None:
         """Reset the state and ask for all sessions if another instance is now the primary."""
@@ -198,11 +228,6 @@ class ClientTranslator(Translator[Event, Command]):
         step.bursts += self._sessions.end_lost_turns()
         if not is_asked:
             self._resynchronise(step)
-
-    def _resynchronise(self, step: Step[Event]) -> None:
-        self._calls.ask(step, commands.ListSessions(), "sessions")
-        for session in [s for s, following in self._sessions.items() if following.watched]:
-            self._calls.ask(step, commands.GetHistory(session=session), "history")
 
     def _note_missed(self, count: int, step: Step[Event]) -> None:
         """Add a Gap to every session, because the `count` dropped messages may belong to any of them."""
@@ -249,7 +274,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._release_held(following, now, step)
 
     def _take_reply(self, reply: events.Reply, now: int, step: Step[Event]) -> None:
-        asked = self._calls.pop(reply.request, None)
+        asked = self._pending.pop(reply.request, None)
         if asked is None:
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
             return
@@ -267,23 +292,6 @@ class ClientTranslator(Translator[Event, Command]):
             case "history" | "text" if asked.session in self._sessions:
                 self._take_list(asked, reply, now, step)
 
-    def _take_list(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
-        messages = stored_rows(reply.result) if reply.failure is None else None
-        following = self._sessions.follow(asked.session)
-        before = following.guesses
-        items: list[Event] = []
-        if asked.why == "history" and messages is not None:
-            items.append(events.HistorySnapshot(items=following.read_history(messages)))
-        elif asked.why == "text":
-            items += following.take_list(messages, now)
-        if following.guesses > before:
-            step.losses.append(Loss(kind="TurnEnded", why="the end was inferred from message.list"))
-        if items:
-            step.bursts.append(Burst(items=items, session=asked.session))
-        self._release_held(following, now, step)
-
-    # -- answers -----------------------------------------------------------------------------------------
-
     def _take_answer(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
         command: Command = asked.command
         request = command.request
@@ -299,35 +307,27 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(command, commands.SubmitInput):
             self._input_answered(command, now, step)
 
-    def _fail_calls(
-        self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
-    ) -> None:
-        """Fail the calls with the ids in `waiting` (None: all), with `text` as the reason."""
-        failure = Failure(cause=cause, text=text)
-        for own in list(self._calls) if waiting is None else waiting:
-            asked = self._calls.pop(own)
-            if asked.why == "command":
-                refuse(step, asked.command, failure)
-            self._end_call(step, asked, failure)
+    def _take_list(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
+        messages = stored_rows(reply.result) if reply.failure is None else None
+        following = self._sessions.follow(asked.session)
+        before = following.guesses
+        items: list[Event] = []
+        if asked.why == "history" and messages is not None:
+            items.append(events.HistorySnapshot(items=following.read_history(messages)))
+        elif asked.why == "text":
+            items += following.take_list(messages, now)
+        if following.guesses > before:
+            step.losses.append(Loss(kind="TurnEnded", why="the end was inferred from message.list"))
+        if items:
+            step.bursts.append(Burst(items=items, session=asked.session))
+        self._release_held(following, now, step)
 
-    def _drop_calls(self, step: Step[Event]) -> None:
-        """Remove the calls of a lost connection, whose commands have already failed."""
-        for asked in self._calls.drain():
-            self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
-
-    def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
-        """Release the events that waited for a call which gets no reply."""
-        if isinstance(asked.command, commands.SubmitInput):
-            self._input_answered(asked.command, self._clock(), step)
-        elif asked.why == "text" and asked.session in self._sessions:
-            self._take_list(asked, events.Reply(request="", failure=failure), self._clock(), step)
-
-    # -- time --------------------------------------------------------------------------------------------
+    # -- time -------------------------------------------------------------------------------------------
 
     def _on_alarm(self) -> Step[Event]:
         step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
         now = self._clock()
-        self._fail_calls(step, "the primary did not answer in time", self._calls.overdue(now), "timeout")
+        self._fail_calls(step, "the primary did not answer in time", self._pending.overdue(now), "timeout")
         for session, following in self._sessions.touch_all():
             if items := following.check_time(now):
                 step.bursts.append(Burst(items=items, session=session))
@@ -338,7 +338,7 @@ class ClientTranslator(Translator[Event, Command]):
             words = f"no sign of life from the primary for {silence // NS} s"
             step.add_fault(PeerError("too_slow", words, can_continue=False))
         elif silence >= SILENT_MAX * NS:
-            self._calls.ask(step, commands.Ping(), "alive")
+            self._pending.ask(step, commands.Ping(), "alive")
         return step
 
 
@@ -349,9 +349,8 @@ def unsupported(command: Command) -> Failure | None:
             return Failure(cause="unsupported", text="a pando takes no images or files by URL")
         if not flatten(command.segments):
             return Failure(cause="invalid", text="the input is empty")
-    entry = FROM_COMMAND.entries[type(command)]
-    if not entry.produces:
-        why = getattr(entry.fidelity, "why", "it has no such method")
+    if not FROM_COMMAND.entries[type(command)].produces:
+        why = FROM_COMMAND.why_not(type(command))
         return Failure(cause="unsupported", text=f"a pando cannot be asked this: {why}")
     return None
 
@@ -361,42 +360,3 @@ def refuse(step: Step[Event], command: Command, failure: Failure) -> None:
     if command.request:
         refusal = events.Reply(request=command.request, failure=failure)
         step.bursts.append(Burst(items=[refusal], request=command.request, session=command.session))
-
-
-def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | None:
-    """Return the typed answer for a successful reply; None if the reply itself is the answer. `now` is in ns."""
-    request = command.request
-    if reply.failure is not None:
-        return None
-    match command:
-        case commands.OpenSession() | commands.GetSession():
-            return session_opened(request, reply.result)
-        case commands.ResumeSession():
-            return session_opened(request, reply.result, command.session)
-        case commands.ListSessions():
-            return sessions_listed(request, reply.result)
-        case commands.GetHistory():
-            return _page(command, reply)
-        case commands.SubmitInput():
-            return events.TurnAccepted(request=request)
-        case commands.CancelTurn():
-            return events.Reply(request=request)
-        case commands.Ping():
-            return pong(request, reply.result, now)
-        case _:
-            return None
-
-
-def _page(command: commands.GetHistory, reply: events.Reply) -> events.HistorySnapshot | None:
-    """Return the requested page of a history, newest first, cut from pando's list of all messages."""
-    listed = history(reply.result)
-    if listed is None:
-        return None
-    messages = list(listed)
-    if command.cursor:
-        messages = messages[: next((i for i, m in enumerate(messages) if m.id == command.cursor), 0)]
-    page = messages[-command.limit :] if command.limit else messages
-    more = len(page) < len(messages)
-    return events.HistorySnapshot(
-        request=command.request, items=tuple(reversed(page)), next_cursor=page[0].id if more and page else None
-    )

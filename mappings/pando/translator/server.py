@@ -48,7 +48,7 @@ class ServerTranslator(Translator[Command, Event]):
                 if isinstance(item, PeerError):
                     self._refuse_fault(item)
                 else:
-                    self._take_request(item, step)
+                    self._take_command(item, step)
         self._replies.check_flood(step)
         return self._flush(step)
 
@@ -95,20 +95,20 @@ class ServerTranslator(Translator[Command, Event]):
         """Write an error reply for each call without a reply, because its caller waits."""
         text = f"the gateway closes: {cause}" if cause else "the gateway closes"
         problem = Problem(code=FAILED, message=text)
-        return Step(frames=self._replies.close(lambda call: _refusal(call.peer_id, problem)))
+        return Step(frames=self._replies.close(lambda call: _refused(call.peer_id, problem)))
 
-    # -- requests of the caller --------------------------------------------------------------------------
+    # -- from the client --------------------------------------------------------------------------------
 
-    def _take_request(self, command: Command, step: Step[Command]) -> None:
+    def _take_command(self, command: Command, step: Step[Command]) -> None:
         call = PeerCall(peer_id=command.request, command=command)
         self._replies.add(call)
         if isinstance(command, Unmapped):
             step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.tag[:80]))
-            call.reply = _refusal(call.peer_id, refusals.unknown())
+            call.reply = _refused(call.peer_id, refusals.unknown())
             return
         lacking = refusals.missing(command)
         if lacking is not None:
-            call.reply = _refusal(call.peer_id, lacking)
+            call.reply = _refused(call.peer_id, lacking)
             return
         call.id = self._new_id()
         command = replace(command, request=call.id)
@@ -124,18 +124,18 @@ class ServerTranslator(Translator[Command, Event]):
         request, method = value.get("id", ""), value.get("method", "")
         if fault.code == "invalid" and isinstance(request, str) and isinstance(method, str) and method:
             words = fault.text.partition(": ")[2] or fault.text
-            reply = _refusal(request, refusals.bad_params(method, value, words))
+            reply = _refused(request, refusals.bad_params(method, value, words))
         else:
-            reply = _refusal("", refusals.parse_error())
+            reply = _refused("", refusals.parse_error())
         self._replies.add(PeerCall(peer_id="", reply=reply))
 
-    # -- replies to the caller ---------------------------------------------------------------------------
+    # -- to the client ----------------------------------------------------------------------------------
 
     def _answer(self, call: PeerCall, item: Any, step: Step[Command]) -> None:
         command = call.command
         failure = getattr(item, "failure", None)
         if failure is not None and command is not None and not _counts_as_success(command, failure.cause):
-            call.reply = _refusal(call.peer_id, refusals.problem(command, failure))
+            call.reply = _refused(call.peer_id, refusals.problem(command, failure))
             return
         if isinstance(command, commands.GetHistory) and failure is not None:
             item = events.HistorySnapshot(items=(), request=item.request)  # an unknown session has no messages
@@ -155,7 +155,7 @@ class ServerTranslator(Translator[Command, Event]):
             call.reply = (EVENTS.encode(replace(reply, id=call.peer_id)),)
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="pando has no form for this answer"))
-            call.reply = _refusal(call.peer_id, refusals.unknown())
+            call.reply = _refused(call.peer_id, refusals.unknown())
         step.losses += context.take_losses()
 
     def _flush(self, step: Step[Command]) -> Step[Command]:
@@ -186,5 +186,5 @@ def _counts_as_success(command: Command, cause: str) -> bool:
     return False
 
 
-def _refusal(peer_id: str, problem: Problem) -> tuple[bytes, ...]:
+def _refused(peer_id: str, problem: Problem) -> tuple[bytes, ...]:
     return (EVENTS.encode(Reply(id=peer_id, error=problem)),)

@@ -17,7 +17,7 @@ from dragoman.mappings.pod.from_canonical.events import problem
 from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
 from dragoman.mappings.pod.wire.codecs import METHODS
-from dragoman.mappings.rules import Emulated, Nothing
+from dragoman.mappings.rules import Emulated
 
 CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {events.TurnResult, events.ErrorReported}
 """Events that open a turn if none is open."""
@@ -94,6 +94,8 @@ class ClientTranslator(Translator[Event, Command]):
         lost = [r for entry in self._pending.take_all() for r in _reply(entry.request, "upstream_lost", text)]
         return Step(bursts=[Burst(items=list(lost))] if lost else [])
 
+    # -- to the server ----------------------------------------------------------------------------------
+
     def _write_command(self, command: Any, step: Step[Event]) -> tuple[Event, ...]:
         """Write one command and keep it until its answer comes, or return the answer at once."""
         kind = type(command)
@@ -101,10 +103,9 @@ class ClientTranslator(Translator[Event, Command]):
             return _reply(command.request, "unsupported", "a pod takes no images or files by URL")
         if kind in TRACKED and self._pending.is_full():
             return _reply(command.request, "busy", f"{PENDING_MAX} commands wait for the pod's answer")
-        entry = FROM_COMMAND.entries[kind]
         messages = FROM_COMMAND.functions[kind](command, self._losses)
-        if not messages and not isinstance(entry.fidelity, Emulated):
-            why = entry.fidelity.why if isinstance(entry.fidelity, Nothing) else "it has no such method"
+        if not messages and not isinstance(FROM_COMMAND.entries[kind].fidelity, Emulated):
+            why = FROM_COMMAND.why_not(kind)
             return _reply(command.request, "unsupported", f"a pod has no method for this: {why}")
         step.frames += [METHODS.encode(message) for message in messages]
         # A paused pod does not answer `pause`; notes and shutdown never have an answer
@@ -114,7 +115,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._pending.add_command(command, running=self._status == "running")
         return ()
 
-    # -- content of a pod that is not running ----------------------------------------------------------
+    # -- from the server: content of a pod that is not running ------------------------------------------
 
     def _await_status(self, items: Sequence[Event], step: Step[Event]) -> None:
         """Ask to be called after a silence, if content came behind the last status: it has opened a turn."""
@@ -133,7 +134,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._is_late = False
         return Step(bursts=[Burst(items=[events.StatusChanged(status=self._status)])])
 
-    # -- events of the pod, and the commands that they answer ------------------------------------------
+    # -- from the server: events that may answer a command ----------------------------------------------
 
     def _on_snapshot(self, event: events.HistorySnapshot) -> tuple[Event, ...]:
         if event.status is not None:

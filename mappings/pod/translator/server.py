@@ -36,17 +36,6 @@ ALERTS_SHOWN = 64  # docs/translation.md, rule 3.14
 class ServerTranslator(Translator[Command, Event]):
     """The protocol state of a link with a pod client; we are its server."""
 
-    ANSWERS = frozenset(
-        (
-            events.Reply,
-            events.CompletionsListed,
-            events.SessionsListed,
-            events.PodInspected,
-            events.PodAttached,
-            events.BackendShutdown,  # the answer to this client's own `shutdown` (docs/translation.md, rule 3.16)
-        )
-    )
-
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
         self._new_id = new_id
@@ -76,48 +65,19 @@ class ServerTranslator(Translator[Command, Event]):
             step.frames = []
         return step
 
-    def _named(self, command: Any, request: str) -> Any:
-        """Return the command; if it names this client's own pod, let it name the attached session."""
-        if type(command) not in (commands.GetSession, commands.ResumeSession, commands.ResumeTurn):
-            return command
-        remember(self._asked, request, type(command), PENDING_MAX)
-        if type(command) is commands.ResumeTurn:
-            return command
-        own = self._session is not None and command.session == self._session.backend.name
-        return structs.replace(command, session="") if own else command
-
     def send(self, items: Sequence[Event]) -> Step[Command]:
         """Write answers to this client. Success has no answer in pod: the events that follow show it."""
         projection = Projection(live=False)
         answers = []
         for item in items:
             answer = self._answer_in_pod_terms(item)
-            if type(answer) in self.ANSWERS:
+            if type(answer) in ANSWERS:
                 answers.append(answer)
                 self._shut = self._shut or type(answer) is events.BackendShutdown
             elif not isinstance(FROM_EVENT.entries[type(answer)].fidelity, Emulated):
                 projection.lose(answer, why="a pod does not answer one client with this")
         rendered = projection.write(answers, self._clock())
         return Step(frames=rendered.frames, losses=rendered.losses)
-
-    def _answer_in_pod_terms(self, item: Any) -> Any:
-        """Return an answer that describes a session, or a list of sessions, as a pod describes pods."""
-        state = self._session
-        asked = self._asked.pop(getattr(item, "request", ""), None)
-        if type(item) is events.Reply and asked is commands.ResumeTurn and item.failure is not None:
-            return structs.replace(item, failure=_not_paused(item.failure))
-        if state is None:
-            return item
-        name = state.backend.name or state.id
-        if type(item) is events.SessionsListed:
-            rows = [structs.replace(row, session=name) if row.session == state.id else row for row in item.sessions]
-            return structs.replace(item, sessions=tuple(sorted(rows, key=lambda row: row.session)))
-        if type(item) is events.SessionOpened and asked is not None:
-            if asked is commands.GetSession:
-                return events.PodInspected(pod=opaque(described(name, item.status)), request=item.request)
-            attached = {"action": "attached", "pod_name": name, "socket_path": "", "status": item.status}
-            return events.PodAttached(result=opaque(attached), request=item.request)
-        return item
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:
         """Write the alerts and the snapshot; a client that already has a snapshot gets a rotation."""
@@ -138,6 +98,50 @@ class ServerTranslator(Translator[Command, Event]):
         self._shut = True
         return Step(frames=[EVENTS.encode(wire.Shutdown())])
 
+    # -- from the client --------------------------------------------------------------------------------
+
+    def _named(self, command: Any, request: str) -> Any:
+        """Return the command; if it names this client's own pod, let it name the attached session."""
+        if type(command) not in (commands.GetSession, commands.ResumeSession, commands.ResumeTurn):
+            return command
+        remember(self._asked, request, type(command), PENDING_MAX)
+        if type(command) is commands.ResumeTurn:
+            return command
+        own = self._session is not None and command.session == self._session.backend.name
+        return structs.replace(command, session="") if own else command
+
+    # -- to the client ----------------------------------------------------------------------------------
+
+    def _answer_in_pod_terms(self, item: Any) -> Any:
+        """Return an answer that describes a session, or a list of sessions, as a pod describes pods."""
+        state = self._session
+        asked = self._asked.pop(getattr(item, "request", ""), None)
+        if type(item) is events.Reply and asked is commands.ResumeTurn and item.failure is not None:
+            return structs.replace(item, failure=_not_paused(item.failure))
+        if state is None:
+            return item
+        name = state.backend.name or state.id
+        if type(item) is events.SessionsListed:
+            rows = [structs.replace(row, session=name) if row.session == state.id else row for row in item.sessions]
+            return structs.replace(item, sessions=tuple(sorted(rows, key=lambda row: row.session)))
+        if type(item) is events.SessionOpened and asked is not None:
+            if asked is commands.GetSession:
+                return events.PodInspected(pod=opaque(described(name, item.status)), request=item.request)
+            attached = {"action": "attached", "pod_name": name, "socket_path": "", "status": item.status}
+            return events.PodAttached(result=opaque(attached), request=item.request)
+        return item
+
+
+ANSWERS = frozenset(
+    (
+        events.Reply,
+        events.CompletionsListed,
+        events.SessionsListed,
+        events.PodInspected,
+        events.PodAttached,
+        events.BackendShutdown,  # the answer to this client's own `shutdown` (docs/translation.md, rule 3.16)
+    )
+)
 
 METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_args(Method))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import ImageAttachment, Message, SessionSummary, Text
 from dragoman.mappings.extras import read_raw
 from dragoman.mappings.smooth.vocabulary import keep
@@ -78,3 +78,17 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsLis
     )
     cursor = None if payload.next_cursor is UNSET else payload.next_cursor
     return events.SessionsListed(request=request, sessions=rows, next_cursor=cursor)
+
+
+def typed_answer(command: Command, reply: events.Reply) -> Event | None:
+    """Return the typed answer to a command, None if the reply itself is the answer."""
+    request = command.request
+    match command:
+        case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
+            return session_opened(request, reply.result)
+        case commands.GetHistory():
+            return history_page(request, reply.result)
+        case commands.ListSessions():
+            return sessions_listed(request, reply.result)
+        case _:
+            return None

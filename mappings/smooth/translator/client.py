@@ -22,7 +22,7 @@ from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Te
 from dragoman.mappings.smooth.directions import FROM_SERVER
 from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.smooth.from_canonical.context import Context
-from dragoman.mappings.smooth.to_canonical.replies import history_page, session_opened, sessions_listed
+from dragoman.mappings.smooth.to_canonical.replies import typed_answer
 from dragoman.mappings.smooth.translator.opening import Opening
 from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire.actions import Cancel
@@ -68,7 +68,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._new_id = new_id
-        self._waiting: dict[str, Command] = {}
+        self._pending: dict[str, Command] = {}
         self._turns: dict[str, str] = {}  # our id on the wire -> the request that began the turn
         self._over: deque[str] = deque(maxlen=OVER_MAX)  # our ids of turns that have ended
         self._opening = Opening()
@@ -96,30 +96,6 @@ class ClientTranslator(Translator[Event, Command]):
             self._write_commands(now, step)
         return step
 
-    def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
-        for command in written:
-            own = self._new_id()
-            context = Context(FROM_COMMAND, own)
-            messages = FROM_COMMAND.functions[type(command)](command, context)
-            step.losses += context.take_losses()
-            if not messages:
-                failure = Failure(cause="unsupported", text="smooth has no action for this command")
-                refusal = events.Reply(request=command.request, failure=failure)
-                step.bursts.append(Burst(items=[refusal], request=command.request))
-                continue
-            step.frames += [ACTIONS.encode(message) for message in messages]
-            if isinstance(command, commands.CancelTurn) and not self._has_turn:
-                self._ends_unheard = True
-                failure = Failure(cause="not_running", text="no turn is in progress")
-                refusal = events.Reply(request=command.request, failure=failure)
-                step.bursts.append(Burst(items=[refusal], request=command.request))
-            else:
-                remember(self._waiting, own, command, WAITING_MAX)
-
-    @property
-    def _has_turn(self) -> bool:
-        return bool(self._turns) or any(isinstance(c, commands.SubmitInput) for c in self._waiting.values())
-
     def attach(self, state: SessionState, request: str) -> Step[Event]:
         """Request the session of this link from the server, if it was opened before."""
         step: Step[Event] = Step()
@@ -130,16 +106,8 @@ class ClientTranslator(Translator[Event, Command]):
     def unfinished_turn(self) -> str:
         """Return our id of an input that was written and has no end: some servers go on with its turn."""
         ours = [own for own, request in self._turns.items() if own != request]
-        ours += [own for own, command in self._waiting.items() if isinstance(command, commands.SubmitInput)]
+        ours += [own for own, command in self._pending.items() if isinstance(command, commands.SubmitInput)]
         return ours[-1] if ours else self._abandoned
-
-    def _cancel_abandoned(self, step: Step[Event]) -> None:
-        """Cancel the turn that an earlier connection left behind: until it ends, the server may take no input."""
-        if self._abandoned and self._opening.session:
-            self._cancelled, self._abandoned = self._abandoned, ""
-            self._over.append(self._cancelled)
-            cancel = Cancel(request_id=self._cancelled, session_id=self._opening.session)
-            step.frames.append(ACTIONS.encode(cancel))
 
     def text_reader(self) -> TextReader | None:
         """Return a fast reader for further text of the open turn; None unless exactly one turn is open."""
@@ -161,6 +129,42 @@ class ClientTranslator(Translator[Event, Command]):
 
         return read_text
 
+    # -- to the server ----------------------------------------------------------------------------------
+
+    def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
+        for command in written:
+            own = self._new_id()
+            context = Context(FROM_COMMAND, own)
+            messages = FROM_COMMAND.functions[type(command)](command, context)
+            step.losses += context.take_losses()
+            if not messages:
+                failure = Failure(cause="unsupported", text="smooth has no action for this command")
+                refusal = events.Reply(request=command.request, failure=failure)
+                step.bursts.append(Burst(items=[refusal], request=command.request))
+                continue
+            step.frames += [ACTIONS.encode(message) for message in messages]
+            if isinstance(command, commands.CancelTurn) and not self._has_turn:
+                self._ends_unheard = True
+                failure = Failure(cause="not_running", text="no turn is in progress")
+                refusal = events.Reply(request=command.request, failure=failure)
+                step.bursts.append(Burst(items=[refusal], request=command.request))
+            else:
+                remember(self._pending, own, command, WAITING_MAX)
+
+    @property
+    def _has_turn(self) -> bool:
+        return bool(self._turns) or any(isinstance(c, commands.SubmitInput) for c in self._pending.values())
+
+    def _cancel_abandoned(self, step: Step[Event]) -> None:
+        """Cancel the turn that an earlier connection left behind: until it ends, the server may take no input."""
+        if self._abandoned and self._opening.session:
+            self._cancelled, self._abandoned = self._abandoned, ""
+            self._over.append(self._cancelled)
+            cancel = Cancel(request_id=self._cancelled, session_id=self._opening.session)
+            step.frames.append(ACTIONS.encode(cancel))
+
+    # -- from the server --------------------------------------------------------------------------------
+
     def _end_unread(self, frame: Frame, step: Step[Event]) -> None:
         """End the turn or refuse the command whose last frame cannot be read: no other frame will end it."""
         try:
@@ -168,7 +172,7 @@ class ClientTranslator(Translator[Event, Command]):
         except MALFORMED:
             return
         own = head.request_id
-        if head.type not in TERMINALS or not (own in self._turns or own in self._waiting):
+        if head.type not in TERMINALS or not (own in self._turns or own in self._pending):
             return
         again: Step[Event] = Step()
         FROM_SERVER.receive([frame], again)
@@ -195,7 +199,7 @@ class ClientTranslator(Translator[Event, Command]):
                 request = self._begin_turn(own, event, items)
             item = event
             if type(event) is events.Reply or type(event) is events.ErrorReported or type(event) is events.Pong:
-                command = self._waiting.get(own)
+                command = self._pending.get(own)
                 item = self._typed_answer(own, event)
                 if command is not None:
                     now, answers = self._opening.take_answer(command, item)
@@ -204,7 +208,7 @@ class ClientTranslator(Translator[Event, Command]):
                     items += answers
                     continue
             elif type(event) is events.TurnAccepted:
-                known = self._waiting.pop(own, None)  # an answer, if the server begins another turn with it
+                known = self._pending.pop(own, None)  # an answer, if the server begins another turn with it
                 request = request or own
                 item = events.Reply(request=known.request) if known else msgspec.structs.replace(event, request=request)
             elif isinstance(event, events.OtpVerified | events.OtpInvalid | events.InteractionInvalid):
@@ -213,14 +217,14 @@ class ClientTranslator(Translator[Event, Command]):
             if type(item) is events.TurnEnded:
                 if self._turns.pop(own, own) != own:
                     self._over.append(own)
-                items += self._take_cancels() if self._waiting else ()
+                items += self._take_cancels() if self._pending else ()
         return Burst(items=items, request=request or own, at=burst.at)
 
     def _answers_cancel(self, own: str, item: Event) -> bool:
         """Return True if this event answers our cancel of a turn that an earlier connection began, of us or others."""
         if own and own == self._cancelled:
             return isinstance(item, events.TurnEnded | events.Reply | events.ErrorReported)
-        is_known = own in self._turns or own in self._waiting
+        is_known = own in self._turns or own in self._pending
         is_end = self._ends_unheard and isinstance(item, events.TurnEnded) and not is_known
         if is_end:
             self._ends_unheard = False
@@ -228,7 +232,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _begins_turn(self, own: str, item: Event) -> bool:
         """Return True if this event begins a turn, given that its id `own` had no events before."""
-        return not isinstance(item, OUTSIDE_TURNS) and isinstance(self._waiting.get(own), commands.SubmitInput | None)
+        return not isinstance(item, OUTSIDE_TURNS) and isinstance(self._pending.get(own), commands.SubmitInput | None)
 
     def _stray_reason(self, own: str) -> str:
         """Return why an event with this id cannot begin a turn, "" if it can.
@@ -238,11 +242,11 @@ class ClientTranslator(Translator[Event, Command]):
         if own in self._over:
             return "after the end of its turn"
         ours = any(request != known for known, request in self._turns.items())
-        return "with a foreign id while our turn is open" if ours and own not in self._waiting else ""
+        return "with a foreign id while our turn is open" if ours and own not in self._pending else ""
 
     def _begin_turn(self, own: str, item: Event, items: list[Event]) -> str:
         """Begin a turn with its first event: a 202 response, or any other event, means that our input was accepted."""
-        command = self._waiting.pop(own, None)
+        command = self._pending.pop(own, None)
         request = own if command is None else command.request or own
         if command is not None and type(item) is not events.TurnAccepted:
             items.append(events.TurnAccepted(request=request))
@@ -250,7 +254,7 @@ class ClientTranslator(Translator[Event, Command]):
         return request
 
     def _typed_answer(self, own: str, item: events.Reply | events.ErrorReported | events.Pong) -> Event:
-        command = self._waiting.pop(own, None)
+        command = self._pending.pop(own, None)
         request = own if command is None else command.request
         if isinstance(item, events.Pong):
             return msgspec.structs.replace(item, request=request)
@@ -264,7 +268,8 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(command, commands.SubmitInput):
             remember(self._turns, own, request or own, WAITING_MAX)
             return events.TurnAccepted(request=request, ext=item.ext)
-        return _typed_reply(command, request, item) or msgspec.structs.replace(item, request=request)
+        answer = typed_answer(command, item) if command is not None else None
+        return answer or msgspec.structs.replace(item, request=request)
 
     def _match_verdict(
         self, own: str, item: events.OtpVerified | events.OtpInvalid | events.InteractionInvalid
@@ -274,26 +279,14 @@ class ClientTranslator(Translator[Event, Command]):
         That is the answer sent under the event's own id, else the oldest pending answer of that kind.
         """
         kind = VERDICTS[type(item)]
-        known = self._waiting.get(own)
-        key = own if isinstance(known, kind) else next((k for k, c in self._waiting.items() if isinstance(c, kind)), "")
-        command = self._waiting.pop(key, None)
+        known = self._pending.get(own)
+        key = own if isinstance(known, kind) else next((k for k, c in self._pending.items() if isinstance(c, kind)), "")
+        command = self._pending.pop(key, None)
         return msgspec.structs.replace(item, request="" if command is None else command.request)
 
     def _take_cancels(self) -> list[Event]:
         """Return a Reply to every pending cancel: servers send none, so the end of the turn is the answer."""
-        done = {own: command for own, command in self._waiting.items() if isinstance(command, commands.CancelTurn)}
+        done = {own: command for own, command in self._pending.items() if isinstance(command, commands.CancelTurn)}
         for own in done:
-            del self._waiting[own]
+            del self._pending[own]
         return [events.Reply(request=command.request) for command in done.values()]
-
-
-def _typed_reply(command: Command | None, request: str, item: events.Reply) -> Event | None:
-    match command:
-        case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
-            return session_opened(request, item.result)
-        case commands.GetHistory():
-            return history_page(request, item.result)
-        case commands.ListSessions():
-            return sessions_listed(request, item.result)
-        case _:
-            return None

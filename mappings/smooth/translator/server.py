@@ -58,6 +58,12 @@ class ServerTranslator(Translator[Command, Event]):
         self._supports = NOTHING
         self._claimed = False  # the client itself said which forms it can show
 
+    @property
+    def view(self) -> str:
+        """Return the kinds of forms that the client cannot show, and the generation if it is the seed."""
+        unshown = [kind for kind, needs in CAPABILITY_OF_KIND.items() if needs not in self._supports]
+        return " ".join([*unshown, SEED] if self._seed else unshown)
+
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Read actions as commands; answer invalid ones with an error at once."""
         step: Step[Command] = Step()
@@ -79,7 +85,7 @@ class ServerTranslator(Translator[Command, Event]):
         """Write answers to this link's commands, each in the form that its command requires."""
         step: Step[Command] = Step()
         for item in items:
-            self._write_answer(item, step)
+            self._answer(item, step)
         return step
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
@@ -109,12 +115,6 @@ class ServerTranslator(Translator[Command, Event]):
             self._turn = None
         return Step()
 
-    @property
-    def view(self) -> str:
-        """Return the kinds of forms that the client cannot show, and the generation if it is the seed."""
-        unshown = [kind for kind, needs in CAPABILITY_OF_KIND.items() if needs not in self._supports]
-        return " ".join([*unshown, SEED] if self._seed else unshown)
-
     def can_be_asked(self, question: Event) -> bool:
         """Return True for approvals and one-time codes, and for a form if the client declared that it can show it."""
         if not isinstance(question, events.InteractionRequired):
@@ -122,7 +122,7 @@ class ServerTranslator(Translator[Command, Event]):
         needs = CAPABILITY_OF_KIND.get(question.kind)
         return needs is None or needs in self._supports
 
-    # -- commands of the client ---------------------------------------------------------------------
+    # -- from the client --------------------------------------------------------------------------------
 
     def _take_command(self, item: Command, step: Step[Command]) -> None:
         if isinstance(item, Unmapped):
@@ -210,9 +210,9 @@ class ServerTranslator(Translator[Command, Event]):
         remember(self._pending, command.request, PendingReply(command=command, request=request), PENDING_MAX)
         step.bursts.append(Burst(items=[command], request=command.request))
 
-    # -- answers to the client ----------------------------------------------------------------------
+    # -- to the client ----------------------------------------------------------------------------------
 
-    def _write_answer(self, item: Any, step: Step[Command]) -> None:
+    def _answer(self, item: Any, step: Step[Command]) -> None:
         known = self._pending.pop(item.request, None)
         request = item.request if known is None else known.request
         context = self._context(request, None if known is None else known.command)
@@ -235,7 +235,7 @@ class ServerTranslator(Translator[Command, Event]):
                 continue
             if isinstance(item, events.HistorySnapshot) and len(item.items) > 1:
                 self._pending[item.request] = known or PendingReply(command=commands.GetHistory(), request=request)
-                self._write_answer(_shorter(item), step)
+                self._answer(_shorter(item), step)
                 continue
             step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
             words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman.mappings.canonical import Event, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.codewhale.directions import Overheard
+from dragoman.mappings.codewhale.directions import Overheard, is_blank
 from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Step
 from dragoman.mappings.extras import raw
 from tests.mappings.codewhale.data import LINES, direction_of
@@ -413,6 +413,11 @@ def test_any_members_are_a_fault_or_can_be_written_again(fields: dict[str, Any],
         step, frames = back_and_forth(direction, json.dumps(value).encode())
         unknown = [item for burst in step.bursts for item in burst.items if isinstance(item, Unmapped)]
         assert len(step.faults) + len(frames) + len(unknown) == 1
+
+
+def test_only_a_line_of_whitespace_is_blank() -> None:
+    frames = (b"", b" \t\r", b"{}", Oversize(size=0, limit=0))
+    assert [is_blank(frame) for frame in frames] == [True, True, False, False]
 
 
 def test_a_frame_that_is_no_line_is_a_fault() -> None:

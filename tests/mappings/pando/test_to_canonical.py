@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET, Raw
 
-from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical.values import Failure, Message, Text
 from dragoman.mappings.extras import raw
-from dragoman.mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed
+from dragoman.mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed, typed_answer
 from dragoman.mappings.pando.vocabulary import given
 
 SESSION = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T23:28:20+02:00", "message_count": 4}
@@ -62,3 +63,13 @@ def test_an_activation_names_the_session_that_was_asked_for() -> None:
     opened = session_opened("r", raw({"ok": True}), "s-9")
     assert opened is not None
     assert (opened.session, given(opened.ext, "id", str, "")) == ("s-9", "s-9")
+
+
+def test_an_accepted_input_is_answered_by_the_acceptance_of_its_turn() -> None:
+    command = commands.SubmitInput(request="r", segments=(Text(text="Hi"),))
+    assert typed_answer(command, events.Reply(request="own"), 0) == events.TurnAccepted(request="r")
+
+
+def test_a_refusal_has_no_typed_answer() -> None:
+    refused = events.Reply(request="own", failure=Failure(cause="internal", text="no"))
+    assert typed_answer(commands.CancelTurn(request="r"), refused, 0) is None

@@ -14,14 +14,13 @@ import pytest
 
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.commands import ListSessions, Ping
-from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, Message, Text
+from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Message, Text
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
     ClientTranslator,
     PrimaryCalls,
-    typed_answer,
     unsupported,
 )
 from dragoman.mappings.pando.vocabulary import keep
@@ -858,16 +857,6 @@ def test_only_calls_that_waited_too_long_are_overdue() -> None:
     now[0] = 1
     calls.ask(step, Ping(), "alive")
     assert calls.overdue(int(CALL_MAX * NS)) == ["req-1"]
-
-
-def test_an_accepted_input_is_answered_by_the_acceptance_of_its_turn() -> None:
-    command = commands.SubmitInput(request="r", segments=(Text(text="Hi"),))
-    assert typed_answer(command, events.Reply(request="own"), 0) == events.TurnAccepted(request="r")
-
-
-def test_a_refusal_has_no_typed_answer() -> None:
-    refused = events.Reply(request="own", failure=Failure(cause="internal", text="no"))
-    assert typed_answer(commands.CancelTurn(request="r"), refused, 0) is None
 
 
 def test_an_input_with_an_image_is_unsupported_and_an_empty_one_invalid() -> None:
