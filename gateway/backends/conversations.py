@@ -28,6 +28,7 @@ from dragoman.mappings.canonical.commands import (
     GetSession,
     ListSessions,
     PauseTurn,
+    RenameSession,
     ResumeSession,
     ResumeTurn,
 )
@@ -118,10 +119,13 @@ class ConversationsKind(ReplayedKind):
     def _seek(self, link: Link, command: GetSession, then: Command | None = None) -> None:
         """Ask for a session once the backend has listed the names of its sessions.
 
-        A smooth sessionId is derived from the canonical id, so only a list can tell which session it belongs to.
+        A smooth sessionId is derived from the canonical id, so only a list can tell which session it belongs to. The
+        server itself finds a session by its own id, but not by the conversationId of a rename.
         """
-        catalog = self._listable()
-        if link.dialect.name == self._sessions.upstream.name or self.listed(command.session) or catalog is None:
+        catalog, upstream = self._listable(), self._sessions.upstream
+        by_listed_name = upstream.renames_listed and isinstance(then, RenameSession)
+        is_own_name = link.dialect.name == upstream.name and not by_listed_name
+        if is_own_name or self.listed(command.session) or catalog is None:
             self._ask(link, command, then)
         else:
             catalog.ask(True, lambda _rows: self._ask(link, command, then) if link.alive else None)

@@ -29,4 +29,5 @@ DIALECT = Dialect(
     stores_history=True,
     cancels_own_turns=True,
     keeps_turns=True,
+    renames_listed=True,
 )

@@ -248,6 +248,32 @@ async def test_a_command_to_a_session_that_only_the_server_knows_is_sent_there(c
         assert client.news() == []
 
 
+async def test_a_stored_conversation_that_no_list_has_shown_is_renamed() -> None:
+    """A rename names the conversation, and `get_session` finds only sessions (docs/dialects/smooth.md, section 3)."""
+    async with in_memory_gateway(upstream="smooth") as made:
+        client = made.join("widget")
+        client.sends(ask("rename_conversation", "r1", conversationId=OPENED, title="Mine"))
+        await settle()
+        (query,) = made.pod.news()
+        assert query["action"] == "list_conversations"
+        row = {"conversationId": OPENED, "title": "Hi", "updatedAt": "2026-05-09T21:28:20Z", "messageCount": 2}
+        made.pod.sends(_done(query, {"conversations": [row]}))
+        await settle()
+        (create,) = made.pod.news()
+        assert (create["action"], create["conversationId"]) == ("create_conversation_session", OPENED)
+        ids = {"sessionId": OLD, "conversationId": OPENED, "agentName": "smooth-agent"}
+        made.pod.sends(_done(create, ids))
+        await settle()
+        made.pod.sends(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
+        await settle()
+        (rename,) = made.pod.news()
+        assert (rename["action"], rename["conversationId"], rename["title"]) == ("rename_conversation", OPENED, "Mine")
+        made.pod.sends(_done(rename, {"conversationId": OPENED, "title": "Mine"}))
+        await settle()
+        (answer,) = client.news()
+        assert answer["data"] == {"conversationId": OPENED, "title": "Mine"}
+
+
 async def test_a_cancel_of_a_session_that_the_server_does_not_know_has_no_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("widget")
