@@ -20,7 +20,7 @@ from dragoman.mappings.pod.wire.codecs import METHODS
 from dragoman.mappings.rules import Emulated
 
 CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {events.TurnResult, events.ErrorReported}
-"""Events that open a turn if none is open."""
+"""Events that open a turn if none is open; the end of an empty block does not."""
 
 FAILURES = frozenset(("provider_error", "tool_error", "internal"))
 """Codes of errors that end a run, or that are about something else than a command."""
@@ -122,7 +122,7 @@ class ClientTranslator(Translator[Event, Command]):
         for item in reversed(items):
             if type(item) is events.StatusChanged:
                 return
-            if type(item) in CONTENT:
+            if _opens_turn(item):
                 self._is_late = True
                 step.alarm = Alarm(LATE_QUIET, self._end_late)
                 return
@@ -255,6 +255,11 @@ ANSWER_TO: dict[type, type] = {
     events.PodInspected: commands.GetSession,
     events.PodAttached: commands.ResumeSession,
 }
+
+
+def _opens_turn(event: Event) -> bool:
+    """Return True if an event opens a turn if none is open: content, but not the end of an empty block."""
+    return type(event) in CONTENT and not (isinstance(event, events.TextDone | events.ReasoningDone) and not event.text)
 
 
 def _is_status(value: object) -> bool:

@@ -468,6 +468,8 @@ def test_late_content_of_an_earlier_connection_is_forgotten() -> None:
         [RUNNING, LATE, IDLE, FINISHED],
         [error("provider_error")],
         [echo("hi")],
+        [frame("text_done", text="")],
+        [frame("thinking_done", text="")],
     ],
 )
 def test_no_silence_is_awaited_without_late_content(frames: list[bytes]) -> None:
