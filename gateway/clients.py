@@ -16,10 +16,11 @@ from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
+from dragoman.gateway.link import Link, LinkEvents, expiring
 from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.overload.admission import Admission, address_of
+from dragoman.gateway.peer import Peer
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Command, Event

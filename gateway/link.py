@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,25 +18,19 @@ from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Sink, Transport
 from dragoman.adapters.flag import Flag
-from dragoman.adapters.inbound import memory
-from dragoman.gateway.config.model import Role
-from dragoman.gateway.identity.principal import LOCAL, Principal
-from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.observability.faults import FaultLog
-from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
-from dragoman.gateway.observability.traffic import Traffic, counted_sink, timed_reading
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.overload.admission import ClientRates
-from dragoman.gateway.overload.command_limits import CommandLimits, make_turns
-from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, PUT, QUANTUM, STEP, Turns
+from dragoman.gateway.overload.fair_queue import FRAME, PUT
+from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Parts, Step, TextReader, TextSink, Translator
+from dragoman.mappings.dialect import Alarm, Burst, Frame, Step, Translator
 from dragoman.mappings.errors import PeerError, PeerErrorCode
 
 if TYPE_CHECKING:
@@ -46,36 +39,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Said = TypeVar("Said")
 
-WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 LOOK = 1.0  # seconds between two looks whether it still reads
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
 NEVER = contextlib.nullcontext()  # one for all links: a context of its own takes 0.5 KB
-DISCONNECTED = "came from a peer that was disconnected"
 
 log = structlog.get_logger("dragoman.link")
-
-
-class Peer(Struct, frozen=True, kw_only=True):
-    """The program at the other end of a link.
-
-    `id` is unique in this process. `ingress` is the listener by which the peer came. A peer that does not `attaches`
-    makes calls, and is shown nothing of a session but their answers; one that `publishes` stands for all subscribers.
-    """
-
-    id: str
-    dialect: Dialect
-    principal: Principal = LOCAL
-    """The user; `local` without authentication."""
-    roles: frozenset[Role] | None = None
-    """What the user may do; None allows everything."""
-    ingress: Ingress = Ingress()
-    attaches: bool = True
-    publishes: bool = False
-    limited: bool = False
-    """True for clients: `Limits` bounds each message, and more messages or faults in a time end the link."""
-    traffic: Traffic | None = None
-    """Totals to which the link adds its frames and the time of their translation."""
 
 
 class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
@@ -118,62 +87,44 @@ class Reading:
         return False
 
 
-def _read_nothing(_frame: Frame, _add_text: TextSink) -> bool:
-    """Read no text: there is no text to which a piece could be added."""
-    return False
-
-
-_ATTRIBUTES = (
-    "__weakref__",
-    "_add_text",
-    "_alarm",
-    "_budget",
-    "_each",
-    "_ended",
-    "_events",
-    "_faults",
-    "_flush",
-    "_group",
-    "_ledger",
-    "_memory",
-    "_rates",
-    "_read_text",
-    "_reading",
-    "_reason",
-    "_receive",
-    "_text_reader",
-    "_translator",
-    "_transport",
-    "_turns",
-    "_unchecked",
-    "_why",
-    "alive",
-    "answered",
-    "attaches",
-    "behind",
-    "dialect",
-    "fault",
-    "heard",
-    "id",
-    "ingress",
-    "meter",
-    "outbox",
-    "peer",
-    "principal",
-    "publishes",
-    "roles",
-    "sessions",
-    "tap",
-    "trace",
-    "traffic",
-)
-"""The attributes of a link: with so many, its dict would take 1.6 KB."""
-
-
 class Link:
     """A live peer with its transport, its translator and its outbox. `tap` records its frames."""
 
-    __slots__ = _ATTRIBUTES
+    __slots__ = (  # with so many attributes a dict would take 1.6 KB
+        "__weakref__",
+        "_alarm",
+        "_budget",
+        "_ended",
+        "_events",
+        "_faults",
+        "_group",
+        "_ledger",
+        "_memory",
+        "_reading",
+        "_reason",
+        "_translator",
+        "_transport",
+        "_why",
+        "alive",
+        "answered",
+        "attaches",
+        "behind",
+        "dialect",
+        "fault",
+        "id",
+        "ingress",
+        "intake",
+        "meter",
+        "outbox",
+        "peer",
+        "principal",
+        "publishes",
+        "roles",
+        "sessions",
+        "tap",
+        "trace",
+        "traffic",
+    )
 
     def __init__(
         self,
@@ -189,29 +140,25 @@ class Link:
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport)
         self.sessions: dict[str, None] = {}  # ids of sessions to which the peer is attached or waits to be
         self.behind: dict[str, None] = {}  # ids of sessions with events that the peer was not sent
-        self.alive, self.heard, self._ended = True, False, False  # `heard`: `understands` has accepted a frame
+        self.alive, self._ended = True, False
         self.fault: PeerError | None = None  # the fault for which the peer was disconnected
         self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
         self._translator: Translator[Any, Any] = translator
-        self._receive, self._text_reader = timed_reading(translator, peer.traffic)
         self._events: LinkEvents[Any] = events
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
-        self.stream_text(None)
-        limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
-        self._unchecked, self._each = (limits.unchecked, limits.work) if limits else (sys.maxsize, EVENT)
-        self._turns = make_turns(services.queue, transport.resume, limits)
+        self.intake = FrameIntake(peer, transport, translator, services, self.outbox, tap, events.understands)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
-        self._flush, self._reading = FLUSH_DEADLINE, Reading()  # in the task of the link: one of its own takes 1 KB
-        self._group, self.traffic = asyncio.TaskGroup(), peer.traffic  # the group is of the writer
+        self._group, self._reading = asyncio.TaskGroup(), Reading()  # a task for the writer alone: one takes 1 KB
+        self.traffic = peer.traffic
         self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
-        self._rates = ClientRates(services.limits, services.monotonic) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services)
 
     @property
     def log(self) -> Any:
-        """Return the log of this link, bound now: most links say nothing, and it takes 1 KB."""
-        return _bound_log(self)
+        """Return a log whose lines name the link, bound now: most links say nothing, and it takes 1 KB."""
+        traced = {"trace": trace_id(self.trace)} if self.trace is not None else {}
+        return log.bind(link=self.id, dialect=self.dialect.name, peer=self.peer, principal=self.principal, **traced)
 
     async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
@@ -224,24 +171,27 @@ class Link:
                     begin(self)
                     async with self._reading:
                         # A refused peer may have written: closing with that unread would drop our last frames.
-                        await (self._transport.run(self._limited_sink()) if not self._ended else asyncio.sleep(0))
+                        await (self._transport.run(self._sink()) if not self._ended else asyncio.sleep(0))
                         if not self._ended:
-                            await _last_answers(self, self._translator, self._transport, self._turns)
+                            self.answered = Flag()
+                            await _last_answers(self.answered, self._translator, self._transport)
+                            await self.intake.wait_to_leave()
                 finally:
                     self._finish()  # waiting frames are still written: the peer may have closed its own direction only
                     self.outbox.close()
                 self._die()
-                left = await _flush(self.outbox.writer, self._flush)
+                left = await _flush(self.outbox.writer, 0.0 if self._reason is CloseReason.TOO_SLOW else FLUSH_DEADLINE)
         except Exception:
             self.log.exception("link failed, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
         finally:
             self._die()
             self._alarm.stop()
+            self.intake.close()
             self._faults.flush()
             self.outbox.discard()
             with self._memory.until_closed(self._transport.meter):
-                await _close(self._transport, self._reason, self._why, left if self._each > EVENT else None)
+                await _close(self._transport, self._reason, self._why, left if self.intake.is_limited else None)
 
     def _die(self) -> None:
         if self.alive:
@@ -261,7 +211,7 @@ class Link:
             self._refuse(fault.code, fault.text)
             return
         self._note_cut(fault.code, fault.text)
-        self._reason, self._flush = CloseReason.TOO_SLOW, 0.0
+        self._reason = CloseReason.TOO_SLOW
         self._finish()
         self.outbox.discard()
 
@@ -290,7 +240,7 @@ class Link:
         self._ended = True
         self._reading.end()
         self._alarm.stop()
-        self._turns.stop()
+        self.intake.stop()
         if self.outbox.crowded:
             self._transport.resume()  # the frames that it holds back are counted
 
@@ -339,54 +289,21 @@ class Link:
         elif self.traffic is not None:
             self.traffic.add_sent(frames)
 
-    def _limited_sink(self) -> Sink:
-        rates, self._rates = self._rates, None  # the transport refers to it while it reads: no cycle is left
-        hear = counted_sink(self._hear, self.traffic)
-        return rates.limited(self._transport, hear, self._faults, self._refuse) if rates else hear
-
-    def _hear(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
-        """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""
-        if self._ended:
-            return _count_dropped(self._ledger, self.dialect, len(frames))
-        if self.outbox.crowded and self._each > EVENT:  # the client has many answers to read
-            return 0
-        given, budget, size, taken = len(frames), self._budget, 0, 0
-        before, debt = budget.left, STEP if self._each == EVENT else 0
-        if given == 1 and before > budget.turn_end - debt and type(frame := frames[0]) in WHOLE:
-            size = len(frame) if type(frame) is bytes else memory(frame)
-        if 0 < size <= self._unchecked:
-            budget.left -= self._each + size
-        elif not (frames := self._turns.admit(frames)):
-            return 0
-        tap, add_text = self.tap, self._add_text
-        if add_text is not None and given == 1:
-            if tap is not None:
-                tap.call.reading = frames[0]  # no call: for each token
-            if self._read_text(frames[0], add_text):
-                return 1
-        for some in (frames,) if given <= self._turns.piece else self._turns.pieces(frames):
-            self.heard = self.heard or self._events.understands(some)
-            if tap is None:
-                self._apply(self._receive(some))
-            else:
-                _record(tap, some, lambda some: self._apply(self._receive(some)))
-            taken += len(some)
-            if self._ended:
-                return taken + _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end it
-        if self._each > EVENT:
-            self._turns.usual = min(before - budget.left, QUANTUM)
-        elif given > FEW:
-            self._turns.note_cost(taken, before - budget.left)
-        return taken
+    def _sink(self) -> Sink:
+        return self.intake.sink(self._transport, self._apply, self._faults, self._refuse)
 
     def _start_writer(self) -> asyncio.Task[None]:
-        return self._group.create_task(_write(self, self._transport, self._events.drained), name=f"{self.id}:write")
+        return self._group.create_task(self._write(), name=f"{self.id}:write")
 
-    def stream_text(self, add_text: TextSink | None) -> None:
-        """Give lone further pieces of the text that the peer just said to this sink; None ends that."""
-        read = self._text_reader() if add_text is not None else None
-        self._add_text = add_text if read is not None else None
-        self._read_text: TextReader = read or _read_nothing
+    async def _write(self) -> None:
+        try:
+            await self.outbox.write(self._transport, self.traffic, self._all_written)
+        except ConnectionError as error:  # what the peer said before it closed is still read and acted on
+            self.log.debug("cannot write to the peer any more", error=str(error))
+
+    def _all_written(self) -> None:
+        if self.behind and self._events.drained is not None:
+            self._events.drained(self)
 
     def _apply(self, step: Step[Any]) -> None:
         if step.frames:
@@ -397,7 +314,7 @@ class Link:
             self._budget.left -= sum(map(len, step.frames))
             if was_over:
                 self.cut(PeerError("flooding", "sends requests and does not read the answers", can_continue=False))
-                _count_dropped(self._ledger, self.dialect, len(step.bursts))
+                self.intake.count_dropped(len(step.bursts))
                 step.bursts = []
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
@@ -420,31 +337,6 @@ class Link:
             self.log.exception("link failed at a timer, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
             self._finish()
-
-
-def _record(tap: Tap, frames: Sequence[Frame], receive: Callable[[Sequence[Frame]], None]) -> None:
-    """Receive frames, and note for the recording what they lead to."""
-    if tap.session:
-        tap.begin_step(frames)
-        try:
-            receive(frames)
-        finally:
-            tap.end_step()
-    else:
-        tap.receive(frames, receive)
-
-
-def _count_dropped(ledger: Ledger, dialect: Dialect, count: int) -> int:
-    """Count frames, or commands, of a disconnected peer as lost; return how many."""
-    losses = [Loss(kind="frame", why=DISCONNECTED, count=count)] if count else []
-    ledger.record(losses, source=dialect.name)
-    return count
-
-
-def _bound_log(link: Link) -> Any:
-    """Return a log whose lines name the link and the trace of its handshake."""
-    traced = {"trace": trace_id(link.trace)} if link.trace is not None else {}
-    return log.bind(link=link.id, dialect=link.dialect.name, peer=link.peer, principal=link.principal, **traced)
 
 
 def opening_trace(link: Link, command: OpenSession | ResumeSession) -> TraceContext | None:
@@ -473,29 +365,6 @@ def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
         timer.cancel()
 
 
-async def _write(link: Link, transport: Transport, drained: Callable[[Link], None] | None) -> None:
-    """Write what waits in the outbox of a link; call `drained` when all is written and the link is behind."""
-    outbox, traffic = link.outbox, link.traffic
-    was_crowded = outbox.crowded
-    try:
-        while frames := outbox.take():
-            if traffic is not None:
-                traffic.add_sent(frames)
-            await transport.send(frames)
-            del frames  # a frame may hold a whole history, and the next `take` may wait for long
-            if was_crowded and not outbox.crowded:
-                transport.resume()
-            was_crowded = outbox.crowded
-            if link.behind and outbox.empty and drained is not None:
-                drained(link)
-    except ConnectionError as error:
-        # The peer may have written before it closed: what it said is still read and acted on.
-        link.log.debug("cannot write to the peer any more", error=str(error))
-        outbox.discard()
-        if was_crowded:
-            transport.resume()
-
-
 async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | None:
     """Let the writer of a link end in this time; return what is left of the time, None if there was no need of it."""
     if writer is None:
@@ -514,16 +383,15 @@ async def _close(transport: Transport, reason: CloseReason, text: str, seconds: 
             await transport.close(reason, text)
 
 
-async def _last_answers(link: Link, translator: Translator[Any, Any], transport: Transport, turns: Turns) -> None:
+async def _last_answers(answered: Flag, translator: Translator[Any, Any], transport: Transport) -> None:
     """Wait until a peer that has stopped sending has its answers, as a script at the other end of a pipe needs.
 
-    Then wait until its link may end: thousands of peers may leave at once.
+    `answered` is set when an answer was written.
     """
-    answered = link.answered = Flag()
-    until = asyncio.get_running_loop().time() + LAST_ANSWERS
-    while translator.has_pending_replies and transport.peer_can_read() and asyncio.get_running_loop().time() < until:
+    time = asyncio.get_running_loop().time
+    until = time() + LAST_ANSWERS
+    while translator.has_pending_replies and transport.peer_can_read() and time() < until:
         answered.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK):
                 await answered.wait()
-    await turns.wait_to_leave()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from dragoman.adapters.base import Transport, do_nothing
 from dragoman.adapters.meter import Meter
+from dragoman.gateway.observability.traffic import Traffic
 
 TAKE = 256 * 1024  # what a transport writes ahead of the kernel (SEND_HIGH of adapters/base.py)
 
@@ -132,6 +133,29 @@ class Outbox:
         self.crowded = self.crowded and self.full
         self._meter.add(-size)
         return frames
+
+    async def write(self, transport: Transport, traffic: Traffic | None, all_written: Callable[[], None]) -> None:
+        """Write what waits until nothing is left, and call `all_written` each time that all is written.
+
+        Raise ConnectionError if the peer is gone; the frames are dropped then.
+        """
+        was_crowded = self.crowded
+        try:
+            while frames := self.take():
+                if traffic is not None:
+                    traffic.add_sent(frames)
+                await transport.send(frames)
+                del frames  # a frame may hold a whole history, and the next `take` may wait for long
+                if was_crowded and not self.crowded:
+                    self._resume()
+                was_crowded = self.crowded
+                if not self._frames:
+                    all_written()
+        except ConnectionError:
+            self.discard()
+            if was_crowded:
+                self._resume()
+            raise
 
     def _wake(self) -> None:
         if self.idle and self._start_writer is not None:

@@ -20,9 +20,10 @@ from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.gateway.backends.target import ConnectionReport, UpstreamTarget
 from dragoman.gateway.first_frames import FirstFrames
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.trace_context import OUTGOING
 from dragoman.gateway.overload.fair_queue import DIAL
+from dragoman.gateway.peer import Peer
 from dragoman.gateway.public_reason import exit_reason, full_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
@@ -209,8 +210,8 @@ class Upstream:
             await link.run(self._begin)
         finally:
             self._link = self._first = self._transport = None
-            self._report.note_end(heard=link.heard, by_peer=self._ended_by_peer)
-        return link.heard
+            self._report.note_end(heard=link.intake.heard, by_peer=self._ended_by_peer)
+        return link.intake.heard
 
     def _understands(self, frames: Sequence[Frame]) -> bool:
         if self._first is None or not self._first.take(frames):
@@ -246,7 +247,7 @@ class Upstream:
         self._may_go_on = bool(self._session.lost(text, []))
 
     def _hear(self, link: Link, bursts: list[Burst[Event]]) -> None:
-        link.stream_text(self._session.receive(bursts))
+        link.intake.stream_text(self._session.receive(bursts))
 
     def _begin(self, link: Link) -> None:
         link.open()

@@ -14,7 +14,8 @@ from msgspec import structs
 from dragoman.adapters.base import CloseReason, Sink
 from dragoman.adapters.meter import Meter
 from dragoman.gateway.config.model import RouteOptions
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents
+from dragoman.gateway.peer import Peer
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Batch, Command, SessionState
 from dragoman.mappings.canonical.events import Event

@@ -26,8 +26,9 @@ from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.identity.principal import Principal
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.peer import Peer
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.routing.sessions import RouteEvents

@@ -26,8 +26,9 @@ from msgspec import Struct
 
 from dragoman import adapters, gateway, mappings
 from dragoman.gateway import registry
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.peer import Peer
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Step, Translator
 from dragoman.mappings.errors import PeerError
 from tests.idle import settle

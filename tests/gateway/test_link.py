@@ -17,9 +17,10 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, LEAVE, PIECE, PUT, QUICK, STEP, TURN, FairQueue
+from dragoman.gateway.peer import Peer
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, Translator
 from dragoman.mappings.errors import PeerError
@@ -741,7 +742,7 @@ async def test_costly_frames_of_a_backend_are_handled_in_pieces_as_small_as_the_
         while steps.soon:
             await steps.run_one()
         assert made.heard[-1] == b"token"
-        assert made.link._turns.piece == PIECE
+        assert made.link.intake._turns.piece == PIECE
 
 
 async def test_the_first_frames_of_a_backend_are_looked_at_in_the_steps_that_handle_them() -> None:
@@ -752,7 +753,7 @@ async def test_the_first_frames_of_a_backend_are_looked_at_in_the_steps_that_han
         return False
 
     async with served(queue=steps.queue, bad=Step(bursts=[Burst(items=[b"bad"])], mended=1)) as made:
-        made.link._events = structs.replace(made.link._events, understands=understands)
+        made.link.intake._understands = understands
         made.transport.say(*([b"bad"] * FLOOD))
         await settle()
         handled = len(made.heard)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dragoman.gateway.outbox import TAKE, Outbox
 from tests.memory_transport import MemoryTransport
 
@@ -154,3 +156,22 @@ def test_held_commands_are_read_again_unless_too_much_waits_for_the_peer() -> No
     outbox.put([b"x" * 201])
     outbox.release_commands()
     assert (outbox.crowded, resumed) == (True, ["resumed"])
+
+
+async def test_the_writer_tells_each_time_that_all_is_written() -> None:
+    transport, written = MemoryTransport(), list[int]()
+    outbox = Outbox(100, 1000, transport)
+    outbox.put([b"one", b"two"])
+    await outbox.write(transport, None, lambda: written.append(len(transport.got)))
+    assert (transport.got, written) == ([b"one", b"two"], [2])
+
+
+async def test_frames_for_a_peer_that_is_gone_are_dropped_and_its_commands_are_read() -> None:
+    transport, resumed = MemoryTransport(), list[str]()
+    transport.resume = lambda: resumed.append("resumed")  # type: ignore[method-assign]  # the test counts its calls
+    transport.broken = True
+    outbox = Outbox(1, 1000, transport)
+    outbox.put([b"one"])
+    with pytest.raises(BrokenPipeError):
+        await outbox.write(transport, None, lambda: None)
+    assert (outbox.empty, outbox.closed, resumed) == (True, True, ["resumed"])

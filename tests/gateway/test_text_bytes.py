@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.link import Link
+from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.text_stream import TextTarget
 from dragoman.mappings.canonical.events import TextDelta
@@ -36,26 +36,26 @@ class BothPaths:
 
     def spy_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Compare both paths in every session and link of this thread's gateway; the demo backend has another."""
-        open_text, stream_text, ours = Groups.open_text, Link.stream_text, get_ident()
+        open_text, stream_text, ours = Groups.open_text, FrameIntake.stream_text, get_ident()
 
         def open_spied(groups: Groups) -> None:
             open_text(groups)
             if get_ident() == ours and groups.text is not None and groups.text.open:
                 groups.text._targets = list(self._spied_targets(groups))
 
-        def stream_spied(link: Any, add_text: TextSink | None) -> None:
-            stream_text(link, add_text)
+        def stream_spied(intake: Any, add_text: TextSink | None) -> None:
+            stream_text(intake, add_text)
             if get_ident() != ours:
                 return
-            read = link._read_text
+            read = intake._read_text
 
             def read_both(frame: Frame, sink: TextSink) -> bool:
-                return self._read_both(link._translator, read, frame, sink)
+                return self._read_both(intake._receive.__self__, read, frame, sink)
 
-            link._read_text = read_both
+            intake._read_text = read_both
 
         monkeypatch.setattr(Groups, "open_text", open_spied)
-        monkeypatch.setattr(Link, "stream_text", stream_spied)
+        monkeypatch.setattr(FrameIntake, "stream_text", stream_spied)
 
     def _spied_targets(self, groups: Groups) -> Iterator[TextTarget]:
         assert groups.text is not None

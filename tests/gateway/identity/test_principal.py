@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.gateway.identity.principal import LOCAL, Principal
-from dragoman.gateway.link import Peer
+from dragoman.gateway.peer import Peer
 from dragoman.mappings.pod import DIALECT
 
 

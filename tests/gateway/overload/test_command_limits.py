@@ -10,10 +10,11 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.command_limits import CommandLimits
 from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
+from dragoman.gateway.peer import Peer
 from dragoman.mappings.dialect import Burst, Frame, Missed, Oversize, Parts
 from dragoman.mappings.smooth import DIALECT
 from tests.idle import settle

@@ -16,9 +16,10 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import FairQueue
+from dragoman.gateway.peer import Peer
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session

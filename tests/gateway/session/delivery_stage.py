@@ -13,9 +13,10 @@ import pytest
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import WorkOfLinks
+from dragoman.gateway.peer import Peer
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.weight import of_events

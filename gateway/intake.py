@@ -1,0 +1,181 @@
+"""The frames that come in over a link, on their way from the transport to the translator (docs/design.md, section 3).
+
+The transport shows the frames of a read to the sink, and keeps those that were not taken until `resume` is called:
+
+    over        the link is: frames are counted as lost
+    crowded     a client has many answers to read: none is taken now
+    checked     a client's message above its limits becomes Oversize, so that it gets its dialect's own error
+    in turn     no room is left in this step: the others wait for their turn
+    text        a lone further piece of the text that streams goes straight to its session
+    the rest    the translator reads it, and the link acts on the step, as much at once as the step has room for
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapters.base import Sink, Transport
+from dragoman.adapters.inbound import memory
+from dragoman.gateway.observability.faults import FaultLog
+from dragoman.gateway.observability.traffic import counted_sink, timed_reading
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.overload.admission import ClientRates
+from dragoman.gateway.overload.command_limits import CommandLimits, make_turns
+from dragoman.gateway.overload.fair_queue import EVENT, FEW, QUANTUM, STEP
+from dragoman.gateway.peer import Peer
+from dragoman.gateway.services import Services
+from dragoman.mappings.dialect import Frame, Loss, Parts, Step, TextReader, TextSink, Translator
+from dragoman.mappings.errors import PeerErrorCode
+
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import Tap
+
+Act = Callable[[Step[Any]], None]
+"""Acts on what the translator made of some frames."""
+
+WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
+DISCONNECTED = "came from a peer that was disconnected"
+
+
+def _read_nothing(_frame: Frame, _add_text: TextSink) -> bool:
+    """Read no text: there is no text to which a piece could be added."""
+    return False
+
+
+def _do_nothing(_step: Step[Any]) -> None:
+    """Do nothing: the link is over."""
+
+
+class FrameIntake:
+    """The way of a peer's frames to its translator. `understands` is asked about them until it returns True."""
+
+    __slots__ = (
+        "_act",
+        "_add_text",
+        "_budget",
+        "_dialect",
+        "_each",
+        "_ledger",
+        "_outbox",
+        "_over",
+        "_rates",
+        "_read_text",
+        "_receive",
+        "_tap",
+        "_text_reader",
+        "_traffic",
+        "_turns",
+        "_unchecked",
+        "_understands",
+        "heard",
+        "is_limited",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        transport: Transport,
+        translator: Translator[Any, Any],
+        services: Services,
+        outbox: Outbox,
+        tap: Tap | None,
+        understands: Callable[[Sequence[Frame]], bool],
+    ) -> None:
+        limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
+        self._unchecked, self._each = (limits.unchecked, limits.work) if limits else (sys.maxsize, EVENT)
+        self._turns = make_turns(services.queue, transport.resume, limits)
+        self._rates = ClientRates(services.limits, services.monotonic) if peer.limited else None
+        self._receive, self._text_reader = timed_reading(translator, peer.traffic)
+        self._budget, self._ledger = services.queue.budget, services.ledger
+        self._dialect, self._traffic = peer.dialect, peer.traffic
+        self._outbox, self._tap, self._understands = outbox, tap, understands
+        self._act: Act = _do_nothing
+        self._over, self.is_limited = False, peer.limited
+        self.heard = False
+        """True once `understands` has accepted a frame."""
+        self.stream_text(None)
+
+    def sink(
+        self, transport: Transport, act: Act, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
+    ) -> Sink:
+        """Return the sink for the frames of the transport. `act` is referred to until `close` is called.
+
+        `refuse` is called if a client sends too many messages or faults in a time.
+        """
+        rates, self._rates = self._rates, None  # the transport refers to it while it reads: no cycle is left
+        self._act = act
+        hear = counted_sink(self._hear, self._traffic)
+        return rates.limited(transport, hear, faults, refuse) if rates else hear
+
+    def _hear(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
+        """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""
+        if self._over:
+            return self.count_dropped(len(frames))
+        if self._outbox.crowded and self._each > EVENT:  # the client has many answers to read
+            return 0
+        given, budget, size, taken = len(frames), self._budget, 0, 0
+        before, debt = budget.left, STEP if self._each == EVENT else 0
+        if given == 1 and before > budget.turn_end - debt and type(frame := frames[0]) in WHOLE:
+            size = len(frame) if type(frame) is bytes else memory(frame)
+        if 0 < size <= self._unchecked:
+            budget.left -= self._each + size
+        elif not (frames := self._turns.admit(frames)):
+            return 0
+        tap, add_text = self._tap, self._add_text
+        if add_text is not None and given == 1:
+            if tap is not None:
+                tap.call.reading = frames[0]  # no call: for each token
+            if self._read_text(frames[0], add_text):
+                return 1
+        for some in (frames,) if given <= self._turns.piece else self._turns.pieces(frames):
+            self.heard = self.heard or self._understands(some)
+            if tap is None:
+                self._act(self._receive(some))
+            else:
+                self._receive_recorded(tap, some)
+            taken += len(some)
+            if self._over:
+                return taken + self.count_dropped(given - taken)  # type: ignore[unreachable]  # a step may end it
+        if self._each > EVENT:
+            self._turns.usual = min(before - budget.left, QUANTUM)
+        elif given > FEW:
+            self._turns.note_cost(taken, before - budget.left)
+        return taken
+
+    def _receive_recorded(self, tap: Tap, frames: Sequence[Frame]) -> None:
+        """Receive frames, and note for the recording what they lead to."""
+        if not tap.session:
+            tap.receive(frames, lambda some: self._act(self._receive(some)))
+            return
+        tap.begin_step(frames)
+        try:
+            self._act(self._receive(frames))
+        finally:
+            tap.end_step()
+
+    def stream_text(self, add_text: TextSink | None) -> None:
+        """Give lone further pieces of the text that the peer just said to this sink; None ends that."""
+        read = self._text_reader() if add_text is not None else None
+        self._add_text = add_text if read is not None else None
+        self._read_text: TextReader = read or _read_nothing
+
+    def count_dropped(self, count: int) -> int:
+        """Count frames, or commands, of a disconnected peer as lost; return how many."""
+        losses = [Loss(kind="frame", why=DISCONNECTED, count=count)] if count else []
+        self._ledger.record(losses, source=self._dialect.name)
+        return count
+
+    async def wait_to_leave(self) -> None:
+        """Return when the link may end, in turn with the ends of others: thousands of peers may leave at once."""
+        await self._turns.wait_to_leave()
+
+    def stop(self) -> None:
+        """Count further frames as lost, and those that wait for a turn: the link is over."""
+        self._over = True
+        self._turns.stop()
+
+    def close(self) -> None:
+        """Forget the link: its transport reads no more."""
+        self._act = _do_nothing

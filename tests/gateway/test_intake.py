@@ -1,0 +1,105 @@
+"""The frames of a peer, from its transport to its translator; test_link.py has the turns of many links."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.gateway.intake import FrameIntake
+from dragoman.gateway.observability.faults import FaultLog
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.peer import Peer
+from dragoman.mappings.dialect import Burst, Frame, Step, TextReader, TextSink, Translator
+from dragoman.mappings.smooth import DIALECT
+from tests.memory_transport import MemoryTransport
+from tests.services import services
+
+
+class Told(Translator[Any, Any]):
+    """A translator that reads each frame as one item, and a frame `+TEXT` as a further piece of text."""
+
+    def receive(self, frames: Sequence[Frame]) -> Step[Any]:
+        return Step(bursts=[Burst(items=list(frames))])
+
+    def send(self, items: Sequence[Any]) -> Step[Any]:
+        return Step()
+
+    def text_reader(self) -> TextReader:
+        def read(frame: Frame, add_text: TextSink) -> bool:
+            assert isinstance(frame, bytes)
+            return frame.startswith(b"+") and add_text(frame[1:].decode(), 0, "")
+
+        return read
+
+
+class Received:
+    """The link of an intake, and what it was given; `limited` is True for the intake of a client."""
+
+    log: Any = None
+
+    def __init__(self, *, limited: bool = False) -> None:
+        self.items: list[Frame] = []
+        self.texts: list[str] = []
+        self.ledger = Ledger()
+        given, transport = services(ledger=self.ledger), MemoryTransport()
+        self.outbox = Outbox(10, 100, transport)
+        peer = Peer(id="l1", dialect=DIALECT, limited=limited)
+        self.intake = FrameIntake(peer, transport, Told(), given, self.outbox, None, lambda _frames: True)
+        faults = FaultLog("smooth", weakref.proxy(self), given)
+        self.sink = self.intake.sink(transport, self.act, faults, lambda _code, _text: None)
+
+    def act(self, step: Step[Any]) -> None:
+        self.items += [item for burst in step.bursts for item in burst.items]
+
+    def add_text(self, text: str, _at: int, _session: str) -> bool:
+        self.texts.append(text)
+        return True
+
+
+def test_the_link_acts_on_frames_in_the_call_that_shows_them() -> None:
+    received = Received()
+    assert received.sink([b"a", b"b"]) == 2
+    assert received.items == [b"a", b"b"]
+    assert received.intake.heard
+
+
+def test_frames_of_a_link_that_is_over_are_taken_and_counted_as_lost() -> None:
+    received = Received()
+    received.intake.stop()
+    assert received.sink([b"a", b"b"]) == 2
+    assert received.items == []
+    assert [(entry.kind, entry.count) for entry in received.ledger.entries()] == [("frame", 2)]
+
+
+def test_frames_of_a_client_with_many_answers_to_read_stay_in_the_transport() -> None:
+    received = Received(limited=True)
+    received.outbox.put([b"x" * 21])
+    assert received.sink([b"a"]) == 0
+    received.outbox.clear()
+    assert received.sink([b"a"]) == 1
+
+
+def test_only_a_lone_piece_of_text_goes_straight_to_its_session() -> None:
+    received = Received()
+    received.intake.stream_text(received.add_text)
+    assert (received.sink([b"+Hel"]), received.sink([b"+l", b"+o"]), received.sink([b"end"])) == (1, 2, 1)
+    assert (received.texts, received.items) == (["Hel"], [b"+l", b"+o", b"end"])
+    received.intake.stream_text(None)
+    received.sink([b"+more"])
+    assert received.texts == ["Hel"]
+
+
+def test_a_closed_intake_keeps_no_link_alive() -> None:
+    gc.disable()
+    try:
+        received = Received()
+        link, intake, sink = weakref.ref(received), received.intake, received.sink
+        intake.close()
+        del received
+        assert link() is None
+        assert sink([b"late"]) == 1
+    finally:
+        gc.enable()
