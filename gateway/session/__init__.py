@@ -17,5 +17,5 @@ wording       questions and answers in words                       digest      s
 weight        characters that events hold in memory                memory      what a session holds, in the budget
 slow_clients  what clients that read slowly are shown later        cancel_deadline  a cancelled turn that goes on
 earlier_runs  runs that a question in words of another gateway ended, of which the open turn is the rest
-one_time_codes  codes that a backend asks for
+one_time_codes  codes that a backend asks for                      titles      who keeps the title of the session
 """

@@ -24,6 +24,7 @@ from dragoman.gateway.session.in_flight import OPENING, PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
+from dragoman.gateway.session.titles import Titles
 from dragoman.gateway.session.turn_states import CancelState, ConnectionState, Trigger
 from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import (
@@ -70,6 +71,7 @@ class Commands:
         self._inputs = inputs
         self._questions = questions
         self.deadline = CancelDeadline(context)
+        self._titles = Titles(context)
         self._held: list[tuple[Client | None, commands.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -97,8 +99,8 @@ class Commands:
                 self._questions.answer(client, command)
             case commands.AnswerOtp():
                 self._questions.codes.answer(client, command)
-            case commands.RenameSession() if not context.upstream.commands.can_write_type(commands.RenameSession):
-                self._rename(client, command)
+            case commands.RenameSession() if self._titles.are_kept_here:
+                self._titles.rename(client, command)
             case Unmapped():
                 client.refuse(command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
@@ -125,14 +127,6 @@ class Commands:
             client.refuse(command.request, "invalid", f"unknown cursor {command.cursor!r}")
         else:
             client.send([answer])
-
-    def _rename(self, client: Client, command: commands.RenameSession) -> None:
-        """Set the title here: the backend keeps none."""
-        self._context.effects.entitle(command.title)
-        if client.attaches:
-            client.send([Reply(request=command.request)])
-        else:
-            client.attach(self._context.state, command.request)
 
     def _pause(self, client: Client, command: commands.PauseTurn) -> None:
         if self._questions.waits_for_words(client):
@@ -255,10 +249,10 @@ class Commands:
             # nothing.
             self._force()
             failure = None
-        if isinstance(command, commands.RenameSession) and self._give_row(pending, failure):
-            return
-        if _keeps_title(self._context, pending, failure):
-            failure = None
+        if isinstance(command, commands.RenameSession):
+            if self._titles.answer_with_row(pending, command, failure):
+                return
+            failure = self._titles.find_failure(pending, failure)
         if failure is None:
             self._done(command)
         if self._questions.replied(pending, failure) or pending.client is None:
@@ -278,27 +272,12 @@ class Commands:
         self._in_flight.close()
         self.cancel_over()
 
-    def _give_row(self, pending: PendingCommand, failure: Failure | None) -> bool:
-        """Answer a rename with the row of the session; return False if its client waits for a reply instead.
-
-        The gateway keeps the title if the backend keeps none. A backend of the client's dialect answers with a row.
-        """
-        client = pending.client
-        if client is None or client.attaches or (failure is not None and failure.cause != "unsupported"):
-            return False
-        if failure is None and self._context.upstream.name == client.dialect.name:
-            return False
-        self._done(pending.command)
-        client.attach(self._context.state, pending.command.request)
-        return True
-
     def _done(self, command: Command) -> None:
         """Apply what a backend did, if it tells that only to the client that asked."""
-        state = self._context.state
-        if isinstance(command, commands.RenameSession) and state.title != command.title:
-            self._context.effects.entitle(command.title)
+        if isinstance(command, commands.RenameSession):
+            self._titles.note_renamed(command)
         elif isinstance(command, commands.ArchiveSession | commands.UnarchiveSession):
-            state.archived = isinstance(command, commands.ArchiveSession)
+            self._context.state.archived = isinstance(command, commands.ArchiveSession)
 
     def fail_unanswered(self, request: str, why: str) -> None:
         """Tell the client that its command has no answer, and why."""
@@ -315,17 +294,6 @@ def _is_unknown(command: Command, failure: Failure | None) -> bool:
     """Return True if the backend does not know the session of this command."""
     asks = isinstance(command, commands.ResumeSession | commands.GetSession)
     return asks and failure is not None and failure.cause == "not_found"
-
-
-def _keeps_title(context: SessionContext, pending: PendingCommand, failure: Failure | None) -> bool:
-    """Return True if the backend has no rename, so that the gateway keeps the title.
-
-    A client of the backend's own dialect is shown its refusal.
-    """
-    client = pending.client
-    if not isinstance(pending.command, commands.RenameSession) or failure is None or client is None:
-        return False
-    return failure.cause == "unsupported" and client.dialect.name != context.upstream.name
 
 
 def _note_result(pending: PendingCommand, failure: Failure | None) -> None:

@@ -10,8 +10,6 @@ from dragoman.gateway.routing.ids import session_id
 from dragoman.mappings.canonical.commands import ListSessions, SetGoal
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.dialect import Burst
-from tests.gateway import smooth_server_messages as server
-from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import LIMITS, NEVER, in_memory_gateway
 from tests.gateway.listed import listed
 from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, status, took
@@ -193,52 +191,6 @@ async def test_a_command_that_a_pod_cannot_execute_is_refused_with_its_reason() 
         made.router.receive(link, [Burst(items=[SetGoal(request="n", session=CONVERSATION, objective="win")])])
         await settle()
         await made.script().receives("a", error("n", "UNSUPPORTED_ACTION")).pod_receives().done()
-
-
-async def test_the_gateway_keeps_titles_for_a_backend_that_does_not() -> None:
-    async with in_memory_gateway() as made:
-        rename = {"action": "rename_conversation", "requestId": "n", "conversationId": CONVERSATION, "title": "New"}
-        await (
-            made.script()
-            .opens("a")
-            .sends("a", rename)
-            .receives("a", reply("n", conversationId=CONVERSATION, title="New"))
-            .pod_receives()
-            .done()
-        )
-        assert made.session.state.title == "New"
-
-
-@pytest.mark.parametrize(("dialect", "title"), [("codewhale", "New"), ("smooth", "")])
-async def test_titles_that_a_smooth_server_cannot_change_are_kept_for_clients_of_other_dialects(
-    dialect: str, title: str
-) -> None:
-    """The servers in Python and TypeScript have no `rename_conversation` (docs/dialects/smooth.md, section 3)."""
-    conversation = server.CONVERSATION
-    rename, answered = {
-        "codewhale": (
-            line(1, "thread/set_name", thread_id=f"thread-{conversation}", name="New"),
-            {"id": 1, "result": {"status": "ok"}},
-        ),
-        "smooth": (
-            {"action": "rename_conversation", "requestId": "n", "conversationId": conversation, "title": "New"},
-            error("n", "UNSUPPORTED_ACTION"),
-        ),
-    }[dialect]
-    async with in_memory_gateway(upstream="smooth") as made:
-        await (
-            made.script()
-            .asks_server("p", "Hi")
-            .server_sends(server.taken("$t"))
-            .connects("c", dialect=dialect)
-            .sends("c", rename)
-            .server_receives({"action": "rename_conversation", "requestId": "$r", "title": "New"})
-            .server_sends(server.problem("$r", "UNSUPPORTED_ACTION"))
-            .receives("c", answered)
-            .ignores("p")
-            .done()
-        )
-        assert made.session.state.title == title
 
 
 async def test_pings_are_answered_while_the_backend_is_away() -> None:

@@ -1,0 +1,62 @@
+"""The title of a session is kept by its backend, or by the gateway if the backend has no rename.
+
+A client that attaches learns the title from its dialect's own answer. One that only makes calls is answered with the
+row of the session, unless a backend of its own dialect has answered it with a row.
+"""
+
+from __future__ import annotations
+
+from dragoman.gateway.session.context import SessionContext
+from dragoman.gateway.session.in_flight import PendingCommand
+from dragoman.gateway.session.ports import Client
+from dragoman.mappings.canonical.commands import RenameSession
+from dragoman.mappings.canonical.events import Reply
+from dragoman.mappings.canonical.values import Failure
+
+
+class Titles:
+    """The renames of one session."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+
+    @property
+    def are_kept_here(self) -> bool:
+        """True if the backend has no rename."""
+        return not self._context.upstream.commands.can_write_type(RenameSession)
+
+    def rename(self, client: Client, command: RenameSession) -> None:
+        """Keep the title here, and answer the client."""
+        self._context.effects.entitle(command.title)
+        if client.attaches:
+            client.send([Reply(request=command.request)])
+        else:
+            client.attach(self._context.state, command.request)
+
+    def note_renamed(self, command: RenameSession) -> None:
+        """Tell all clients the title of a rename that is done, unless they know it."""
+        if self._context.state.title != command.title:
+            self._context.effects.entitle(command.title)
+
+    def answer_with_row(self, pending: PendingCommand, command: RenameSession, failure: Failure | None) -> bool:
+        """Answer a rename with the row of the session; return False if its client waits for a reply instead."""
+        client = pending.client
+        if client is None or client.attaches or (failure is not None and failure.cause != "unsupported"):
+            return False
+        if failure is None and self._context.upstream.name == client.dialect.name:
+            return False
+        self.note_renamed(command)
+        client.attach(self._context.state, command.request)
+        return True
+
+    def find_failure(self, pending: PendingCommand, failure: Failure | None) -> Failure | None:
+        """Return the failure of a rename; None if the gateway keeps the title, because the backend has no rename.
+
+        A client of the backend's own dialect is shown its refusal.
+        """
+        client = pending.client
+        if failure is None or client is None or client.dialect.name == self._context.upstream.name:
+            return failure
+        return None if failure.cause == "unsupported" else failure
