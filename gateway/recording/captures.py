@@ -23,7 +23,8 @@ from msgspec import Meta, Struct, structs
 
 from dragoman.gateway.recording.format import FORMAT, UP, EventLine, Header, Line, RecordingError, frame_line
 from dragoman.gateway.session.commands import answers_one
-from dragoman.gateway.session.normal_form import Given, NormalForm
+from dragoman.gateway.session.normal_form import NormalForm
+from dragoman.gateway.session.question_form import Given
 from dragoman.gateway.session.runs import Run
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, SubmitInput

@@ -8,7 +8,8 @@ commands      what clients ask: each command gets one answer       in_flight   c
 inputs        what users type: one input at a time                 questions   who may answer a question, and when
 presence      who is attached, and who waits for the history       reconnect   a turn whose connection is lost
 turn_states   the states of a turn, and what moves them            turn_recovery  how a lost turn went on
-normal_form   completes a turn, with content and runs              history     ids, additions and pages of history
+normal_form   completes a turn, with content, question_form,       history     ids, additions and pages of history
+              end_form and runs
 fold          adds events to the state                             delivery    one rendering for all clients alike
 log           the newest batches                                   text_stream the direct way of streamed text
 attachments   clients of a session                                 groups      those that see the same

@@ -15,9 +15,9 @@ from dragoman.gateway.overload.fair_queue import REFUSED
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand, acknowledge
-from dragoman.gateway.session.normal_form import Given, denied
 from dragoman.gateway.session.one_time_codes import OneTimeCodes
 from dragoman.gateway.session.ports import Client
+from dragoman.gateway.session.question_form import Given, denied
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import (

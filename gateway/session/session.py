@@ -30,9 +30,10 @@ from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.memory import SessionMemory
 from dragoman.gateway.session.narrowing import tool_names_only
-from dragoman.gateway.session.normal_form import Given, NormalForm
+from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.ports import NO_BACKEND, Backend, Client, EventRecorder
 from dragoman.gateway.session.presence import PendingAttach, Presence
+from dragoman.gateway.session.question_form import Given
 from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.reconnect import Reconnect
 from dragoman.gateway.session.runs import Run

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from itertools import count
 from uuid import UUID
 
-from dragoman.gateway.session.normal_form import Given, NormalForm
+from msgspec import Raw
+
+from dragoman.gateway.session.normal_form import NormalForm
+from dragoman.gateway.session.question_form import Given
 from dragoman.gateway.session.runs import Run
 from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical.events import ApprovalRequested, InteractionRequired
 from dragoman.mappings.canonical.values import Message, Origin
 
+MAY_I = ApprovalRequested(tool="rm", description="Delete?")
+FORM = InteractionRequired(question="i", kind="identity_intake", spec=Raw(b'{"fields": [{"key": "name"}]}'), reason="")
 OURS = Origin(link="smooth-1", request="r1")
 
 
@@ -43,3 +49,10 @@ class Session:
 
 def kinds(events: Sequence[Event]) -> list[str]:
     return [type(event).__name__ for event in events]
+
+
+def asked(*before: Event) -> Session:
+    session = Session()
+    session.accept()
+    session.feed(*before, MAY_I)
+    return session

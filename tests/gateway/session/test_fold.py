@@ -16,7 +16,8 @@ from msgspec import Raw
 from dragoman.gateway import registry
 from dragoman.gateway.session.delivery import up_to_questions
 from dragoman.gateway.session.fold import FOLD, add_usage, happens
-from dragoman.gateway.session.normal_form import Given, NormalForm, denied
+from dragoman.gateway.session.normal_form import NormalForm
+from dragoman.gateway.session.question_form import Given, denied
 from dragoman.gateway.session.runs import Run
 from dragoman.mappings.canonical import Batch, Event, OpenTurn, SessionState, prelude
 from dragoman.mappings.canonical.events import (

@@ -1,0 +1,139 @@
+"""The normal form of the end of a turn: every block and call is closed, then TurnResult, StatusChanged and exactly one
+TurnEnded follow (docs/design.md, section 3; docs/translation.md, rules 3.6 and 4.3).
+
+A backend tells the end by an event of its own, by its status alone, or not at all.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from dragoman.gateway.session.content import Content
+from dragoman.gateway.session.question_form import QuestionForm
+from dragoman.gateway.session.runs import Runs
+from dragoman.mappings.canonical import OpenTurn, events
+from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
+from dragoman.mappings.canonical.values import End, Failure, Status
+
+
+class EndForm:
+    """Brings the end of a turn into its normal form."""
+
+    __slots__ = ("_content", "_questions", "_runs", "_state")
+
+    def __init__(self, runs: Runs, content: Content, questions: QuestionForm) -> None:
+        self._runs = runs
+        self._state = runs.state
+        self._content = content
+        self._questions = questions
+
+    def result(self, event: events.TurnResult) -> None:
+        """Close every block and call: the output is over."""
+        self._close_everything(event.end)
+        self._runs.emit(event)
+
+    def status(self, event: events.StatusChanged) -> None:
+        """Tell that the backend runs, or end the open turn because it has stopped."""
+        turn = self._state.turn
+        if turn is None:
+            self._runs.emit(event)
+        elif event.status == "running":
+            if self._state.status != "running":
+                self._runs.emit(event)
+        else:
+            end, failure = _verdict(turn, event.status)
+            self.finish(end, failure, event.status, said_status=event)
+
+    def ended(self, event: events.TurnEnded) -> None:
+        """End the turn as the backend told."""
+        turn = self._runs.require_turn()
+        if event.text and not turn.text().endswith(event.text):
+            self._final_text(turn, event.text)
+        status: Status = "paused" if event.end == "paused" else "idle"
+        self.finish(event.end, event.failure, status, said_end=event)
+
+    def _final_text(self, turn: OpenTurn, text: str) -> None:
+        """Send the text that the whole text of a turn has beyond its deltas; report a Gap if they contradict."""
+        sent = turn.text()
+        if text.startswith(sent):
+            if type(turn.open) is ReasoningBlock:
+                self._content.close_block()
+            self._runs.emit(events.TextDelta(text=text[len(sent) :]))
+            return
+        self._runs.tell_gap(events.Gap(text="the final text contradicts what was streamed of it"))
+        if type(turn.open) is TextBlock:
+            before = sent.removesuffix("".join(turn.open.parts))
+            if text.startswith(before):
+                self._runs.emit(events.TextDone(text=text[len(before) :]))
+
+    def finish(
+        self,
+        end: End,
+        failure: Failure | None,
+        status: Status,
+        *,
+        said_status: events.StatusChanged | None = None,
+        said_end: events.TurnEnded | None = None,
+    ) -> None:
+        """End the open turn, in its one order; `said_status` and `said_end` are the backend's own events."""
+        turn = self._state.turn
+        if turn is None:
+            return
+        self._questions.close()
+        used = said_end.usage if said_end is not None and turn.usage is None else None
+        if used is not None and turn.result is None:  # usage stands between the last text and the end of the output
+            self._content.close_block()
+            self._runs.emit(events.UsageReported(usage=used))
+        self._close_everything(end)
+        failure = self._tell_failure(turn, end, failure)
+        if turn.result is None:
+            self._runs.emit(events.TurnResult(end=end))
+        if said_status is not None or self._state.status != status:
+            self._runs.emit(said_status or events.StatusChanged(status=status))
+        terminal = said_end or events.TurnEnded(end=end)
+        self._runs.end_turn(
+            structs.replace(
+                terminal,
+                text=terminal.text or turn.text(),
+                message=terminal.message or turn.message,
+                usage=turn.usage or used,
+                failure=failure,
+            )
+        )
+
+    def _tell_failure(self, turn: OpenTurn, end: End, failure: Failure | None) -> Failure | None:
+        """Report why the turn failed, unless it was reported, and return it."""
+        if end == "failed" and turn.model_turn is None and not turn.errors:  # refused: for a pod's parent it began
+            self._runs.emit(events.ModelTurnStarted(index=self._runs.next_model_turn()))
+        if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
+            failure = Failure(cause="internal", text="the turn failed")
+        if failure is not None and not any(
+            (error.cause, error.text) == (failure.cause, failure.text) for error in turn.errors
+        ):
+            self._runs.emit(events.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+        return failure
+
+    def _close_everything(self, end: End) -> None:
+        """Close the blocks and calls of the turn, and its model turn if the output is complete
+        (docs/translation.md, rule 4.3).
+        """
+        turn = self._state.turn
+        if turn is None:
+            return
+        self._content.close_block()
+        for block in turn.calls.values():
+            self._content.complete(block)
+        if end == "completed" and turn.in_model_turn and turn.model_turn is not None:
+            self._runs.emit(events.ModelTurnEnded(index=self._runs.last_model_turn(turn.model_turn)))
+
+
+def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
+    """Return how a turn ended if its backend only tells an idle status: by its result, else its error (3.6)."""
+    if turn.result is not None and turn.result != "failed":
+        return turn.result, None
+    if turn.errors:
+        error = turn.errors[-1]
+        return "failed", Failure(cause=error.cause, text=error.text, ext=error.ext)
+    if turn.result == "failed":
+        return "failed", Failure(cause="internal", text="the turn failed, and the backend gave no reason")
+    return ("paused" if status == "paused" else "completed"), None

@@ -1,0 +1,195 @@
+"""The normal form of the end of a turn: in one order, with all of its text, and with a cause if it failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import (
+    ErrorReported,
+    ModelTurnEnded,
+    ModelTurnStarted,
+    ReasoningDelta,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnEnded,
+    TurnResult,
+    UsageReported,
+)
+from dragoman.mappings.canonical.values import Failure, Message, Usage
+from tests.gateway.session.hand_fed import Session, kinds
+
+
+def test_a_pod_turn_ends_by_its_status_with_the_result_before_it() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(
+        TextDelta(text="a"),
+        TextDelta(text="b"),
+        TextDone(text="ab"),
+        TurnResult(end="completed"),
+        StatusChanged(status="idle"),
+    )
+    assert kinds(said) == ["TextDelta", "TextDelta", "TextDone", "TurnResult", "StatusChanged", "TurnEnded"]
+    end = said[-1]
+    assert isinstance(end, TurnEnded)
+    assert (end.end, end.text, end.failure) == ("completed", "ab", None)
+    assert [m.text for m in session.state.messages()] == ["hi", "ab"]
+    assert session.state.messages()[-1].id == end.message
+
+
+def test_a_contradicting_terminal_closes_the_open_block_with_its_text() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="world"), TurnEnded(end="completed", text="hello world", message="m9"))
+    assert kinds(said) == ["TextDelta", "Gap", "TextDone", "TurnResult", "StatusChanged", "TurnEnded"]
+    assert said[2] == TextDone(text="hello world")
+    assert said[-1] == TurnEnded(end="completed", text="hello world", message="m9")
+    assert [m.text for m in session.state.messages()] == ["hi", "hello world"]
+
+
+@pytest.mark.parametrize(
+    ("streamed", "final", "kept"),
+    [
+        (("world", "two"), "hello worldtwo", ["hello world", "two"]),
+        (("one", "two"), "two", ["two"]),
+        (("one", "two"), "onetwenty", ["one", "twenty"]),
+        (("one", "two"), "one and two", ["one", " and two"]),
+        (("one", "two"), "three", ["three"]),
+    ],
+)
+def test_a_terminal_corrects_contradicting_blocks(streamed: tuple[str, str], final: str, kept: list[str]) -> None:
+    session = Session()
+    first, second = streamed
+    call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
+    session.feed(TextDelta(text=first), TextDone(text=first), *call, TextDelta(text=second), TextDone(text=second))
+    session.feed(TurnEnded(end="completed", text=final))
+    assert [item.text for item in session.state.transcript if isinstance(item, Message)] == kept
+
+
+def test_a_terminal_with_only_the_end_of_the_streamed_text_is_no_contradiction() -> None:
+    """The real smooth server in Python ends a turn with the text of its last model call, and dragoman puts a line
+    about lost context before the first answer.
+    """
+    session = Session()
+    session.accept()
+    call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
+    said = session.feed(
+        TextDelta(text="Let me look. "),
+        *call,
+        TextDelta(text="It is here."),
+        TurnEnded(end="completed", text="It is here."),
+    )
+    assert "Gap" not in kinds(said)
+    assert [event.text for event in said if isinstance(event, TextDone)] == ["Let me look. ", "It is here."]
+    said = session.feed(TextDelta(text="[context lost]\nHello"), TurnEnded(end="completed", text="Hello"))
+    assert "Gap" not in kinds(said)
+    assert session.state.messages()[-1].text == "Hello"
+
+
+def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="He"), TurnEnded(end="completed", text="Hello", message="m9"))
+    assert kinds(said) == ["TextDelta", "TextDelta", "TextDone", "TurnResult", "StatusChanged", "TurnEnded"]
+    assert said[-1] == TurnEnded(end="completed", text="Hello", message="m9")
+
+
+def test_open_blocks_are_closed_before_the_turn() -> None:
+    session = Session()
+    session.accept()
+    session.feed(ReasoningDelta(text="hm"), TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
+    session.feed(ToolCallArguments(call="c", json='{"a'), ToolCallArguments(call="c", json='":1}'))
+    said = session.feed(TurnResult(end="cancelled"), StatusChanged(status="idle"))
+    assert said[0] == ToolCallArguments(call="c", name="grep", json='{"a":1}', done=True)
+    assert kinds(said[1:]) == ["TurnResult", "StatusChanged", "TurnEnded"]
+
+
+@pytest.mark.parametrize(
+    ("events", "end"),
+    [
+        ((TurnResult(end="completed"), StatusChanged(status="idle")), "completed"),
+        ((TurnResult(end="limit_reached"), StatusChanged(status="idle")), "limit_reached"),
+        ((TurnResult(end="paused"), StatusChanged(status="paused")), "paused"),
+        ((TurnResult(end="rolled_back"), StatusChanged(status="idle")), "rolled_back"),
+        ((TurnResult(end="cancelled"), StatusChanged(status="idle")), "cancelled"),
+        ((ErrorReported(cause="model_failed", text="x"), StatusChanged(status="idle")), "failed"),
+        (
+            (ErrorReported(cause="model_failed", text="x"), TurnResult(end="completed"), StatusChanged(status="idle")),
+            "completed",
+        ),
+        ((StatusChanged(status="idle"),), "completed"),
+    ],
+)
+def test_the_end_of_a_pod_turn_is_decided_by_the_events_before_its_status(events: tuple[Event, ...], end: str) -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="x"), *events)
+    ends = [event for event in said if isinstance(event, TurnEnded)]
+    assert [event.end for event in ends] == [end]
+    assert (ends[0].failure == Failure(cause="model_failed", text="x")) == (end == "failed")
+    assert kinds(said).count("TurnResult") == 1
+
+
+def test_a_failure_without_a_cause_is_given_one() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="x"), TurnEnded(end="failed"))
+    (error,) = [event for event in said if isinstance(event, ErrorReported)]
+    assert error == ErrorReported(cause="internal", text="the turn failed")
+    assert isinstance(said[-1], TurnEnded)
+    assert said[-1].failure == Failure(cause=error.cause, text=error.text)
+
+
+def test_a_rolled_back_turn_takes_the_users_message_out_of_the_transcript() -> None:
+    session = Session()
+    session.accept("first")
+    session.feed(TextDelta(text="ok"), TurnResult(end="completed"), StatusChanged(status="idle"))
+    session.accept("second")
+    session.feed(TurnResult(end="rolled_back"), StatusChanged(status="idle"))
+    assert [m.text for m in session.state.messages()] == ["first", "ok"]
+
+
+def test_usage_is_summed_over_the_turn() -> None:
+    session = Session()
+    session.accept()
+    for _ in range(2):
+        session.feed(UsageReported(usage=Usage(input_tokens=10, output_tokens=1)))
+    end = session.feed(StatusChanged(status="idle"))[-1]
+    assert isinstance(end, TurnEnded)
+    assert end.usage == Usage(input_tokens=20, output_tokens=2)
+
+
+def test_usage_of_a_terminal_is_reported_if_no_other_event_did() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="a"), TurnEnded(end="completed", usage=Usage(input_tokens=3)))
+    assert kinds(said) == ["TextDelta", "TextDone", "UsageReported", "TurnResult", "StatusChanged", "TurnEnded"]
+    assert session.state.usage == Usage(input_tokens=3)
+    again = session.feed(
+        TextDelta(text="b"),
+        UsageReported(usage=Usage(input_tokens=5)),
+        TurnEnded(end="completed", usage=Usage(input_tokens=5)),
+    )
+    assert kinds(again).count("UsageReported") == 1
+    assert session.state.usage == Usage(input_tokens=8)
+
+
+def test_a_complete_turn_ends_its_open_model_turn_before_its_result() -> None:
+    session = Session()
+    said = session.feed(ModelTurnStarted(index=3), TextDelta(text="a"), TurnResult(end="completed"))
+    assert said[-3:] == [TextDone(text="a"), ModelTurnEnded(index=3), TurnResult(end="completed")]
+    assert kinds(session.feed(StatusChanged(status="idle"))) == ["StatusChanged", "TurnEnded"], "once"
+
+
+@pytest.mark.parametrize("end", ["limit_reached", "cancelled", "paused", "rolled_back"])
+def test_no_end_but_completion_ends_a_model_turn(end: Any) -> None:
+    session = Session()
+    said = session.feed(ModelTurnStarted(index=3), TurnResult(end=end), StatusChanged(status="idle"))
+    assert "ModelTurnEnded" not in kinds(said)
