@@ -23,7 +23,7 @@ from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn_states import TurnStates
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.events import SessionOpened
-from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.canonical.values import Failure, SessionSummary
 from dragoman.mappings.dialect import Dialect
 
 log = structlog.get_logger("dragoman.session")
@@ -58,8 +58,8 @@ class Effects(Protocol):
     def refused(self) -> None:
         """Drop the session: its backend did not open it."""
 
-    def entitle(self, title: str) -> None:
-        """Give the session a title."""
+    def summary(self) -> SessionSummary:
+        """Return the row of the session in a list."""
 
     def deserted(self) -> None:
         """Take note that the last client has left."""

@@ -14,11 +14,11 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.traffic import timed
 from dragoman.gateway.overload.fair_queue import TURN
-from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group, is_own
+from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.ports import Client, EventRecorder
+from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.slow_clients import SlowClients
 from dragoman.mappings.canonical import Batch, Event, SessionState, events, prelude
 from dragoman.mappings.canonical.values import ANSWERED
@@ -32,7 +32,7 @@ def time_render(group: Group, batch: Batch, ledger: Ledger) -> Rendered:
 
 
 class Delivery:
-    """The attachments of one session and their groups. `source` is the dialect of the backend."""
+    """The attachments of one session and their groups."""
 
     __slots__ = (
         "_ledger",
@@ -47,23 +47,13 @@ class Delivery:
         "publications",
     )
 
-    def __init__(
-        self,
-        state: SessionState,
-        log: Log,
-        services: Services,
-        *,
-        coalesce: bool,
-        source: str,
-        recorder: EventRecorder | None = None,
-    ) -> None:
-        self._state, self._log = state, log
-        self._source, self._ledger, self._queue = source, services.ledger, services.queue
-        self._recorder = recorder
-        self.groups = Groups(state, log, services, recorder)
+    def __init__(self, context: DeliveryContext) -> None:
+        self._state, self._log, self._recorder = context.state, context.log, context.recorder
+        self._source, self._ledger, self._queue = context.upstream.name, context.services.ledger, context.services.queue
+        self.groups = Groups(context)
         self.attachments: dict[str, Attachment] = {}
         self.publications: dict[str, None] = {}  # ids of attached links that stand for all subscribers
-        self._slow = SlowClients(state, log, self.groups, services, coalesce=coalesce, source=source, recorder=recorder)
+        self._slow = SlowClients(context, self.groups)
 
     @property
     def links(self) -> list[Client]:

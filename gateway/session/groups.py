@@ -8,12 +8,9 @@ from __future__ import annotations
 from operator import attrgetter
 
 from dragoman.gateway.observability.traffic import timed_writer
-from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group
-from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.ports import EventRecorder
+from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
-from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import TextSink
 
 _KEY = attrgetter("link.dialect.name", "view", "request")  # attachments with an equal key share a rendering
@@ -22,11 +19,11 @@ _KEY = attrgetter("link.dialect.name", "view", "request")  # attachments with an
 class Groups:
     """The groups of a session: attachments of one dialect, view and request are in one group."""
 
-    __slots__ = ("_log", "_recorder", "_services", "_state", "by_key", "text")
+    __slots__ = ("_context", "_log", "by_key", "text")
 
-    def __init__(self, state: SessionState, log: Log, services: Services, recorder: EventRecorder | None) -> None:
+    def __init__(self, context: DeliveryContext) -> None:
         self.by_key: dict[tuple[str, str, str], Group] = {}
-        self._state, self._log, self._services, self._recorder = state, log, services, recorder
+        self._context, self._log = context, context.log
         self.text: TextStream | None = None
 
     @property
@@ -37,7 +34,7 @@ class Groups:
 
     def open_text(self) -> None:
         """Make a stream of the text that was just delivered, if each rendering can write text by itself."""
-        turn, targets, ledger = self._state.turn, [], self._services.ledger
+        turn, targets, ledger = self._context.state.turn, [], self._context.services.ledger
         if turn is None:
             return
         for group in self.by_key.values():
@@ -47,7 +44,7 @@ class Groups:
             if ledger.times:
                 write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
             targets.append(TextTarget(write=write, members=[*group.members]))
-        self.text = TextStream(self._state, turn, self._log, self._services, targets, self._recorder)
+        self.text = TextStream(self._context, turn, targets)
 
     def find_group(self, attachment: Attachment) -> Group | None:
         """Return the group for an attachment, if there is one."""

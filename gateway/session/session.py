@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import MethodType
 from typing import Any
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.observability import audit
@@ -23,6 +23,7 @@ from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.digest import summary_of
 from dragoman.gateway.session.fold import happens
 from dragoman.gateway.session.in_flight import InFlight
@@ -88,11 +89,12 @@ class Session:
         self._names_only = route.show.tools == "names"
         self._observer, self._observed = observer, state.status
         self.form = self._normal_form(me, upstream)
-        self.states = self.form.states
         self.log = Log(state, services.limits)
         self.memory = SessionMemory(state, self.log, services, MethodType(_drop_commands, me))
-        coalesce = route.overflow == "coalesce"
-        self.delivery = Delivery(state, self.log, services, coalesce=coalesce, source=upstream.name, recorder=recorder)
+        delivered = DeliveryContext(
+            state=state, log=self.log, services=services, route=route, upstream=upstream, recorder=recorder
+        )
+        self.delivery = Delivery(delivered)
         self.in_flight = InFlight(
             upstream, services, MethodType(_write, me), MethodType(_fail_unanswered, me), self.memory.count_commands
         )
@@ -102,7 +104,7 @@ class Session:
             upstream=upstream,
             services=services,
             form=self.form,
-            states=self.states,
+            states=self.form.states,
             delivery=self.delivery,
             in_flight=self.in_flight,
             effects=me,
@@ -144,7 +146,7 @@ class Session:
     def deserted(self) -> None:
         """Cancel the turn if the route says so: the last client has left."""
         self.memory.drop_rendered()
-        if self._route.on_last_detach == "cancel" and self.states.busy:
+        if self._route.on_last_detach == "cancel" and self.form.states.busy:
             self.commands.cancel(None, CancelTurn())
 
     def rested(self) -> None:
@@ -188,7 +190,7 @@ class Session:
     def _deliver_text(self, events: list[Any], at: int) -> bool:
         """Deliver further text of the open block; return False, and do nothing, if the normal form adds anything."""
         turn = self.state.turn
-        if turn is None or type(block := turn.open) is not TextBlock or self.states.turn is TurnState.DISCARDED:
+        if turn is None or type(block := turn.open) is not TextBlock or self.form.states.turn is TurnState.DISCARDED:
             return False
         block.parts += (texts := [*map(_TEXT, events)])
         self.state.updated_at = turn.now = at
@@ -222,7 +224,7 @@ class Session:
             self.commands.give_all(object, failure)
         now = self._services.clock()
         self.commands.cancel_over()
-        self.states.on(Trigger.GIVEN_UP)
+        self.form.states.on(Trigger.GIVEN_UP)
         self.deliver(self.form.cut("failed", failure, now), now)
         self.reconnect.over()
         self.pending.open()
@@ -286,15 +288,9 @@ class Session:
         if self.state.status != self._observed:
             self._observed = self.state.status
             self._observer.on_status(self)
-        if self.is_busy is not self.states.busy:
+        if self.is_busy is not self.form.states.busy:
             self.is_busy = not self.is_busy
             self._observer.on_busy(self, self.is_busy)
-
-    def entitle(self, title: str) -> None:
-        """Give the session a title."""
-        self.state.title = title
-        row = structs.replace(self.summary(), title=title, updated_at=self._services.clock())
-        self.say(events.SessionUpdated(session=row))
 
     def opened(self, event: events.SessionOpened) -> Session:
         """Take the names that the backend gave; return the session that clients are shown for this one."""

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from msgspec import structs
 
 from dragoman.gateway.overload.fair_queue import EVENT, FRAME
-from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group, is_own
+from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.groups import Groups
-from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.pieces import join_pieces
-from dragoman.gateway.session.ports import Client, EventRecorder
-from dragoman.mappings.canonical import Batch, SessionState, events
+from dragoman.gateway.session.ports import Client
+from dragoman.mappings.canonical import Batch, events
 from dragoman.mappings.dialect import SessionProjection
 from dragoman.mappings.errors import PeerError
 
@@ -28,10 +27,7 @@ GONE = PeerError(
 
 
 class SlowClients:
-    """Renders the log for single attachments of a session. `source` is the dialect of the backend.
-
-    Without `coalesce` a client whose outbox is full is disconnected, and none catches up.
-    """
+    """Renders the log for single attachments of a session, unless a client whose outbox is full is disconnected."""
 
     __slots__ = (
         "_budget",
@@ -45,21 +41,12 @@ class SlowClients:
         "_state",
     )
 
-    def __init__(
-        self,
-        state: SessionState,
-        log: Log,
-        groups: Groups,
-        services: Services,
-        *,
-        coalesce: bool,
-        source: str,
-        recorder: EventRecorder | None,
-    ) -> None:
-        self._state, self._log, self._groups = state, log, groups
-        self._source, self._ledger = source, services.ledger
+    def __init__(self, context: DeliveryContext, groups: Groups) -> None:
+        services = context.services
+        self._state, self._log, self._groups = context.state, context.log, groups
+        self._source, self._ledger = context.upstream.name, services.ledger
         self._slice, self._budget = services.limits.catch_up, services.queue.budget
-        self._coalesce, self._recorder = coalesce, recorder
+        self._coalesce, self._recorder = context.route.overflow == "coalesce", context.recorder
 
     def set_behind(self, group: Group, batch: Batch) -> None:
         """Take the members of a group whose outbox is full out of it: they are not shown this batch now."""

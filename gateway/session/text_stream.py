@@ -16,12 +16,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment
-from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.ports import EventRecorder
+from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.weight import of_text
-from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import TextWriter
 
@@ -54,18 +52,11 @@ class TextStream:
         "weight",
     )
 
-    def __init__(
-        self,
-        state: SessionState,
-        turn: OpenTurn,
-        log: Log,
-        services: Services,
-        targets: Sequence[TextTarget],
-        recorder: EventRecorder | None,
-    ) -> None:
+    def __init__(self, context: DeliveryContext, turn: OpenTurn, targets: Sequence[TextTarget]) -> None:
+        log, services, recorder = context.log, context.services, context.recorder
         self.open = True
         self.count = self.weight = 0
-        self._state, self._turn, self._clock = state, turn, services.clock
+        self._state, self._turn, self._clock = context.state, turn, services.clock
         batch, self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX, self._close)
         self._weight_max = min(weight_max, services.limits.transcript_max - log.turn_weight)
         self._events = batch.events

@@ -6,11 +6,13 @@ row of the session, unless a backend of its own dialect has answered it with a r
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical.commands import RenameSession
-from dragoman.mappings.canonical.events import Reply
+from dragoman.mappings.canonical.events import Reply, SessionUpdated
 from dragoman.mappings.canonical.values import Failure
 
 
@@ -29,7 +31,7 @@ class Titles:
 
     def rename(self, client: Client, command: RenameSession) -> None:
         """Keep the title here, and answer the client."""
-        self._context.effects.entitle(command.title)
+        self._set_title(command.title)
         if client.attaches:
             client.send([Reply(request=command.request)])
         else:
@@ -38,7 +40,13 @@ class Titles:
     def note_renamed(self, command: RenameSession) -> None:
         """Tell all clients the title of a rename that is done, unless they know it."""
         if self._context.state.title != command.title:
-            self._context.effects.entitle(command.title)
+            self._set_title(command.title)
+
+    def _set_title(self, title: str) -> None:
+        context = self._context
+        context.state.title = title
+        row = structs.replace(context.effects.summary(), title=title, updated_at=context.services.clock())
+        context.effects.say(SessionUpdated(session=row))
 
     def answer_with_row(self, pending: PendingCommand, command: RenameSession, failure: Failure | None) -> bool:
         """Answer a rename with the row of the session; return False if its client waits for a reply instead."""

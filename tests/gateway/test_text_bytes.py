@@ -59,13 +59,14 @@ class BothPaths:
 
     def _spied_targets(self, groups: Groups) -> Iterator[TextTarget]:
         assert groups.text is not None
-        ((batch, _),) = groups._log.batches_from(groups._state.seq - 1, 1)
+        state = groups._context.state
+        ((batch, _),) = groups._log.batches_from(state.seq - 1, 1)
         for target, group in zip(groups.text._targets, groups.by_key.values(), strict=True):
 
             def write_both(
                 text: str, at: int, write: TextWriter = target.write, projection: Any = group.projection
             ) -> list[bytes]:
-                piece = structs.replace(batch, first_seq=groups._state.seq, events=[TextDelta(text=text)], at=at)
+                piece = structs.replace(batch, first_seq=state.seq, events=[TextDelta(text=text)], at=at)
                 general = projection.copy().render(piece).frames
                 frames = write(text, at)
                 self.written.append((frames, general))

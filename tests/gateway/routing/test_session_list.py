@@ -10,7 +10,8 @@ from msgspec import structs
 
 from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing.session_list import LIST_MAX, PAGE, ROW, WantedPage
-from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.commands import ListSessions, RenameSession
 from dragoman.mappings.canonical.events import SessionsListed, TextDelta
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Burst
@@ -22,13 +23,17 @@ from tests.step_counter import count_steps
 NS = 1_000_000_000
 
 
+def rename(session: Session, title: str) -> None:
+    session.commands._titles.note_renamed(RenameSession(title=title))
+
+
 def crowd(count: int, *, titled: bool = True) -> CountedRoute:
     """Return a route with sessions without clients, the last one changed last; with a title each, or with none."""
     route = CountedRoute()
     route.open_and_leave(count)
     for number, session in enumerate(route.router.sessions if titled else ()):
         route.time.passes(1)
-        session.entitle(f"t{number}")
+        rename(session, f"t{number}")
     return route
 
 
@@ -51,7 +56,7 @@ def test_a_session_that_has_changed_is_the_first_of_the_next_list() -> None:
     route = crowd(10)
     titles(route)
     route.time.passes(1)
-    route.router.sessions[3].entitle("news")
+    rename(route.router.sessions[3], "news")
     assert titles(route)[:2] == ["news", "t9"]
 
 
@@ -62,8 +67,8 @@ def test_a_session_with_text_after_the_last_list_is_the_first_of_the_next() -> N
     titles(route)
     session.receive([Burst(items=[TextDelta(text="B")], at=route.time.clock() + NS)])
     route.time.passes(0.5)
-    route.router.sessions[5].entitle("t5")
-    assert titles(route)[:3] == ["t3", "t5", "t9"]
+    rename(route.router.sessions[5], "t5 again")
+    assert titles(route)[:3] == ["t3", "t5 again", "t9"]
 
 
 def test_a_session_that_was_dropped_is_not_listed() -> None:
@@ -103,7 +108,7 @@ def test_a_principal_with_own_sessions_is_shown_its_own_and_those_without_an_own
     for session, owner in zip(route.router.sessions, ("ann", "bob", "", "ann"), strict=True):
         session.state.owner = owner
         route.time.passes(1)
-        session.entitle(f"of {owner or 'nobody'}")
+        rename(session, f"of {owner or 'nobody'}")
     assert [row.title for row in listed(route.router._lists, ListSessions(), principal="ann").sessions] == [
         "of ann",
         "of nobody",
@@ -116,7 +121,7 @@ def test_a_reload_that_changes_who_sees_a_session_changes_the_lists() -> None:
     route.open_and_leave(2)
     for session, owner in zip(route.router.sessions, ("ann", "bob"), strict=True):
         session.state.owner = owner
-        session.entitle(f"of {owner}")
+        rename(session, f"of {owner}")
     route.router._all.list.keep_row("bob", SessionSummary(session="gone", title="forgotten"))
     route.router._all.list.forget("gone")
 

@@ -12,12 +12,13 @@ import pytest
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits, RouteOptions
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import WorkOfLinks
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.weight import of_events
 from dragoman.mappings.canonical import Event, SessionState
@@ -51,7 +52,14 @@ class Stage:
         limits = Limits(outbox_soft=soft, outbox_hard=1 << 24, log_bytes=log_bytes, catch_up=64)
         self.services = services(limits=limits, ledger=self.ledger)
         self.log = Log(self.state, limits)
-        self.delivery = Delivery(self.state, self.log, self.services, coalesce=coalesce, source=source)
+        context = DeliveryContext(
+            state=self.state,
+            log=self.log,
+            services=self.services,
+            route=RouteOptions(overflow="coalesce" if coalesce else "disconnect"),
+            upstream=registry.dialect(source),
+        )
+        self.delivery = Delivery(context)
         self.origin = Origin()
         self.links: list[Link] = []
         self.work = WorkOfLinks(self.services.queue)
