@@ -9,67 +9,41 @@ order. The projection writes the answer of a turn after the turn's text; `on_del
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, is_blank
-from dragoman.mappings.codewhale.from_canonical import replies
-from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
-from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
-from dragoman.mappings.codewhale.from_canonical.generations import masked, result_in
-from dragoman.mappings.codewhale.ids import answer_id, mark_id, thread_id
+from dragoman.mappings.codewhale.ids import mark_id, thread_id
 from dragoman.mappings.codewhale.translator import refusals
+from dragoman.mappings.codewhale.translator.answers import Answers, ThreadCall, encoded, refused
 from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
     HEAD,
-    PROMPT_METHODS,
     SEED,
-    UNKNOWN_THREAD,
-    app_facts,
     given,
-    methods,
-    thread_methods,
 )
 from dragoman.mappings.codewhale.wire import results
-from dragoman.mappings.codewhale.wire.codecs import EVENTS, GROUPS, typed
+from dragoman.mappings.codewhale.wire.codecs import GROUPS
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.extras import raw
-from dragoman.mappings.jsonrpc import PENDING_MAX, PeerCall, Replies, read_frame
+from dragoman.mappings.jsonrpc import PENDING_MAX, Replies, read_frame
 
 NESTED_MAX = 32  # requests; each takes 10 to 20 levels of Python's recursion limit of 1,000
 TOO_MANY = "too many inputs wait for the turn before them (`pending_commands`); try again later"
-SHOWN_MAX = 1_000
-"""Sessions that are remembered for one client; past the limit, `thread/read` of the oldest has no history.
-
-Each takes 0.5 KB, and its transcript as well (16 MiB at most, `transcript_max`). `memory` does not count the transcript
-any more once the session itself is forgotten.
-"""
-
-
-class ThreadCall(PeerCall, kw_only=True, eq=False):
-    """A client's request: the thread id that it names, and whether it is being executed."""
-
-    thread: str = ""
-    executing: bool = False
 
 
 class ServerTranslator(Translator[Command, Event]):
     """The protocol state of a link with a codewhale client; `generation` is our version, "" for the default."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
-        self._clock = clock
         self._new_id = new_id
         self._generation = generation or HEAD
         self._replies = Replies[ThreadCall]()
-        self._sessions: dict[str, SessionState] = {}
+        self._answers = Answers(clock, self._generation)
         self._shut = False
         self._inputs, self._inputs_max = 0, PENDING_MAX  # inputs that wait for the requests before them
         self._nested = 0  # requests whose execution is nested in the answer to the previous request, at most
@@ -103,7 +77,7 @@ class ServerTranslator(Translator[Command, Event]):
                     self._take_command(item, len(frame) if isinstance(frame, bytes) else 0, step)
                 elif item.can_continue:
                     own, problem = refusals.of_fault(item)
-                    reply = _encoded(results.Answer(id=own, error=problem))
+                    reply = encoded(results.Answer(id=own, error=problem))
                     self._replies.add(ThreadCall(peer_id="", reply=reply))
             self._advance(step)  # before the next line is read, because it may be about the turn that begins here
         self._replies.check_flood(step)
@@ -116,7 +90,11 @@ class ServerTranslator(Translator[Command, Event]):
             if isinstance(item, events.BackendShutdown):
                 continue  # the client learns this from the answer to `shutdown`
             if isinstance(item, events.QuestionAsked):
-                self._ask_in_words(item, step)
+                head = self._replies.head
+                if head is not None and head.executing:
+                    step.frames += self._answers.ask_in_words(head, item)
+                else:
+                    step.losses.append(Loss(kind=type(item).__name__, why="no request waits for an answer"))
                 continue
             if isinstance(item, events.Reply) and not item.request and item.failure is not None:
                 self._refuse_client(item.failure, step)
@@ -127,16 +105,16 @@ class ServerTranslator(Translator[Command, Event]):
                     step.losses.append(Loss(kind=type(item).__name__, why="answers no request"))
                 continue
             self._replies.take_waiting(call.id)
-            self._answer(call, item, step)
+            step.losses += self._answers.answer(call, item)
         return self._advance_in_turn(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
         """Write the answer to the request that asked for this session; a request that only names it gets none here."""
-        remember(self._sessions, state.id, state, SHOWN_MAX)
+        self._answers.note_session(state)
         call = self._replies.take_waiting(request)
         if call is None:
             return Step()
-        self._show_session(call, state)
+        self._answers.show_session(call, state)
         return self._advance_in_turn(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
@@ -154,7 +132,7 @@ class ServerTranslator(Translator[Command, Event]):
         self._shut = True
         text = self._refusal or (f"the gateway closes: {cause}" if cause else "the gateway closes")
         problem = Problem(code=FAILED, message=text)
-        return Step(frames=self._replies.close(lambda call: _refused(call, problem)))
+        return Step(frames=self._replies.close(lambda call: refused(call, problem)))
 
     # -- from the client --------------------------------------------------------------------------------
 
@@ -164,15 +142,15 @@ class ServerTranslator(Translator[Command, Event]):
         call = ThreadCall(peer_id=command.request, size=size if not full else 0)
         self._replies.add(call)
         if full:
-            call.reply = _refused(call, Problem(code=FAILED, message=TOO_MANY))
+            call.reply = refused(call, Problem(code=FAILED, message=TOO_MANY))
             return
         if isinstance(command, Unmapped):
             step.losses.append(Loss(kind="Unmapped", why="unsupported method", sample=command.tag[:80]))
-            call.reply = _refused(call, refusals.unknown_method(command.tag))
+            call.reply = refused(call, refusals.unknown_method(command.tag))
             return
         later = refusals.of_seed(command) if self._generation == SEED else None
         if later is not None:
-            call.reply = _refused(call, later)
+            call.reply = refused(call, later)
             return
         call.thread = given(command.ext, "thread_id", str, thread_id(command.session))
         call.id = mark_id(command.request, self._new_id(), call.thread)
@@ -213,7 +191,7 @@ class ServerTranslator(Translator[Command, Event]):
         call.executing = True
         self._inputs -= isinstance(call.command, commands.SubmitInput)
         if isinstance(call.command, commands.GetCapabilities):
-            self._set_answer(call, _capabilities(given(call.command.ext, "kind", str, ""), self._generation))
+            self._answers.tell_capabilities(call)
             return
         self._replies.wait(call)
         if call.command is not None:  # a call without a command was refused when it was read
@@ -221,105 +199,11 @@ class ServerTranslator(Translator[Command, Event]):
 
     # -- to the client ----------------------------------------------------------------------------------
 
-    def _answer(self, call: ThreadCall, item: Any, step: Step[Command]) -> None:
-        command = call.command
-        failure = getattr(item, "failure", None)
-        if isinstance(command, commands.ShutdownBackend):
-            self._set_answer(call, results.Stopped())  # this client may leave, whatever the backend does
-        elif isinstance(command, commands.CancelTurn):
-            if failure is None or failure.cause in ("not_running", "not_found"):
-                self._set_answer(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
-            else:
-                self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
-        elif failure is not None and command is not None:
-            self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
-        elif isinstance(item, events.SessionOpened) and item.session in self._sessions:
-            self._show_session(call, self._sessions[item.session])
-        elif isinstance(item, events.Reply):
-            self._set_answer(call, self._result_of(call, item))
-        elif type(item) in ANSWERS:
-            context = self._context(call)
-            call.reply = tuple(bundled(FROM_EVENT.functions[type(item)](item, context)))
-            step.losses += context.take_losses()
-        else:
-            step.losses.append(Loss(kind=type(item).__name__, why="codewhale has no form for this answer"))
-            call.reply = _refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))
-
-    def _show_session(self, call: ThreadCall, state: SessionState) -> None:
-        """Answer with the requested session; a new session that was opened for an unknown thread id does not count."""
-        if isinstance(call.command, commands.ResumeSession) and call.thread not in replies.public_ids(
-            state.id, state.backend_ids
-        ):
-            missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
-            self._set_answer(call, refusals.refusal(call.command, missing, call.thread, self._generation))
-        else:
-            self._set_answer(call, replies.showing(state, call.command, self._generation))
-
-    def _result_of(self, call: ThreadCall, item: events.Reply) -> Any:
-        """Return the result of a successful command: the backend's own if it has the right form, else ours."""
-        command = call.command
-        is_app = isinstance(command, refusals.APPS)
-        if item.result is not UNSET:
-            result = result_in(typed(item.result), self._generation)
-            if isinstance(command, commands.GetConfig) and self._generation != SEED:
-                result = masked(command.key, result)
-            if is_app is isinstance(result, results.AppResponse) and not isinstance(result, Raw):
-                return result
-            if is_app:
-                return results.AppResponse(ok=True, data=item.result)
-        if is_app:
-            return results.AppResponse(ok=True, data=results.EMPTY)
-        if isinstance(command, commands.SubmitInput):
-            context = self._context(call)
-            context.thread, context.response_id = call.thread, _own_response(call)
-            return accepted(context)
-        done = results.ThreadResponse(thread_id=call.thread, status=DONE.get(type(command), "ok"), data=results.EMPTY)
-        state = self._sessions.get(command.session) if command is not None and command.session else None
-        if state is None or not isinstance(command, commands.RenameSession):
-            return done
-        return replace(done, thread=replace(replies.described(state, self._generation), name=command.title))
-
     def _refuse_client(self, failure: Failure, step: Step[Command]) -> None:
         """Send the reason of a disconnection as the error of each pending request; if there is none, with id null."""
         self._refusal = failure.text
         if self._replies.head is None:
-            step.frames += _refused(ThreadCall(peer_id=""), Problem(code=FAILED, message=failure.text))
-
-    def _ask_in_words(self, item: events.QuestionAsked, step: Step[Command]) -> None:
-        """Send a question in words to the client whose `thread/message` is running."""
-        head = self._replies.head
-        if head is None or not head.executing:
-            step.losses.append(Loss(kind=type(item).__name__, why="no request waits for an answer"))
-            return
-        context = self._context(head)
-        context.response_id = _own_response(head)
-        started = (events.ModelTurnStarted(), item)
-        step.frames += bundled(m for event in started for m in FROM_EVENT.functions[type(event)](event, context))
-
-    def _context(self, call: ThreadCall) -> Context:
-        return Context(
-            FROM_EVENT,
-            at=self._clock(),
-            request=call.id or call.peer_id,
-            asked=call.command,
-            generation=self._generation,
-        )
-
-    def _set_answer(self, call: ThreadCall, reply: Any) -> None:
-        if isinstance(reply, Problem):
-            call.reply = _refused(call, reply)
-        else:
-            call.reply = _encoded(self._context(call).answer(reply))
-
-
-ANSWERS = frozenset((events.SessionOpened, events.SessionsListed, events.HistorySnapshot, events.Pong))
-
-DONE: dict[type, str] = {
-    commands.ArchiveSession: "archived",
-    commands.UnarchiveSession: "unarchived",
-    commands.ForkSession: "forked",
-}
-"""Commands whose result has only a status -> that status."""
+            step.frames += refused(ThreadCall(peer_id=""), Problem(code=FAILED, message=failure.text))
 
 
 def _running_turn(head: ThreadCall | None, generation: str) -> ThreadCall | None:
@@ -328,30 +212,3 @@ def _running_turn(head: ThreadCall | None, generation: str) -> ThreadCall | None
     if generation == SEED or not isinstance(command, commands.SubmitInput):
         return None
     return None if given(command.ext, "method", str, "") in GROUPS else head
-
-
-def _refused(call: ThreadCall, problem: Problem) -> tuple[bytes, ...]:
-    """Return the answer to a request that is refused for this problem."""
-    return _encoded(results.Answer(id=answer_id(call.peer_id), error=problem))
-
-
-def _own_response(call: ThreadCall) -> str:
-    """Return a response id of our own, for a message that no turn of the backend answers."""
-    return f"{call.thread}:{call.id.split()[1]}"
-
-
-def _encoded(answer: results.Answer) -> tuple[bytes, ...]:
-    return (EVENTS.encode(answer),)
-
-
-def _capabilities(about: str, generation: str) -> Any:
-    """Return the capabilities of this server about `thread`, `prompt`, `app` or all methods."""
-    match about:
-        case "thread":
-            return results.Capabilities(methods=thread_methods(generation))
-        case "prompt":
-            return results.Capabilities(methods=list(PROMPT_METHODS))
-        case "app":
-            return results.AppResponse(ok=True, data=raw(app_facts(generation)))
-    families = ["thread/*", "app/*", "prompt/*"]
-    return results.Capabilities(transport="stdio", families=families, methods=methods(generation))

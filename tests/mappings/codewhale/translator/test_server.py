@@ -3,133 +3,17 @@
 from __future__ import annotations
 
 import json
-from itertools import count
 from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Batch, SessionState, commands, events
-from dragoman.mappings.canonical.values import BackendInfo, Cause, End, Failure, Message, Origin, SessionSummary, Text
-from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.codewhale.translator.server import NESTED_MAX, ServerTranslator
+from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical.values import Cause, End, Failure
+from dragoman.mappings.codewhale.translator.server import NESTED_MAX
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
-from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX
-from tests.mappings.codewhale.data import CAPTURES, VECTORS, captured
-
-SESSION = "00000000-0000-4000-8000-000000000001"
-THREAD = f"thread-{SESSION}"
-TURN = "00000000-0000-4000-8000-00000000000a"
-AT = 1_795_222_341 * 10**9
-
-
-class Client:
-    """The client of a ServerTranslator, and the session behind it, as a script."""
-
-    def __init__(self, generation: str = "") -> None:
-        numbers = count(1)
-        self.link = ServerTranslator(lambda: AT, lambda: f"own-{next(numbers)}", generation)
-        self.heard: list[Any] = []  # commands that wait for the gateway
-        self.said: list[dict[str, Any]] = []  # lines that nobody looked at yet
-        self.raw: list[bytes] = []
-        self.faults: list[Any] = []
-        self.losses: list[str] = []
-        self.state = SessionState(id=SESSION, opened_at=AT, updated_at=AT, backend=BackendInfo(cwd="/w"))
-
-    def asks(self, method: str, /, id: object = 1, **params: object) -> Client:
-        return self.writes(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-
-    def writes(self, *lines: str) -> Client:
-        return self._did(self.link.receive([line.encode() for line in lines]))
-
-    def message(self, id: object = 1, text: str = "hi", method: str = "thread/message") -> Client:
-        more = {"kind": "message"} if method == "thread/request" else {}
-        self.attach()
-        return self.asks(method, id=id, thread_id=THREAD, input=text, **more)
-
-    def attach(self, request: str = "") -> Client:
-        return self._did(self.link.attach(self.state, request))
-
-    def answer(self, item: Any) -> Client:
-        return self._did(self.link.send([item]))
-
-    def reply(self, cause: Cause | None = None, text: str = "no", **more: Any) -> Client:
-        """Answer the oldest command."""
-        command = self.heard.pop(0)
-        failure = Failure(cause=cause, text=text) if cause else None
-        return self.answer(events.Reply(request=command.request, failure=failure, **more))
-
-    def turn(self, *events: Any, end: End = "completed", failure: Failure | None = None) -> Client:
-        """Play the oldest command's turn, from its first to its last event."""
-        command = self.heard.pop(0)
-        self.runs(command.request, begun(text_of(command)), list(events), ended(end, failure))
-        return self
-
-    def runs(self, request: str, *batches: list[Any]) -> None:
-        projection = DIALECT.projection(request, self.link.view)
-        for run in batches:
-            if not run:
-                continue
-            batch = Batch(
-                session=SESSION,
-                epoch=1,
-                first_seq=0,
-                events=run,
-                turn=TURN,
-                at=AT,
-                origin=Origin(link="l", request=request),
-            )
-            rendered = projection.render(batch)
-            self._put(rendered.frames)
-            self.losses += [loss.kind for loss in rendered.losses]
-            self._did(self.link.on_delivered(batch))
-
-    def lines(self) -> list[dict[str, Any]]:
-        lines, self.said = self.said, []
-        return lines
-
-    def line(self) -> dict[str, Any]:
-        (line,) = self.lines()
-        return line
-
-    def _did(self, step: Any) -> Client:
-        self._put(step.frames)
-        self.heard += [item for burst in step.bursts for item in burst.items]
-        self.faults += step.faults
-        self.losses += [loss.kind for loss in step.losses]
-        return self
-
-    def _put(self, frames: list[bytes]) -> None:
-        self.raw += frames
-        self.said += map(json.loads, frames)
-
-
-def text_of(command: commands.SubmitInput) -> str:
-    return "".join(segment.text for segment in command.segments if isinstance(segment, Text))
-
-
-def begun(text: str = "hi") -> list[Any]:
-    return [
-        events.TurnAccepted(request="x"),
-        events.MessageAppended(message=Message(role="user", text=text)),
-        events.StatusChanged(status="running"),
-        events.ModelTurnStarted(),
-    ]
-
-
-def ended(end: End = "completed", failure: Failure | None = None) -> list[Any]:
-    error = [events.ErrorReported(cause=failure.cause, text=failure.text)] if failure else []
-    return [
-        *error,
-        events.TurnResult(end=end),
-        events.StatusChanged(status="idle"),
-        events.TurnEnded(end=end, failure=failure),
-    ]
-
-
-def vector(name: str) -> Any:
-    return json.loads(next(row["wire"] for row in VECTORS if row["name"] == name))
-
+from tests.mappings.codewhale.data import CAPTURES, captured
+from tests.mappings.codewhale.server_link import SESSION, THREAD, Client, begun, ended, vector
 
 # -- what a server knows by itself -------------------------------------------------------------------
 
@@ -480,108 +364,6 @@ def test_a_question_outside_of_a_turn_is_a_run_of_its_own() -> None:
 
 def test_no_client_of_this_dialect_can_be_asked() -> None:
     assert not Client().link.can_be_asked(events.ApprovalRequested(tool="t", description="d"))
-
-
-# -- threads -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "status"), [("thread/start", "started"), ("thread/create", "created"), ("thread/read", "ok")]
-)
-def test_a_session_is_shown_to_the_request_that_asked_for_it(method: str, status: str) -> None:
-    client = Client()
-    client.asks(method, **({"thread_id": THREAD} if method == "thread/read" else {}))
-    client.state.transcript = [Message(role="user", text="a", at=AT), Message(role="assistant", text="b", at=AT)]
-    client.attach(client.heard.pop(0).request)
-    result = client.line()["result"]
-    assert (result["thread_id"], result["status"], result["thread"]["preview"]) == (THREAD, status, "a")
-    told = [(item["role"], item["content"]) for item in result["data"]["history"]]
-    assert told == [("user", "a"), ("assistant", "b")]
-    assert ("model" in result) is (method != "thread/read")
-
-
-def test_a_fresh_thread_looks_like_that_of_the_real_server() -> None:
-    path = next(path for path in CAPTURES if path.stem.startswith("04"))
-    real = json.loads(next(line for _, way, line in captured(path) if way == "s2c"))["result"]
-    client = Client().asks("thread/start", cwd="/w")
-    client.attach(client.heard.pop(0).request)
-    ours = client.line()["result"]
-    own = {"thread_id", "cwd", "thread"}
-    assert list(ours) == list(real)
-    assert {key: ours[key] for key in ours if key not in own} == {key: real[key] for key in real if key not in own}
-    assert list(ours["thread"]) == list(real["thread"])
-
-
-def test_an_attached_client_reads_the_inputs_of_others() -> None:
-    client = Client()
-    client.attach()
-    client.state.transcript.append(Message(role="assistant", text="new", at=AT))
-    client.asks("thread/read", thread_id=THREAD)
-    client.answer(events.SessionOpened(request=client.heard.pop(0).request, session=SESSION))
-    assert [item["content"] for item in client.line()["result"]["data"]["history"]] == ["new"]
-
-
-def test_lists_are_answered_in_both_forms() -> None:
-    loaded = {"ok": True, "data": {"threads": []}, "events": []}
-    for method, result in (
-        ("thread/list", vector("res.thread.list.empty")["result"]),
-        ("app/thread_loaded_list", loaded),
-    ):
-        client = Client().asks(method)
-        client.answer(events.SessionsListed(request=client.heard[0].request, sessions=()))
-        assert client.line()["result"] == result
-
-
-@pytest.mark.parametrize(("limit", "rows"), [(0, 0), (5, 1), (None, 1)])
-@pytest.mark.parametrize("grouped", [False, True])
-def test_a_list_with_the_limit_0_is_empty(limit: int | None, rows: int, grouped: bool) -> None:
-    params = {"limit": limit, "include_archived": True}
-    client = (
-        Client().asks("thread/request", kind="list", **params) if grouped else Client().asks("thread/list", **params)
-    )
-    listed = (SessionSummary(session=SESSION),)
-    client.answer(events.SessionsListed(request=client.heard[0].request, sessions=listed))
-    assert len(client.line()["result"]["threads"]) == rows
-
-
-def test_a_result_of_this_dialect_is_passed_on_unchanged() -> None:
-    goal = vector("res.thread.goal.get.none")["result"]
-    client = Client().asks("thread/goal/get", thread_id=THREAD)
-    assert client.reply(result=raw(goal)).line()["result"] == goal
-
-
-def test_a_command_without_a_result_gets_the_result_of_its_method() -> None:
-    for method, params, status in (
-        ("thread/archive", {}, "archived"),
-        ("thread/unarchive", {}, "unarchived"),
-        ("thread/set_name", {"name": "N"}, "ok"),
-    ):
-        client = Client()
-        client.attach()
-        client.asks(method, thread_id=THREAD, **params)
-        result = client.reply().line()["result"]
-        assert (result["status"], result.get("thread", {}).get("name")) == (status, params.get("name"))
-
-
-@pytest.mark.parametrize(
-    ("method", "generation"), [("thread/resume", ""), ("thread/request", ""), ("thread/resume", SEED)]
-)
-def test_an_unknown_thread_is_not_replaced_by_another_that_was_opened(method: str, generation: str) -> None:
-    client = Client(generation).asks(method, thread_id="thread-ghost", **({"kind": "resume"} if "q" in method else {}))
-    (command,) = client.heard
-    client.attach(command.request)
-    told = client.line()
-    if method == "thread/resume" and not generation:
-        assert told["error"]["data"] == {"error": "thread_not_found", "thread_id": "thread-ghost"}
-    else:
-        assert (told["result"]["thread_id"], told["result"]["status"]) == ("thread-ghost", "missing")
-
-
-@pytest.mark.parametrize("name", [THREAD, SESSION])
-def test_a_known_thread_is_resumed_by_either_of_its_names(name: str) -> None:
-    client = Client().asks("thread/resume", thread_id=name)
-    (command,) = client.heard
-    assert client.attach(command.request).line()["result"]["thread_id"] == THREAD
 
 
 @pytest.mark.parametrize("method", ["thread/interrupt", "shutdown"])
