@@ -107,7 +107,6 @@ class Clients:
         named = principal if isinstance(principal, Principal) else LOCAL
         if named.token:
             self.services.tokens.remember(router.route.name, named.name, named.token, self.services.limits.links)
-        translator.limit_requests(router.services.limits.pending_commands, transport.meter.add)
         peer = Peer(
             id=f"{port.dialect.name}-{next(self._numbers)}",
             dialect=port.dialect,
@@ -131,16 +130,20 @@ class Clients:
             serving = self._send_away(link, full, "denied" if refused else "busy")
         else:
             serving = self._serve(link, router, address if counted else None, named.expires)
-        try:
-            self._spawn(serving, link.id)
-        except RuntimeError:  # the app has ended; the end of the loop closes the connection
-            serving.close()
-            return
-        if not full:
+        if self._start(serving, link) and not full:
             self.links[link.id], self._routers[link.id] = link, router
             self._counts[router] += 1
+
+    def _start(self, serving: Coroutine[Any, Any, None], link: Link) -> bool:
+        """Serve a link in a task of its own; return False if the app has ended."""
+        try:
+            self._spawn(serving, link.id)
+        except RuntimeError:  # the end of the loop closes the connection
+            serving.close()
+            return False
         if self._closing:  # the connection was made while the listener closed
             link.end(CloseReason.GOING_AWAY, STOPS)
+        return True
 
     def links_of(self, router: Router, endpoint: str = "") -> list[Link]:
         """Return the links whose commands go to this router; with `endpoint`, those of this listener."""
@@ -207,6 +210,7 @@ def _log(link: Link, event: str) -> None:
 
 def _make_link(peer: Peer, transport: Transport, translator: Translator[Command, Event], router: Router) -> Link:
     """Return the link of a client, whose commands go to this router."""
+    translator.limit_requests(router.services.limits.pending_commands, transport.meter.add)
     recorder = router.recorder
     return Link(
         peer,

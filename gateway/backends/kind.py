@@ -141,7 +141,7 @@ class BackendKind(ABC):
         It has a connection of its own (docs/design.md, section 6), which is made when it is first needed.
         """
         if self._control is None:
-            self._control = self._sessions.create(self._services.new_id(), self._connect_control)
+            self._control = self._sessions.make_unlisted(self._services.new_id(), self._connect_control)
         return self._control
 
     def _connect_control(self, control: BackendEvents) -> Backend:

@@ -55,6 +55,17 @@ class WaitingAction(Struct, frozen=True):
     act: Callable[[], None]
 
 
+class Choice(Struct):
+    """The session for the action that is performed now; with None the action is refused for the reason `why`.
+
+    `no_room` is True if a pod is free, but no session may be made for this client.
+    """
+
+    session: Session | None = None
+    why: Failure = NONE_FREE
+    no_room: bool = False
+
+
 class PodsKind(BackendKind):
     """The pods of one directory, each a backend of one session. `spawn` runs the task that reads the directory."""
 
@@ -74,9 +85,7 @@ class PodsKind(BackendKind):
         self._known = KnownPods(pods, self._index, self._services.monotonic, sessions.list.note_changed)
         self._queue: deque[WaitingAction] = deque()
         self._waiting: Counter[str] = Counter()  # link -> its actions in the queue
-        self._chosen: Session | None = None  # the session for the action that is performed now
-        self._refusal = NONE_FREE  # why that action is refused if no session was chosen
-        self._is_refused = False  # a pod is free, but no session may be made
+        self._choice = Choice()
         sessions.watchers.append(self._reconsider)
         sessions.on_rested.append(_disown)
 
@@ -88,19 +97,20 @@ class PodsKind(BackendKind):
         return completed(session, _row(self._index.session_of(pod.name), pod)) if pod is not None else session.summary()
 
     def session_behind(self, _wanted: str, _principal: str) -> Session | None:
-        if self._is_refused:
-            raise Refused(self._refusal)
-        return self._chosen
+        if self._choice.no_room:
+            raise Refused(self._choice.why)
+        return self._choice.session
 
     def get_session(self, link: Link, command: GetSession) -> None:
-        if self._is_refused:
-            raise Refused(self._refusal)
+        if self._choice.no_room:
+            raise Refused(self._choice.why)
         super().get_session(link, command)
 
     def open_session(self, link: Link, _command: OpenSession | ResumeSession) -> Session | None:
-        if self._chosen is None or not self._sessions.policy.opens(link.principal, self._chosen.state):
-            raise Refused(self._refusal)
-        return self._chosen
+        chosen = self._choice.session
+        if chosen is None or not self._sessions.policy.opens(link.principal, chosen.state):
+            raise Refused(self._choice.why)
+        return chosen
 
     # -- the queue -------------------------------------------------------------------------------------
 
@@ -135,33 +145,39 @@ class PodsKind(BackendKind):
             link = waiting.link
             try:
                 if link.alive:
-                    try:
-                        await self._prepare(link, waiting.command)
-                    except Refused as refused:
-                        self._refusal, self._is_refused = refused.failure, True
+                    self._choice = await self._choose(link, waiting.command)
                     waiting.act()
             except Exception:  # no caller is above this task: the failure ends this client alone
                 link.log.exception("cannot find a pod for the client, disconnecting it")
                 link.end(CloseReason.INTERNAL)
-            self._chosen, self._refusal, self._is_refused = None, NONE_FREE, False
+            self._choice = Choice()
             self._queue.popleft()
             self._waiting[link.id] -= 1
             if not self._waiting[link.id]:
                 del self._waiting[link.id]
 
-    async def _prepare(self, link: Link, command: Command | None) -> None:
-        """Choose the session that an action needs, and make it if it is not open here."""
+    async def _choose(self, link: Link, command: Command | None) -> Choice:
+        """Return the session that an action needs, made if it is not open here, or why there is none."""
         await self._known.update_names()
+        try:
+            session = await self._session_for_action(link, command)
+        except Refused as refused:
+            return Choice(why=refused.failure, no_room=True)
+        runs = session is not None or self._sessions.quota.has_owners or any(self._index.newest_first())
+        return Choice(session=session, why=NONE_FREE if runs else NONE_RUNS)
+
+    async def _session_for_action(self, link: Link, command: Command | None) -> Session | None:
+        if command is None:
+            return await self._session_for_listener(link.ingress.session, link.principal)
         if isinstance(command, ListSessions):
             await self._known.read_folders()
-        elif command is None:
-            self._chosen = await self._session_for_listener(link.ingress.session, link.principal)
         elif isinstance(command, OpenSession):
-            self._chosen = await self._session_for(command, link.principal)
+            return await self._session_for(command, link.principal)
         elif not self._is_open(link, command.session):
             named = await self._named_session(self._index.find_pod(command.session), link.principal)
             if named is None and isinstance(command, ResumeSession):
-                self._chosen = await self._session_for(command, link.principal)
+                return await self._session_for(command, link.principal)
+        return None
 
     # -- the pod that is to be used ----------------------------------------------------------------------
 
@@ -202,9 +218,6 @@ class PodsKind(BackendKind):
         if name is None:
             await self._known.read_folders()
             name = await self._free_candidate()
-        if name is None:
-            runs = self._sessions.quota.has_owners
-            self._refusal = NONE_FREE if runs or any(self._index.newest_first()) else NONE_RUNS
         return name
 
     async def _free_candidate(self) -> str | None:

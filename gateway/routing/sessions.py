@@ -86,7 +86,7 @@ class Sessions:
         )
         self._factory = SessionFactory(route, services, upstream, observer)
         self.complete = self._factory.complete
-        self.create = self._factory.make  # a session that is not listed yet
+        self.make_unlisted = self._factory.make
         self._unopened = UnopenedSessions()
         self.watchers: list[Callable[[Session], None]] = []
         """Functions that are called with each session that is new, has changed or is over."""
@@ -120,7 +120,7 @@ class Sessions:
         if principal is not None:
             self.quota.check(principal)
         owner, record = self.past.owner_of(id), self._accounts.record_session
-        session = self.create(id, connect, name=name, ids=ids, owner=owner, record=record)
+        session = self.make_unlisted(id, connect, name=name, ids=ids, owner=owner, record=record)
         if kept:
             self.listener_sessions.keep(session)
         self._add(session)
@@ -133,7 +133,7 @@ class Sessions:
         Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
         self.quota.check(link.principal, len(self._unopened.sessions_of(link)))
-        session = self.create(self.services.new_id(), connect, record=self._accounts.record_unopened)
+        session = self.make_unlisted(self.services.new_id(), connect, record=self._accounts.record_unopened)
         self.policy.claim(link.principal, session.state)
         self.quota.note_owner(session.state)
         self._unopened.add(session, link)

@@ -64,7 +64,7 @@ async def test_the_environment_of_children_is_read_once_for_all_sessions_of_a_ro
 
     kind = Upstreams(spawner, unexpected).make_kind(route, None, sessions)
     for name in ("a", "b", "c"):
-        sessions.create(name, kind._connect_upstream)
+        sessions.make_unlisted(name, kind._connect_upstream)
     assert asked == [route]
 
 
@@ -80,7 +80,7 @@ async def test_the_connection_of_a_new_session_has_the_limits_that_its_route_has
         made.append(kind._connect_upstream(session))
         return made[-1]
 
-    sessions.create("s", connect)
+    sessions.make_unlisted("s", connect)
     (connection,) = made
     assert isinstance(connection, Upstream)
     assert connection._services.limits.connect_deadline == 1.5
