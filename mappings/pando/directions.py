@@ -9,17 +9,14 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.codec import MALFORMED
-from dragoman.mappings.dialect import Burst, Direction, Frame, LineForm, Parts, Rendered
+from dragoman.mappings.dialect import Burst, Direction, LineForm, Parts, Rendered
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.context import Context
 from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope, place
-from dragoman.mappings.pando.wire.codecs import EVENTS, READ_TOKEN, REQUESTS, TOKEN
-from dragoman.mappings.pando.wire.topics import LlmToken
-from dragoman.mappings.pando.wire.values import nanoseconds
+from dragoman.mappings.pando.wire.codecs import EVENTS, REQUESTS
 
 PUB = "pub"
 RPC = "rpc"
@@ -56,20 +53,6 @@ def _published_or_reply(message: Parts) -> bytes:
     if not parts or b"\0" not in parts[0]:
         raise PeerError("invalid", "no 0x00 after the topic")
     return parts[0]
-
-
-def read_token(frame: Frame) -> LlmToken | None:
-    """Return the `llm.token` message in a frame, or None for any other frame."""
-    if type(frame) is not Parts or len(frame.parts) != 1:
-        return None
-    topic, _, body = frame.parts[0].partition(b"\0")
-    if topic != TOKEN:
-        return None
-    try:
-        message = READ_TOKEN(body)
-    except MALFORMED:
-        return None
-    return None if nanoseconds(message.timestamp) is None else message
 
 
 def _request(message: Parts) -> bytes:

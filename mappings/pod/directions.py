@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.codec import MALFORMED
-from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered, TextSink
+from dragoman.mappings.dialect import Burst, Direction, Rendered
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
@@ -12,7 +11,6 @@ from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pod.to_canonical.events import TO_EVENT
 from dragoman.mappings.pod.wire.codecs import EVENTS, METHODS
-from dragoman.mappings.pod.wire.events import TextDelta
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
@@ -33,16 +31,6 @@ FROM_SERVER = Direction(
     envelope=None,  # messages of a pod have neither a request id nor a time
     write=_write_events,
 )
-
-
-def read_text(frame: Frame, add_text: TextSink) -> bool:
-    """Pass the text of a `text_delta` to the sink; return False for any other frame, or if the sink refuses it."""
-    try:
-        message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
-    except MALFORMED:
-        return False
-    return type(message) is TextDelta and add_text(message.data.text, 0, "")
-
 
 FROM_CLIENT = Direction(
     codec=METHODS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands

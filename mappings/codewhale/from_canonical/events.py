@@ -257,7 +257,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
     if not event.request:  # a broadcast: it answers no request
         context.lose(event, why="codewhale clients ask for the history")
         return ()
-    return (context.answer(replies.thread_with_history(event, context.asked), event.request),)
+    return (context.answer(replies.history(event, context.asked), event.request),)
 
 
 @FROM_EVENT.rule(events.Pong, produces=(results.Answer,), fidelity=Lossy(("at",)))

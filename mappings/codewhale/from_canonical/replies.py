@@ -108,7 +108,7 @@ class WrittenThreadData(msgspec.Struct, frozen=True, gc=False):
     goal: ThreadGoal | None = None
 
 
-def history(items: Iterable[Item]) -> list[HistoryItem]:
+def history_items(items: Iterable[Item]) -> list[HistoryItem]:
     """Return the messages of user and assistant, oldest first, each with its own id.
 
     Tool calls, reasoning and system messages are left out. A message of the backend's store keeps its id. Every other
@@ -144,7 +144,7 @@ def _history_item(item: Message, number: int) -> HistoryItem:
 
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
     """Return the result that shows a session; its form depends on the request `asked`."""
-    thread, items = described(state, generation), history(state.messages())
+    thread, items = described(state, generation), history_items(state.messages())
     goal = read_raw(state.goal, ThreadGoal)
     shown_goal = None if goal is None else goal_in(goal, generation)
     return _thread_response(thread, items, asked, state.backend.model, shown_goal)
@@ -181,11 +181,11 @@ def opened(event: events.SessionOpened, asked: object, at: int, generation: str)
     return _thread_response(thread, [], asked)
 
 
-def thread_with_history(event: events.HistorySnapshot, asked: object) -> results.ThreadResponse:
+def history(event: events.HistorySnapshot, asked: object) -> results.ThreadResponse:
     """Return the result of thread/read from a history alone; its items are oldest first."""
     session = asked.session if isinstance(asked, commands.GetHistory | commands.GetSession) else ""
     items = list(reversed(event.items)) if event.request else list(event.items)
-    data = raw(WrittenThreadData(history=history(items)))
+    data = raw(WrittenThreadData(history=history_items(items)))
     return results.ThreadResponse(thread_id=thread_id(session), status="ok", data=data)
 
 

@@ -41,13 +41,13 @@ def _answer(context: Context, request: str, result: Any) -> Messages:
 def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     if event.request or context.request:
         return _answer(context, event.request, replies.listed(event, context.asked, context.instance))
-    rows = None if event.ext and "pando.sessions" in event.ext else [replies.session(row) for row in event.sessions]
+    rows = None if event.ext and "pando.sessions" in event.ext else [replies.row(summary) for summary in event.sessions]
     return (wire.SessionList(payload=wire.Sessions(sessions=rows), **context.envelope),)
 
 
 def _described(make: Callable[..., Struct]) -> Callable[[Any, Context], Messages]:
     def rule(event: Any, context: Context) -> Messages:
-        return (make(payload=replies.session(event.session), **context.envelope),)
+        return (make(payload=replies.row(event.session), **context.envelope),)
 
     return rule
 
@@ -234,7 +234,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
     if not event.request:  # a broadcast: it answers no request
         context.lose(event, why="pando clients ask for the messages")
         return ()
-    return _answer(context, event.request, replies.messages(event))
+    return _answer(context, event.request, replies.history(event))
 
 
 @FROM_EVENT.rule(events.TurnAccepted, produces=(Reply,))

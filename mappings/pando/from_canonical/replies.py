@@ -23,13 +23,13 @@ def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
     return (given(ids, "id", str, "") or session_id,)
 
 
-def session(row: SessionSummary) -> Session:
+def row(summary: SessionSummary) -> Session:
     """Return a row of a list as pando's description of a session."""
     return Session(
-        id=public_ids(row.session, row.ext)[0],
-        title=row.title,
-        updated_at=given(row.ext, "updated_at", str, rfc3339(row.updated_at)),
-        message_count=row.messages,
+        id=public_ids(summary.session, summary.ext)[0],
+        title=summary.title,
+        updated_at=given(summary.ext, "updated_at", str, rfc3339(summary.updated_at)),
+        message_count=summary.messages,
     )
 
 
@@ -93,7 +93,7 @@ def row_of(
 
 def listed(event: events.SessionsListed, asked: object, instance: Instance) -> Any:
     """Return the result of session.list or state.sync, whichever was `asked`."""
-    rows = [session(row) for row in event.sessions]
+    rows = [row(summary) for summary in event.sessions]
     if given(getattr(asked, "ext", None), "sync", bool, False) or given(event.ext, "instance_id", str, ""):
         active: str | UnsetType = given(event.ext, "active_session_id", str, "") or UNSET
         known = given(event.ext, "instance_id", str, instance.id)
@@ -101,7 +101,7 @@ def listed(event: events.SessionsListed, asked: object, instance: Instance) -> A
     return rows
 
 
-def messages(event: events.HistorySnapshot) -> list[wire.Message]:
+def history(event: events.HistorySnapshot) -> list[wire.Message]:
     """Return the result of message.list from a history, without reasoning and tool calls.
 
     The result is always oldest first. The event is newest first if it is a page.

@@ -17,6 +17,7 @@ from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, attachments, flatten
+from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import (
     Alarm,
     Burst,
@@ -25,6 +26,7 @@ from dragoman.mappings.dialect import (
     Loss,
     Missed,
     NewId,
+    Parts,
     Step,
     TextReader,
     TextSink,
@@ -32,16 +34,17 @@ from dragoman.mappings.dialect import (
 )
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
-from dragoman.mappings.pando.directions import FROM_SERVER, read_token
+from dragoman.mappings.pando.directions import FROM_SERVER
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.context import Context
 from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.to_canonical.replies import pong, sessions_listed, stored_rows, typed_answer
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.vocabulary import given
-from dragoman.mappings.pando.wire.codecs import REQUESTS
+from dragoman.mappings.pando.wire.codecs import READ_TOKEN, REQUESTS, TOKEN
 from dragoman.mappings.pando.wire.requests import Meta
-from dragoman.mappings.pando.wire.values import rfc3339
+from dragoman.mappings.pando.wire.topics import LlmToken
+from dragoman.mappings.pando.wire.values import nanoseconds, rfc3339
 from dragoman.mappings.rfc3339 import NS
 
 CALL_MAX = 10.0
@@ -209,7 +212,7 @@ class ClientTranslator(Translator[Event, Command]):
     # -- from the server --------------------------------------------------------------------------------
 
     def _read_text(self, frame: Frame, add_text: TextSink) -> bool:
-        message = read_token(frame)
+        message = _read_token(frame)
         if message is None or message.instance_id != self._instance or self._opened:
             return False
         self._received_at = self._clock()
@@ -340,6 +343,20 @@ class ClientTranslator(Translator[Event, Command]):
         elif silence >= SILENT_MAX * NS:
             self._pending.ask(step, commands.Ping(), "alive")
         return step
+
+
+def _read_token(frame: Frame) -> LlmToken | None:
+    """Return the `llm.token` message in a frame, or None for any other frame."""
+    if type(frame) is not Parts or len(frame.parts) != 1:
+        return None
+    topic, _, body = frame.parts[0].partition(b"\0")
+    if topic != TOKEN:
+        return None
+    try:
+        message = READ_TOKEN(body)
+    except MALFORMED:
+        return None
+    return None if nanoseconds(message.timestamp) is None else message
 
 
 def unsupported(command: Command) -> Failure | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, flatten
+from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import NO_METHOD
 from dragoman.mappings.pando.vocabulary import (
     BAD_JSON,
@@ -47,14 +48,19 @@ def method_of(command: Command) -> str:
     return command.method if isinstance(command, commands.StoreWrite) else METHODS.get(type(command), "")
 
 
-def parse_error() -> Problem:
-    """Return the error for a frame that is not a request."""
-    return Problem(code=BAD_JSON, message="parse error")
-
-
-def unknown() -> Problem:
+def unknown_method() -> Problem:
     """Return the error for an unknown method."""
     return Problem(code=NO_METHOD, message=NO_METHOD_TEXT)
+
+
+def of_fault(fault: PeerError) -> tuple[str, Problem]:
+    """Return the id to answer and the error, for a frame that is not a request or has wrong params."""
+    value = fault.value if isinstance(fault.value, dict) else {}
+    request, method = value.get("id", ""), value.get("method", "")
+    if fault.code == "invalid" and isinstance(request, str) and isinstance(method, str) and method:
+        words = fault.text.partition(": ")[2] or fault.text
+        return request, bad_params(method, value, words)
+    return "", Problem(code=BAD_JSON, message="parse error")
 
 
 def bad_params(method: str, value: dict[str, object], why: str) -> Problem:
@@ -84,11 +90,11 @@ def missing(command: Command) -> Problem | None:
         case commands.GetSession() | commands.ResumeSession() if not command.session:
             text = NO_ROWS
         case commands.OpenSession() if len(command.session) > ID_MAX:
-            return problem(command, Failure(cause="invalid", text=f"the id is over {ID_MAX} characters"))
+            return refusal(command, Failure(cause="invalid", text=f"the id is over {ID_MAX} characters"))
     return Problem(code=FAILED, message=f"{method_of(command)}: {text}") if text else None
 
 
-def problem(command: Command, failure: Failure) -> Problem:
+def refusal(command: Command, failure: Failure) -> Problem:
     """Return the error for a refused command, with the text of the primary's handler."""
     method, text = method_of(command), failure.text
     code = given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause])

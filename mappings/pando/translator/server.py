@@ -45,10 +45,11 @@ class ServerTranslator(Translator[Command, Event]):
         step: Step[Command] = Step()
         for frame in frames:
             for item in read_frame(FROM_CLIENT, frame, step):
-                if isinstance(item, PeerError):
-                    self._refuse_fault(item)
-                else:
+                if not isinstance(item, PeerError):
                     self._take_command(item, step)
+                else:
+                    request, problem = refusals.of_fault(item)
+                    self._replies.add(PeerCall(peer_id="", reply=_refused(request, problem)))
         self._replies.check_flood(step)
         return self._flush(step)
 
@@ -104,7 +105,7 @@ class ServerTranslator(Translator[Command, Event]):
         self._replies.add(call)
         if isinstance(command, Unmapped):
             step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.tag[:80]))
-            call.reply = _refused(call.peer_id, refusals.unknown())
+            call.reply = _refused(call.peer_id, refusals.unknown_method())
             return
         lacking = refusals.missing(command)
         if lacking is not None:
@@ -118,24 +119,13 @@ class ServerTranslator(Translator[Command, Event]):
         self._replies.wait(call)
         step.bursts.append(Burst(items=[command], request=call.id))
 
-    def _refuse_fault(self, fault: PeerError) -> None:
-        """Write an error for an invalid request: with its id if only its params are wrong, else without an id."""
-        value = fault.value if isinstance(fault.value, dict) else {}
-        request, method = value.get("id", ""), value.get("method", "")
-        if fault.code == "invalid" and isinstance(request, str) and isinstance(method, str) and method:
-            words = fault.text.partition(": ")[2] or fault.text
-            reply = _refused(request, refusals.bad_params(method, value, words))
-        else:
-            reply = _refused("", refusals.parse_error())
-        self._replies.add(PeerCall(peer_id="", reply=reply))
-
     # -- to the client ----------------------------------------------------------------------------------
 
     def _answer(self, call: PeerCall, item: Any, step: Step[Command]) -> None:
         command = call.command
         failure = getattr(item, "failure", None)
         if failure is not None and command is not None and not _counts_as_success(command, failure.cause):
-            call.reply = _refused(call.peer_id, refusals.problem(command, failure))
+            call.reply = _refused(call.peer_id, refusals.refusal(command, failure))
             return
         if isinstance(command, commands.GetHistory) and failure is not None:
             item = events.HistorySnapshot(items=(), request=item.request)  # an unknown session has no messages
@@ -155,7 +145,7 @@ class ServerTranslator(Translator[Command, Event]):
             call.reply = (EVENTS.encode(replace(reply, id=call.peer_id)),)
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="pando has no form for this answer"))
-            call.reply = _refused(call.peer_id, refusals.unknown())
+            call.reply = _refused(call.peer_id, refusals.unknown_method())
         step.losses += context.take_losses()
 
     def _flush(self, step: Step[Command]) -> Step[Command]:

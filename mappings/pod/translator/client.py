@@ -9,14 +9,16 @@ from msgspec import structs
 
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Status, attachments
-from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, Translator
+from dragoman.mappings.codec import MALFORMED
+from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.pod.directions import FROM_SERVER, read_text
+from dragoman.mappings.pod.directions import FROM_SERVER
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import problem
 from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
-from dragoman.mappings.pod.wire.codecs import METHODS
+from dragoman.mappings.pod.wire.codecs import EVENTS, METHODS
+from dragoman.mappings.pod.wire.events import TextDelta
 from dragoman.mappings.rules import Emulated
 
 CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {events.TurnResult, events.ErrorReported}
@@ -86,7 +88,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def text_reader(self) -> TextReader | None:
         """Return a fast reader for further text, which never answers a command; None if the text is late."""
-        return None if self._is_late else read_text
+        return None if self._is_late else _read_text
 
     def closed(self, cause: str) -> Step[Event]:
         """Answer all pending commands with a failure."""
@@ -255,6 +257,15 @@ ANSWER_TO: dict[type, type] = {
     events.PodInspected: commands.GetSession,
     events.PodAttached: commands.ResumeSession,
 }
+
+
+def _read_text(frame: Frame, add_text: TextSink) -> bool:
+    """Pass the text of a `text_delta` to the sink; return False for any other frame, or if the sink refuses it."""
+    try:
+        message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
+    except MALFORMED:
+        return False
+    return type(message) is TextDelta and add_text(message.data.text, 0, "")
 
 
 def _opens_turn(event: Event) -> bool:

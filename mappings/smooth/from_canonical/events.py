@@ -50,14 +50,14 @@ def _done(context: Context, data: object, ext: Ext | None = None) -> Messages:
 
 @FROM_EVENT.rule(events.SessionOpened, produces=(wire.ImmediateResponse,), fidelity=Lossy(("title", "status")))
 def session_opened(event: events.SessionOpened, context: Context) -> Messages:
-    return _done(context, replies.session_descriptor(event, context.asked))
+    return _done(context, replies.opened(event, context.asked))
 
 
 @FROM_EVENT.rule(
     events.SessionsListed, produces=(wire.ImmediateResponse,), fidelity=Lossy(("sessions.status", "sessions.archived"))
 )
 def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
-    return _done(context, replies.conversation_list(event))
+    return _done(context, replies.listed(event))
 
 
 @FROM_EVENT.rule(
@@ -70,7 +70,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
     if not event.request:
         context.lose(event, why="smooth clients ask for the history in pages")
         return ()
-    return _done(context, replies.history_page(event))
+    return _done(context, replies.history(event))
 
 
 @FROM_EVENT.rule(events.TurnAccepted, produces=(wire.ImmediateResponse,))

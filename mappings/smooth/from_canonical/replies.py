@@ -50,7 +50,7 @@ def _computed_ids(session_id: str) -> tuple[str, str]:
     return named_uuid(own, "session"), str(own)
 
 
-def session_descriptor(event: events.SessionOpened, asked: object) -> wire.Session:
+def opened(event: events.SessionOpened, asked: object) -> wire.Session:
     """Return the session descriptor. For get_session it has a status: the backend's own, or whether a turn runs."""
     try:
         agent = str(UUID(event.agent))
@@ -75,7 +75,7 @@ def _status(event: events.SessionOpened) -> wire.SessionStatus | None:
     return "active" if event.status == "running" else "idle"
 
 
-def history_page(event: events.HistorySnapshot) -> wire.Page:
+def history(event: events.HistorySnapshot) -> wire.Page:
     """Return one page of the history, with the messages of user and assistant only."""
     return wire.Page(
         messages=[_record(item) for item in event.items if isinstance(item, Message) and item.role != "system"],
@@ -94,7 +94,7 @@ def _record(message: Message) -> wire.Record:
     )
 
 
-def conversation_list(event: events.SessionsListed) -> wire.Conversations:
+def listed(event: events.SessionsListed) -> wire.Conversations:
     """Return the list of conversations without the empty ones."""
     rows = [
         wire.Conversation(

@@ -50,26 +50,26 @@ def test_the_preview_of_a_thread_is_the_start_of_its_last_input() -> None:
 def test_a_history_has_at_most_500_messages_of_user_and_assistant() -> None:
     said = [Message(role="user", text=f"{n}") for n in range(600)]
     items: list[Item] = [Message(role="system", text="s"), Reasoning(text="r"), *said]
-    told = replies.history(items)
+    told = replies.history_items(items)
     assert (len(told), told[0].content, told[-1].content) == (500, "100", "599")
 
 
 def test_each_message_of_a_history_has_an_id_after_the_ids_of_the_store() -> None:
     stored = [Message(role="user", text="a", ext=keep(id=7)), Message(role="assistant", text="b", ext=keep(id=9))]
-    told = replies.history([*stored, Message(role="user", text="c"), Message(role="assistant", text="d")])
+    told = replies.history_items([*stored, Message(role="user", text="c"), Message(role="assistant", text="d")])
     assert [item.id for item in told] == [7, 9, 10, 11]
 
 
 def test_an_id_of_the_store_before_the_shown_history_counts() -> None:
     old: list[Item] = [Message(role="user", text="a", ext=keep(id=1000)), Message(role="user", text="b")]
-    told = replies.history([*old, *(Message(role="user", text="c") for _ in range(500))])
+    told = replies.history_items([*old, *(Message(role="user", text="c") for _ in range(500))])
     assert [told[0].id, told[-1].id] == [1002, 1501]
 
 
 def test_a_message_before_the_shown_history_costs_few_steps() -> None:
     def history_of(count: int) -> int:
         items = [Message(role="user", text="a") for _ in range(count)]
-        return count_steps(lambda: replies.history(items))
+        return count_steps(lambda: replies.history_items(items))
 
     assert history_of(2500) - history_of(1500) < 1000 * 60
 
