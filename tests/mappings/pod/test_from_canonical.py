@@ -1,0 +1,357 @@
+"""Canonical commands and events as methods and events of a pod."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from msgspec import Raw, json, structs
+
+from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
+from dragoman.mappings.canonical.values import (
+    Failure,
+    FileAttachment,
+    ImageAttachment,
+    Message,
+    SessionSummary,
+    Text,
+    WorkflowInvoke,
+)
+from dragoman.mappings.dialect import Burst, Rendered
+from dragoman.mappings.pod import DIALECT
+from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.pod.from_canonical.context import Context, Counter
+from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pod.from_canonical.replies import rotation
+from dragoman.mappings.pod.projection import Projection
+from dragoman.mappings.rules import Nothing
+from tests.mappings.pod.rendered import batch, lines, said
+from tests.samples import full
+
+# -- commands --------------------------------------------------------------------------------------------
+
+
+def written(command: Command) -> Rendered:
+    return DIALECT.commands.write(Burst(items=[command]))
+
+
+@pytest.mark.parametrize(
+    ("command", "frame"),
+    [
+        (commands.InjectNote(text="n"), b'{"method":"notify","params":{"message":"n"}}'),
+        (commands.ResumeTurn(), b'{"method":"resume"}'),
+        (commands.CancelTurn(), b'{"method":"cancel"}'),
+        (commands.PauseTurn(), b'{"method":"pause"}'),
+        (commands.Compact(), b'{"method":"compact"}'),
+        (commands.ShutdownBackend(), b'{"method":"shutdown"}'),
+        (commands.ListSessions(limit=3), b'{"method":"list_visible_pods"}'),
+        (commands.GetSession(session="k"), b'{"method":"inspect_pod","params":{"name":"k"}}'),
+        (commands.ResumeSession(session="k"), b'{"method":"attach_or_restore_pod","params":{"name":"k"}}'),
+        (
+            commands.ListCompletions(kind="file", prefix="s"),
+            b'{"method":"list_completions","params":{"kind":"file","prefix":"s"}}',
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_command_is_written_as_its_method(command: Command, frame: bytes) -> None:
+    assert written(command) == Rendered(frames=[frame], losses=[])
+
+
+def test_each_attachment_is_a_loss_of_its_own() -> None:
+    attached = (ImageAttachment(url="u"), FileAttachment(name="f", url="v"))
+    (loss,) = written(commands.SubmitInput(segments=(Text(text="x"), *attached))).losses
+    assert (loss.field, loss.count) == ("segments", 2)
+
+
+def test_open_session_writes_nothing_and_is_no_loss() -> None:
+    assert written(commands.OpenSession(agent="a")) == Rendered(frames=[], losses=[])
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in get_args(Command) if isinstance(FROM_COMMAND.entries[k].fidelity, Nothing)]
+)
+def test_a_command_without_a_method_is_counted_with_its_reason(kind: type[Command]) -> None:
+    entry = FROM_COMMAND.entries[kind]
+    assert isinstance(entry.fidelity, Nothing)
+    rendered = written(full(kind))
+    assert rendered.frames == []
+    assert [(loss.kind, loss.why) for loss in rendered.losses] == [(kind.__name__, entry.fidelity.why)]
+
+
+def test_fields_without_a_place_in_a_run_are_counted_one_by_one() -> None:
+    command = commands.SubmitInput(segments=(Text(text="x"), ImageAttachment(url="u")), model="m")
+    rendered = DIALECT.commands.write(Burst(items=[command]))
+    assert rendered.frames == [b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [
+        ("SubmitInput", "model"),
+        ("SubmitInput", "segments"),
+    ]
+
+
+def test_completions_of_an_unknown_kind_are_not_requested() -> None:
+    rendered = DIALECT.commands.write(Burst(items=[commands.ListCompletions(kind="emoji", prefix="")]))
+    assert (rendered.frames, [loss.field for loss in rendered.losses]) == ([], ["kind"])
+
+
+# -- events ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        ("completed", [{"event": "run_end", "data": {"result": "finished"}}]),
+        ("limit_reached", [{"event": "run_end", "data": {"result": "limit_reached"}}]),
+        ("paused", [{"event": "run_end", "data": {"result": "paused"}}]),
+        ("rolled_back", [{"event": "run_end", "data": {"result": "rolled_back"}}]),
+        ("cancelled", [{"event": "error", "data": {"code": "internal", "message": "Cancelled"}}]),
+        ("failed", []),
+    ],
+)
+def test_each_of_the_six_ends_has_its_form(end: Any, line: list[Any]) -> None:
+    assert said(events.TurnResult(end=end)) == line
+
+
+def test_a_gap_is_sent_to_pod_clients_as_an_alert() -> None:
+    (line,) = said(events.Gap(text="lost", count=3))
+    assert (line["event"], line["data"]["level"], line["data"]["message"]) == ("alert", "warn", "lost")
+
+
+def test_a_backend_that_runs_after_a_reconnect_is_shown_running() -> None:
+    rotated, status = said(events.HistorySnapshot(items=(), status="running"))
+    assert (rotated["event"], status) == ("segment_rotated", {"event": "status", "data": {"status": "running"}})
+
+
+def test_a_rotation_after_the_input_of_its_run_includes_that_input() -> None:
+    entry = {"config": {"top_p": 1}, "history": [], "kind": "segment_start", "ts": 5}
+    event = events.HistorySnapshot(
+        items=(Message(role="user", text="Hi", segments=(Text(text="Hi"),)),),
+        rotated=True,
+        ext={"pod.entry": Raw(json.encode(entry))},
+    )
+    (rotated,) = said(event)
+    history = [{"content": [{"kind": "text", "text": "Hi"}], "kind": "message", "role": "user"}]
+    assert rotated == {"event": "segment_rotated", "data": {"entry": {**entry, "history": history}}}
+
+
+@pytest.mark.parametrize("entry", [{"kind": "segment_start", "history": 5}, {"history": None}, [], None])
+def test_a_rotation_whose_entry_has_no_history_is_passed_on_unchanged(entry: object) -> None:
+    ext = {"pod.entry": Raw(json.encode(entry))}
+    event = events.HistorySnapshot(items=(Message(role="user", text="Hi"),), rotated=True, ext=ext)
+    assert said(event) == [{"event": "segment_rotated", "data": {"entry": entry}}]
+
+
+def test_a_rotation_of_a_pod_is_passed_on_unchanged() -> None:
+    event = events.HistorySnapshot(items=(), rotated=True, ext={"pod.entry": Raw(b'{"kind":"segment_start","ts":5}')})
+    assert Projection().render(batch(event)).frames == [
+        b'{"event":"segment_rotated","data":{"entry":{"kind":"segment_start","ts":5}}}'
+    ]
+
+
+def test_a_result_without_summary_gets_the_first_line_of_its_output() -> None:
+    (line,) = said(events.ToolCallFinished(call="c", name="n", output="one\ntwo"))
+    assert line["data"] == {"id": "c", "summary": "one", "output": "one\ntwo", "is_error": False}
+
+
+def test_an_unknown_reason_for_a_run_is_a_wakeup() -> None:
+    assert said(events.RunStarted(kind="cron")) == [{"event": "invoke_start", "data": {"kind": "wakeup"}}]
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        ("busy", "already_running"),
+        ("not_running", "not_running"),
+        ("unsupported", "invalid_request"),
+        ("not_found", "invalid_request"),
+        ("rate_limited", "provider_error"),
+        ("tool_failed", "tool_error"),
+        ("timeout", "internal"),
+    ],
+)
+def test_causes_have_their_codes(cause: Any, code: str) -> None:
+    assert said(events.ErrorReported(cause=cause, text="t")) == [
+        {"event": "error", "data": {"code": code, "message": "t"}}
+    ]
+
+
+def test_an_error_of_a_pod_keeps_its_code() -> None:
+    event = events.Reply(
+        request="r", failure=Failure(cause="not_running", text="t", ext={"pod.code": Raw(b'"not_paused"')})
+    )
+    assert said(event) == [{"event": "error", "data": {"code": "not_paused", "message": "t"}}]
+
+
+def test_a_successful_reply_writes_nothing() -> None:
+    assert said(events.Reply(request="r", result=Raw(b"{}"))) == []
+
+
+def test_a_listed_session_is_a_pod_with_its_name() -> None:
+    (line,) = said(events.SessionsListed(request="r", sessions=(SessionSummary(session="s", title="a title"),)))
+    (pod,) = line["data"]["pods"]
+    assert (pod["pod_name"], pod["state"], pod["live"]["status"]) == ("s", "readable", "idle")
+
+
+def test_keys_of_made_entries_are_sorted_on_the_wire() -> None:
+    event = events.HistorySnapshot(items=(Message(role="user", text="q"),))
+    (frame,) = Projection().render(batch(event)).frames
+    assert (
+        frame.index(b'"config"')
+        < frame.index(b'"history"')
+        < frame.index(b'"kind":"segment_start"')
+        < frame.index(b'"ts"')
+    )
+
+
+def test_attachments_of_a_users_message_are_left_out_and_counted() -> None:
+    segments = (Text(text="see"), ImageAttachment(url="https://x/1"), ImageAttachment(url="https://x/2"))
+    event = events.MessageAppended(message=Message(role="user", text="see", segments=segments))
+    rendered = Projection().render(batch(event))
+    assert [(loss.field, loss.count) for loss in rendered.losses] == [("message.segments", 2)]
+    assert b"https" not in rendered.frames[0]
+
+
+# -- questions in words ----------------------------------------------------------------------------------
+
+
+PARKS = events.QuestionAsked(text="May I?", question="q", parked=True)
+TYPED = events.QuestionAnswered(question="q", segments=(Text(text="approve"),))
+
+
+def names(found: list[Any]) -> list[str]:
+    return [line["event"] for line in found]
+
+
+def outside(projection: Projection, *events: Event) -> list[Any]:
+    """Return the lines for events outside of any turn."""
+    return [json.decode(frame) for frame in projection.render(structs.replace(batch(*events), turn="")).frames]
+
+
+def test_a_question_that_parks_the_turn_pauses_the_run() -> None:
+    found = lines(Projection(), PARKS)
+    assert names(found) == ["text_delta", "text_done", "run_end", "status"]
+    assert [line["data"] for line in found] == [
+        {"text": "May I?"},
+        {"text": "May I?"},
+        {"result": "paused"},
+        {"status": "paused"},
+    ]
+
+
+def test_a_typed_answer_is_echoed_and_begins_a_run() -> None:
+    projection = Projection()
+    lines(projection, events.ModelTurnStarted(), PARKS)
+    found = lines(projection, TYPED)
+    assert names(found) == ["user_message", "status", "invoke_start", "turn_start"]
+    assert [line["data"] for line in found] == [
+        {"segments": [{"kind": "text", "content": "approve"}]},
+        {"status": "running"},
+        {"kind": "user_send"},
+        {"turn": 1},
+    ]
+
+
+def test_an_answer_keeps_its_segments() -> None:
+    projection = Projection()
+    lines(projection, PARKS)
+    (echo, *_) = lines(projection, events.QuestionAnswered(question="q", segments=(WorkflowInvoke(slug="deny"),)))
+    assert echo["data"] == {"segments": [{"kind": "workflow_invoke", "slug": "deny"}]}
+
+
+def test_an_answer_without_input_begins_a_wakeup_run() -> None:
+    projection = Projection()
+    lines(projection, PARKS)
+    found = lines(projection, events.QuestionAnswered(question="q"))
+    assert names(found) == ["status", "invoke_start", "turn_start"]
+    assert found[1]["data"] == {"kind": "wakeup"}
+
+
+def test_an_answer_before_the_client_attached_begins_no_run() -> None:
+    assert lines(Projection(), events.QuestionAnswered(question="q")) == []
+
+
+def test_a_question_that_does_not_park_is_text_of_the_open_run() -> None:
+    assert names(lines(Projection(), events.QuestionAsked(text="A code was sent."))) == ["text_delta", "text_done"]
+
+
+def test_a_text_of_the_gateway_outside_of_a_turn_is_a_wakeup_run() -> None:
+    found = outside(Projection(), events.QuestionAnswered(), events.QuestionAsked(text="A code was sent."))
+    assert names(found) == [
+        "status",
+        "invoke_start",
+        "turn_start",
+        "text_delta",
+        "text_done",
+        "turn_end",
+        "run_end",
+        "status",
+    ]
+    assert found[1]["data"] == {"kind": "wakeup"}
+    assert (found[-2]["data"], found[-1]["data"]) == ({"result": "finished"}, {"status": "idle"})
+
+
+def test_the_run_after_an_answer_has_the_index_of_its_model_turn() -> None:
+    projection = Projection()
+    lines(projection, PARKS)
+    assert lines(projection, events.QuestionAnswered(question="q", model_turn=7))[-1]["data"] == {"turn": 7}
+    lines(projection, PARKS)
+    assert lines(projection, events.QuestionAnswered(question="q"))[-1]["data"] == {"turn": 8}
+
+
+def test_an_answer_outside_of_a_turn_and_its_reply_are_one_run() -> None:
+    projection = Projection()
+    once = outside(projection, TYPED, events.QuestionAsked(text="No."))
+    assert names(once) == [
+        "user_message",
+        "status",
+        "invoke_start",
+        "turn_start",
+        "text_delta",
+        "text_done",
+        "turn_end",
+        "run_end",
+        "status",
+    ]
+    assert names(outside(projection, TYPED, events.QuestionAsked(text="No."))) == names(once), "and so is the next"
+
+
+def test_question_forms_of_the_backend_write_nothing() -> None:
+    form = events.InteractionRequired(question="i", kind="choices", spec=Raw(b"{}"), reason="")
+    for event in (events.ApprovalRequested(tool="x", description="y"), form, events.ApprovalResolved(approved=True)):
+        assert lines(Projection(), event) == []
+
+
+# -- replies ---------------------------------------------------------------------------------------------
+
+
+SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
+
+
+def test_a_rotation_carries_the_whole_transcript() -> None:
+    asked = Message(role="user", text="q", segments=(Text(text="q"),))
+    state = SessionState(id=SESSION, transcript=[asked, Message(role="assistant", text="a")])
+    entry = json.decode(DIALECT.events.codec.encode(rotation(state, 7_000_000)))["data"]["entry"]
+    assert (entry["kind"], entry["session_id"], entry["ts"]) == ("segment_start", SESSION, 7)
+    assert [item["content"][0]["text"] for item in entry["history"]] == ["q", "a"]
+
+
+# -- context ---------------------------------------------------------------------------------------------
+
+
+def test_a_counter_continues_after_the_last_index_received() -> None:
+    counter = Counter()
+    assert [counter.begin(None), counter.begin(7), counter.begin(None)] == [0, 7, 8]
+
+
+def test_an_end_without_an_index_has_the_index_of_the_last_begin() -> None:
+    counter = Counter()
+    assert counter.current(None) == 0
+    counter.begin(4)
+    assert counter.current(None) == 4
+
+
+def test_a_loss_is_counted_under_the_type_of_its_source() -> None:
+    context = Context(FROM_EVENT)
+    context.lose(Counter(), "last", "why")
+    (loss,) = context.take_losses()
+    assert (loss.kind, loss.field, loss.why) == ("Counter", "last", "why")
