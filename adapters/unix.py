@@ -131,17 +131,16 @@ class UnixTransport(asyncio.Protocol):
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._closing = True
+        deadline = asyncio.get_running_loop().call_later(self._limits.close_deadline, self._transport.abort)
         try:
             if reason is CloseReason.FULL and not self._served and self._lingering is not None:
                 await self._linger(self._lingering)
             self._transport.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.close_deadline):
-                    await self._lost.wait()
+            await self._lost.wait()
         finally:
+            deadline.cancel()
             if not self._lost.is_set:
                 self._transport.abort()
-        await self._lost.wait()
 
     async def _linger(self, lingering: set[UnixTransport]) -> None:
         """End our direction and drop what a refused peer writes, until it closes; both are bounded."""

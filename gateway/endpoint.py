@@ -118,7 +118,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 def masked_text(text: str) -> str:
     """Return text that may contain an endpoint, for an error: the secrets in it are masked."""
     folded = text.casefold()
-    if not any(hint in folded for hint in _HINTS):  # the search takes 35 us, and each connect to a backend needs one
+    if not any(map(folded.__contains__, _HINTS)):  # the search takes 35 us, and each connect to a backend needs one
         return text
     return _IN_TEXT.sub(lambda match: f"{match['name'] or ''}{MASK}", text)
 

@@ -23,6 +23,7 @@ from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.fair_queue import FRAME, PUT
+from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Deadline
@@ -190,8 +191,8 @@ class Link:
             self.intake.close()
             self._faults.flush()
             self.outbox.discard()
-            with self._memory.until_closed(self._transport.meter):
-                await _close(self._transport, self._reason, self._why, left if self.intake.is_limited else None)
+            seconds = left if self.intake.is_limited else None
+            await _close(self._transport, self._reason, self._why, seconds, self._memory)
 
     def _die(self) -> None:
         if self.alive:
@@ -376,11 +377,16 @@ async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | N
     return max(0.0, until - loop.time()) if seconds else None
 
 
-async def _close(transport: Transport, reason: CloseReason, text: str, seconds: float | None) -> None:
-    """Close a transport; one that is not closed in this time is cut off."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await transport.close(reason, text)
+async def _close(
+    transport: Transport, reason: CloseReason, text: str, seconds: float | None, memory: MemoryBudget
+) -> None:
+    """Close a transport, which counts for the memory until then; one that is not closed in this time is cut off."""
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds) if seconds is not None else NEVER:
+                await transport.close(reason, text)
+    finally:
+        memory.release(transport.meter)
 
 
 async def _last_answers(answered: Flag, translator: Translator[Any, Any], transport: Transport) -> None:

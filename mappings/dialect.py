@@ -280,7 +280,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
 
     def can_read_type(self, canonical: type) -> bool:
         """Return True if a message of this direction can become this canonical type."""
-        return any(canonical in rule.produces for rule in self.to_canonical.entries.values())
+        return canonical in self.to_canonical.produced
 
     def can_write_type(self, canonical: type) -> bool:
         """Return True if this direction has a form, or an emulation, for this canonical type."""

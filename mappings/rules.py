@@ -111,6 +111,8 @@ class RuleTable:
     def __init__(self, name: str) -> None:
         self.name = name
         self.entries: dict[type, Rule] = {}
+        self.produced: set[type] = set()
+        """The types that the rules produce."""
         self.lossy: dict[type, Lossy] = {}
 
     def why_not(self, source: type) -> str:
@@ -169,6 +171,7 @@ class Rules(RuleTable, Generic[P, T]):
         if entry.source in self.entries:
             raise TypeError(f"{self.name}: two rules for {entry.source.__name__}")
         self.entries[entry.source] = entry
+        self.produced.update(entry.produces)
         if isinstance(entry.fidelity, Lossy):
             self.lossy[entry.source] = entry.fidelity
         self.functions[entry.source] = function

@@ -207,15 +207,14 @@ class WebSocketTransport:
         cut = text.encode()[:REASON_SIZE].decode(errors="ignore")
         if self._reader is not None:
             self._reader.close(self._tcp.abort)
+        deadline = asyncio.get_running_loop().call_later(self._limits.close_deadline, self._tcp.abort)
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.close_deadline):
-                    await self._socket.close(code=reason, message=cut.encode())
-                    await self._lost.wait()
+            await self._socket.close(code=reason, message=cut.encode())
+            await self._lost.wait()
         finally:
+            deadline.cancel()
             if not self._lost.is_set:
                 self._tcp.abort()
-        await self._lost.wait()
 
     def _end(self) -> None:
         self._ended = self._writer.ended = True

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.observability.line_limit import LineLimit
 
 LEVELS = ("debug", "info", "warning", "error")
+_RANKS = {name: rank for rank, name in enumerate(LEVELS)}
 COMPONENTS = frozenset(
     (
         *("audit", "child", "codewhale", "dragoman", "identity", "link", "ops", "pando", "pod"),
@@ -55,7 +56,7 @@ class LevelTable:
     def passes(self, component: str, method: str) -> bool:
         """Return True if a line that a logger's method writes for this component is wanted."""
         level = self.components.get(component.removeprefix("dragoman."), self.default)
-        return method not in LEVELS or LEVELS.index(method) >= LEVELS.index(level)
+        return _RANKS.get(method, len(LEVELS)) >= _RANKS[level]
 
 
 LEVEL = LevelTable()

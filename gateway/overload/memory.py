@@ -8,8 +8,7 @@ the limit the largest holder is relieved first: a link is disconnected, a sessio
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from dragoman.adapters.meter import STEP, Meter
@@ -53,14 +52,6 @@ class MemoryBudget:
         if self._relieve.pop(meter, None) is not None:
             meter.watch()
             self.used -= meter.counted
-
-    @contextmanager
-    def until_closed(self, meter: Meter) -> Iterator[None]:
-        """Release a holder at the end of the block, in which its connection is closed."""
-        try:
-            yield
-        finally:
-            self.release(meter)
 
     def refusal(self) -> str:
         """Return why nothing new is accepted, in words for a peer; "" if there is room."""

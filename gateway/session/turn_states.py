@@ -2,18 +2,20 @@
 
 Four things have a state side by side: the turn that clients are shown, the input that will begin the next turn, the
 cancel that somebody asked for, and the connection to the backend. A trigger moves each one that has a row for it.
+
+Each is a StrEnum: its hash is that of its text, and the hash of another Enum takes a Python call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from dragoman.mappings.canonical import SessionState
 
 
-class TurnState(Enum):
+class TurnState(StrEnum):
     """The turn as clients see it. `DISCARDED`: it ended for them, and what its backend still says is dropped."""
 
     NONE = "no turn"
@@ -22,28 +24,28 @@ class TurnState(Enum):
     DISCARDED = "over for clients"
 
 
-class InputState(Enum):
+class InputState(StrEnum):
     """An input that was written to the backend, and is not accepted yet."""
 
     NONE = "no input"
     WAITING = "input waits"
 
 
-class CancelState(Enum):
+class CancelState(StrEnum):
     """A request to the backend to end the turn before `cancel_deadline`."""
 
     NONE = "no cancel"
     ASKED = "cancel asked"
 
 
-class ConnectionState(Enum):
+class ConnectionState(StrEnum):
     """The connection. `SEVERED`: it is lost, and the turn may still go on (docs/translation.md, rule 4.10)."""
 
     CONNECTED = "connected"
     SEVERED = "severed"
 
 
-class Trigger(Enum):
+class Trigger(StrEnum):
     """An occurrence that moves the states."""
 
     BEGUN = "input accepted, or content"
