@@ -16,6 +16,8 @@ from dragoman.gateway.timers import Deadline
 class CancelDeadline:
     """The running deadline of one session's cancel."""
 
+    __slots__ = ("_context", "_timer")
+
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._timer = Deadline(context.services.schedule)

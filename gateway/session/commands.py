@@ -65,6 +65,8 @@ def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
 class Commands:
     """The commands of one session."""
 
+    __slots__ = ("_context", "_held", "_in_flight", "_inputs", "_questions", "_titles", "deadline")
+
     def __init__(self, context: SessionContext, inputs: Inputs, questions: Questions) -> None:
         self._context = context
         self._in_flight = context.in_flight

@@ -21,6 +21,8 @@ from dragoman.mappings.canonical.values import Segment, flatten
 class OneTimeCodes:
     """The one-time codes of one session; at most one is asked for at a time."""
 
+    __slots__ = ("_context",)
+
     def __init__(self, context: SessionContext) -> None:
         self._context = context
 

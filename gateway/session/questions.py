@@ -43,6 +43,8 @@ NOBODY: frozenset[str] = frozenset()  # one for all sessions: each empty one tak
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
+    __slots__ = ("_beaten", "_context", "_deadline", "_form", "_giver", "_shown", "_shown_at", "codes", "given")
+
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._shown, self._shown_at = "", 0  # id of the open question, and when it was shown
