@@ -22,8 +22,8 @@ from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.traffic import counted_sink, timed_reading
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
-from dragoman.gateway.overload.command_limits import CommandLimits, make_turns
-from dragoman.gateway.overload.fair_queue import EVENT, FEW, QUANTUM, STEP
+from dragoman.gateway.overload.command_limits import CommandLimits
+from dragoman.gateway.overload.fair_queue import EVENT, FEW, QUANTUM, STEP, Turns
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services
 from dragoman.mappings.dialect import Frame, Loss, Parts, Step, TextReader, TextSink, Translator
@@ -66,11 +66,12 @@ class FrameIntake:
         "_tap",
         "_text_reader",
         "_traffic",
-        "_turns",
+        "_transport",
         "_unchecked",
         "_understands",
         "heard",
         "is_limited",
+        "turns",
     )
 
     def __init__(
@@ -83,9 +84,14 @@ class FrameIntake:
         tap: Tap | None,
         understands: Callable[[Sequence[Frame]], bool],
     ) -> None:
-        limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
-        self._unchecked, self._each = (limits.unchecked, limits.work) if limits else (sys.maxsize, EVENT)
-        self._turns = make_turns(services.queue, transport.resume, limits)
+        self._transport = transport
+        if peer.limited:
+            limits = CommandLimits(services.limits, peer.dialect)
+            self._unchecked, self._each = limits.unchecked, limits.work
+            self.turns = Turns(services.queue, transport.resume, limits.check, limits.work, limits.expected_work)
+        else:
+            self._unchecked, self._each = sys.maxsize, EVENT
+            self.turns = Turns(services.queue, transport.resume, each=EVENT)
         self._rates = ClientRates(services.limits, services.monotonic) if peer.limited else None
         self._receive, self._text_reader = timed_reading(translator, peer.traffic)
         self._budget, self._ledger = services.queue.budget, services.ledger
@@ -95,11 +101,10 @@ class FrameIntake:
         self._over, self.is_limited = False, peer.limited
         self.heard = False
         """True once `understands` has accepted a frame."""
-        self.stream_text(None)
+        self._add_text: TextSink | None = None
+        self._read_text: TextReader = _read_nothing
 
-    def sink(
-        self, transport: Transport, act: Act, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
-    ) -> Sink:
+    def sink(self, act: Act, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]) -> Sink:
         """Return the sink for the frames of the transport. `act` is referred to until `close` is called.
 
         `refuse` is called if a client sends too many messages or faults in a time.
@@ -107,7 +112,7 @@ class FrameIntake:
         rates, self._rates = self._rates, None  # the transport refers to it while it reads: no cycle is left
         self._act = act
         hear = counted_sink(self._hear, self._traffic)
-        return rates.limited(transport, hear, faults, refuse) if rates else hear
+        return rates.limited(self._transport, hear, faults, refuse) if rates else hear
 
     def _hear(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
         """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""
@@ -121,7 +126,7 @@ class FrameIntake:
             size = len(frame) if type(frame) is bytes else memory(frame)
         if 0 < size <= self._unchecked:
             budget.left -= self._each + size
-        elif not (frames := self._turns.admit(frames)):
+        elif not (frames := self.turns.admit(frames)):
             return 0
         tap, add_text = self._tap, self._add_text
         if add_text is not None and given == 1:
@@ -129,7 +134,7 @@ class FrameIntake:
                 tap.call.reading = frames[0]  # no call: for each token
             if self._read_text(frames[0], add_text):
                 return 1
-        for some in (frames,) if given <= self._turns.piece else self._turns.pieces(frames):
+        for some in (frames,) if given <= self.turns.piece else self.turns.pieces(frames):
             self.heard = self.heard or self._understands(some)
             if tap is None:
                 self._act(self._receive(some))
@@ -139,9 +144,9 @@ class FrameIntake:
             if self._over:
                 return taken + self.count_dropped(given - taken)  # type: ignore[unreachable]  # a step may end it
         if self._each > EVENT:
-            self._turns.usual = min(before - budget.left, QUANTUM)
+            self.turns.usual = min(before - budget.left, QUANTUM)
         elif given > FEW:
-            self._turns.note_cost(taken, before - budget.left)
+            self.turns.note_cost(taken, before - budget.left)
         return taken
 
     def _receive_recorded(self, tap: Tap, frames: Sequence[Frame]) -> None:
@@ -159,7 +164,7 @@ class FrameIntake:
         """Give lone further pieces of the text that the peer just said to this sink; None ends that."""
         read = self._text_reader() if add_text is not None else None
         self._add_text = add_text if read is not None else None
-        self._read_text: TextReader = read or _read_nothing
+        self._read_text = read or _read_nothing
 
     def count_dropped(self, count: int) -> int:
         """Count frames, or commands, of a disconnected peer as lost; return how many."""
@@ -167,14 +172,10 @@ class FrameIntake:
         self._ledger.record(losses, source=self._dialect.name)
         return count
 
-    async def wait_to_leave(self) -> None:
-        """Return when the link may end, in turn with the ends of others: thousands of peers may leave at once."""
-        await self._turns.wait_to_leave()
-
     def stop(self) -> None:
         """Count further frames as lost, and those that wait for a turn: the link is over."""
         self._over = True
-        self._turns.stop()
+        self.turns.stop()
 
     def close(self) -> None:
         """Forget the link: its transport reads no more."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import structlog
 from msgspec import Struct
 
-from dragoman.adapters.base import CloseReason, Sink, Transport
+from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.observability.faults import FaultLog
@@ -172,13 +172,15 @@ class Link:
                     begin(self)
                     async with self._reading:
                         # A refused peer may have written: closing with that unread would drop our last frames.
-                        await (self._transport.run(self._sink()) if not self._ended else asyncio.sleep(0))
+                        sink = self.intake.sink(self._apply, self._faults, self._refuse) if not self._ended else None
+                        await (self._transport.run(sink) if sink is not None else asyncio.sleep(0))
                         if not self._ended:
                             self.answered = Flag()
                             await _last_answers(self.answered, self._translator, self._transport)
-                            await self.intake.wait_to_leave()
+                            await self.intake.turns.wait_to_leave()  # thousands of peers may leave at once
                 finally:
-                    self._finish()  # waiting frames are still written: the peer may have closed its own direction only
+                    if not self._ended:
+                        self._finish()  # waiting frames are still written: the peer may have closed its own direction
                     self.outbox.close()
                 self._die()
                 left = await _flush(self.outbox.writer, 0.0 if self._reason is CloseReason.TOO_SLOW else FLUSH_DEADLINE)
@@ -187,7 +189,6 @@ class Link:
             self._reason = CloseReason.INTERNAL
         finally:
             self._die()
-            self._alarm.stop()
             self.intake.close()
             self._faults.flush()
             self.outbox.discard()
@@ -289,9 +290,6 @@ class Link:
             self.outbox.put(frames)
         elif self.traffic is not None:
             self.traffic.add_sent(frames)
-
-    def _sink(self) -> Sink:
-        return self.intake.sink(self._transport, self._apply, self._faults, self._refuse)
 
     def _start_writer(self) -> asyncio.Task[None]:
         return self._group.create_task(self._write(), name=f"{self.id}:write")

@@ -159,25 +159,22 @@ class PodsKind(BackendKind):
     async def _choose(self, link: Link, command: Command | None) -> Choice:
         """Return the session that an action needs, made if it is not open here, or why there is none."""
         await self._known.update_names()
+        session: Session | None = None
         try:
-            session = await self._session_for_action(link, command)
+            if command is None:
+                session = await self._session_for_listener(link.ingress.session, link.principal)
+            elif isinstance(command, ListSessions):
+                await self._known.read_folders()
+            elif isinstance(command, OpenSession):
+                session = await self._session_for(command, link.principal)
+            elif not self._is_open(link, command.session):
+                named = await self._named_session(self._index.find_pod(command.session), link.principal)
+                if named is None and isinstance(command, ResumeSession):
+                    session = await self._session_for(command, link.principal)
         except Refused as refused:
             return Choice(why=refused.failure, no_room=True)
         runs = session is not None or self._sessions.quota.has_owners or any(self._index.newest_first())
         return Choice(session=session, why=NONE_FREE if runs else NONE_RUNS)
-
-    async def _session_for_action(self, link: Link, command: Command | None) -> Session | None:
-        if command is None:
-            return await self._session_for_listener(link.ingress.session, link.principal)
-        if isinstance(command, ListSessions):
-            await self._known.read_folders()
-        elif isinstance(command, OpenSession):
-            return await self._session_for(command, link.principal)
-        elif not self._is_open(link, command.session):
-            named = await self._named_session(self._index.find_pod(command.session), link.principal)
-            if named is None and isinstance(command, ResumeSession):
-                return await self._session_for(command, link.principal)
-        return None
 
     # -- the pod that is to be used ----------------------------------------------------------------------
 

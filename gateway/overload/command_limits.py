@@ -6,11 +6,11 @@ work of one step"). A refused frame becomes Oversize, so the client gets its dia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME, QUANTUM, FairQueue, Turns
+from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
 from dragoman.mappings.dialect import Dialect, Frame, Oversize, Parts
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
@@ -49,13 +49,6 @@ class CommandLimits:
         except PeerError:
             return Oversize(size=size, limit=self._values, unit="values")
         return frame
-
-
-def make_turns(queue: FairQueue, resume: Callable[[], None], limits: CommandLimits | None) -> Turns:
-    """Return the turns of the link of a client with these limits, or of a backend, which has none."""
-    if limits is None:
-        return Turns(queue, resume, each=EVENT)
-    return Turns(queue, resume, limits.check, limits.work, limits.expected_work)
 
 
 def _parts(frame: Frame) -> Sequence[bytes]:

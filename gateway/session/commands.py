@@ -17,6 +17,7 @@ from typing import Any, get_args
 from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
+from dragoman.gateway.session import titles
 from dragoman.gateway.session.cancel_deadline import CancelDeadline
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.history import page
@@ -24,7 +25,6 @@ from dragoman.gateway.session.in_flight import OPENING, PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
-from dragoman.gateway.session.titles import Titles
 from dragoman.gateway.session.turn_states import CancelState, ConnectionState, Trigger
 from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import (
@@ -65,7 +65,7 @@ def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
 class Commands:
     """The commands of one session."""
 
-    __slots__ = ("_context", "_held", "_in_flight", "_inputs", "_questions", "_titles", "deadline")
+    __slots__ = ("_context", "_held", "_in_flight", "_inputs", "_questions", "deadline")
 
     def __init__(self, context: SessionContext, inputs: Inputs, questions: Questions) -> None:
         self._context = context
@@ -73,7 +73,6 @@ class Commands:
         self._inputs = inputs
         self._questions = questions
         self.deadline = CancelDeadline(context)
-        self._titles = Titles(context)
         self._held: list[tuple[Client | None, commands.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -101,8 +100,8 @@ class Commands:
                 self._questions.answer(client, command)
             case commands.AnswerOtp():
                 self._questions.codes.answer(client, command)
-            case commands.RenameSession() if self._titles.are_kept_here:
-                self._titles.rename(client, command)
+            case commands.RenameSession() if titles.are_kept_here(context):
+                titles.rename(context, client, command)
             case Unmapped():
                 client.refuse(command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
@@ -252,9 +251,9 @@ class Commands:
             self._force()
             failure = None
         if isinstance(command, commands.RenameSession):
-            if self._titles.answer_with_row(pending, command, failure):
+            if titles.answer_with_row(self._context, pending, command, failure):
                 return
-            failure = self._titles.find_failure(pending, failure)
+            failure = titles.find_failure(self._context, pending, failure)
         if failure is None:
             self._done(command)
         if self._questions.replied(pending, failure) or pending.client is None:
@@ -277,7 +276,7 @@ class Commands:
     def _done(self, command: Command) -> None:
         """Apply what a backend did, if it tells that only to the client that asked."""
         if isinstance(command, commands.RenameSession):
-            self._titles.note_renamed(command)
+            titles.note_renamed(self._context, command)
         elif isinstance(command, commands.ArchiveSession | commands.UnarchiveSession):
             self._context.state.archived = isinstance(command, commands.ArchiveSession)
 

@@ -16,55 +16,52 @@ from dragoman.mappings.canonical.events import Reply, SessionUpdated
 from dragoman.mappings.canonical.values import Failure
 
 
-class Titles:
-    """The renames of one session."""
+def are_kept_here(context: SessionContext) -> bool:
+    """Return True if the backend has no rename."""
+    return not context.upstream.commands.can_write_type(RenameSession)
 
-    __slots__ = ("_context",)
 
-    def __init__(self, context: SessionContext) -> None:
-        self._context = context
+def rename(context: SessionContext, client: Client, command: RenameSession) -> None:
+    """Keep the title here, and answer the client."""
+    _set_title(context, command.title)
+    if client.attaches:
+        client.send([Reply(request=command.request)])
+    else:
+        client.attach(context.state, command.request)
 
-    @property
-    def are_kept_here(self) -> bool:
-        """True if the backend has no rename."""
-        return not self._context.upstream.commands.can_write_type(RenameSession)
 
-    def rename(self, client: Client, command: RenameSession) -> None:
-        """Keep the title here, and answer the client."""
-        self._set_title(command.title)
-        if client.attaches:
-            client.send([Reply(request=command.request)])
-        else:
-            client.attach(self._context.state, command.request)
+def note_renamed(context: SessionContext, command: RenameSession) -> None:
+    """Tell all clients the title of a rename that is done, unless they know it."""
+    if context.state.title != command.title:
+        _set_title(context, command.title)
 
-    def note_renamed(self, command: RenameSession) -> None:
-        """Tell all clients the title of a rename that is done, unless they know it."""
-        if self._context.state.title != command.title:
-            self._set_title(command.title)
 
-    def _set_title(self, title: str) -> None:
-        context = self._context
-        context.state.title = title
-        row = structs.replace(context.effects.summary(), title=title, updated_at=context.services.clock())
-        context.effects.say(SessionUpdated(session=row))
+def _set_title(context: SessionContext, title: str) -> None:
+    context.state.title = title
+    row = structs.replace(context.effects.summary(), title=title, updated_at=context.services.clock())
+    context.effects.say(SessionUpdated(session=row))
 
-    def answer_with_row(self, pending: PendingCommand, command: RenameSession, failure: Failure | None) -> bool:
-        """Answer a rename with the row of the session; return False if its client waits for a reply instead."""
-        client = pending.client
-        if client is None or client.attaches or (failure is not None and failure.cause != "unsupported"):
-            return False
-        if failure is None and self._context.upstream.name == client.dialect.name:
-            return False
-        self.note_renamed(command)
-        client.attach(self._context.state, command.request)
-        return True
 
-    def find_failure(self, pending: PendingCommand, failure: Failure | None) -> Failure | None:
-        """Return the failure of a rename; None if the gateway keeps the title, because the backend has no rename.
+def answer_with_row(
+    context: SessionContext, pending: PendingCommand, command: RenameSession, failure: Failure | None
+) -> bool:
+    """Answer a rename with the row of the session; return False if its client waits for a reply instead."""
+    client = pending.client
+    if client is None or client.attaches or (failure is not None and failure.cause != "unsupported"):
+        return False
+    if failure is None and context.upstream.name == client.dialect.name:
+        return False
+    note_renamed(context, command)
+    client.attach(context.state, command.request)
+    return True
 
-        A client of the backend's own dialect is shown its refusal.
-        """
-        client = pending.client
-        if failure is None or client is None or client.dialect.name == self._context.upstream.name:
-            return failure
-        return None if failure.cause == "unsupported" else failure
+
+def find_failure(context: SessionContext, pending: PendingCommand, failure: Failure | None) -> Failure | None:
+    """Return the failure of a rename; None if the gateway keeps the title, because the backend has no rename.
+
+    A client of the backend's own dialect is shown its refusal.
+    """
+    client = pending.client
+    if failure is None or client is None or client.dialect.name == context.upstream.name:
+        return failure
+    return None if failure.cause == "unsupported" else failure

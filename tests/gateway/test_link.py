@@ -742,7 +742,7 @@ async def test_costly_frames_of_a_backend_are_handled_in_pieces_as_small_as_the_
         while steps.soon:
             await steps.run_one()
         assert made.heard[-1] == b"token"
-        assert made.link.intake._turns.piece == PIECE
+        assert made.link.intake.turns.piece == PIECE
 
 
 async def test_the_first_frames_of_a_backend_are_looked_at_in_the_steps_that_handle_them() -> None:

@@ -11,6 +11,7 @@ from msgspec import structs
 from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing.session_list import LIST_MAX, PAGE, ROW, WantedPage
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.session.titles import note_renamed
 from dragoman.mappings.canonical.commands import ListSessions, RenameSession
 from dragoman.mappings.canonical.events import SessionsListed, TextDelta
 from dragoman.mappings.canonical.values import SessionSummary
@@ -24,7 +25,7 @@ NS = 1_000_000_000
 
 
 def rename(session: Session, title: str) -> None:
-    session.commands._titles.note_renamed(RenameSession(title=title))
+    note_renamed(session.commands._context, RenameSession(title=title))
 
 
 def crowd(count: int, *, titled: bool = True) -> CountedRoute:
