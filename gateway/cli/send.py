@@ -12,7 +12,9 @@ import msgspec
 import typer
 from msgspec import Struct, structs
 
-from dragoman.gateway.backend_client import Asked, BackendClient, TurnOutcome, TurnRunner, question_words
+from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
+from dragoman.gateway.backend_client.typed_answer import Asked, question_words
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel
 from dragoman.gateway.cli.plain_values import is_encodable

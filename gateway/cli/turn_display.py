@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.backend_client import question_at_end
+from dragoman.gateway.backend_client.turn_runner import question_at_end
 from dragoman.gateway.cli.terminal import DIM, Terminal
 from dragoman.mappings.canonical import Event, events
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct, structs
 
-from dragoman.gateway.backend_client import BackendClient
+from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.recording.show.compare import COMPARED, Difference, compare, turns_of
 from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.replay.matching import ANSWERS

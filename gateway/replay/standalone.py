@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
-from dragoman.gateway.backend_client import BackendClient
+from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import Endpoint, parse

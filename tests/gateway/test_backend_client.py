@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.gateway.backend_client import BackendClient, TurnOutcome, TurnRunner, TypedAnswer
+from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
+from dragoman.gateway.backend_client.typed_answer import TypedAnswer
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.mappings.canonical import Command, Event, events

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from msgspec import Raw, structs
 
-from dragoman.gateway.backend_client import BackendClient
+from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.recording.show.compare import turns_of
 from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, resolved, typed
 from dragoman.gateway.replay.in_process import InProcessEvent

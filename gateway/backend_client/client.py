@@ -1,0 +1,191 @@
+"""A client of one backend with blocking calls, for `dragoman send`, `chat` and `drive`.
+
+    caller's thread                      thread with an event loop
+    BackendClient.say  -> commands ->    InProcessTransport -> gateway -> backend
+    next_event         <- bounded queue  <- canonical events
+
+The gateway runs in a thread of its own. So the caller may block in a terminal, and Ctrl-C is an ordinary
+KeyboardInterrupt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from queue import Empty, SimpleQueue
+from types import TracebackType
+
+from msgspec import structs
+
+from dragoman.gateway import registry
+from dragoman.gateway.app import App
+from dragoman.gateway.config.check import check_route
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.public_reason import HIDDEN
+from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport, in_process_dialect
+from dragoman.gateway.session.wording import UNREACHABLE
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
+from dragoman.mappings.canonical.events import Reply
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.errors import ConfigError, first_error
+
+ROUTE = "client"
+OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway's own error comes first
+DRAIN = 1.0  # seconds for the gateway to end what is open
+JOIN = 5.0  # seconds for its thread to end: a child gets a few to exit
+QUEUE = 1024  # events that the caller has not taken: a screenful, many times over
+
+
+class BackendClient:
+    """A client of one backend, used as a context manager. `session` is the id of the session that it is shown.
+
+    Events wait in a bounded queue for `next_event`. While `prompting` they are given to a function instead.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        route = Route(name=ROUTE, listen=(), upstream=endpoint)
+        check_route(route)
+        self._app = App(Config(routes=(route,), limits=Limits(drain_deadline=DRAIN)))
+        self._dialect = registry.upstream(endpoint)
+        self._endpoint = endpoint
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="dragoman:client", daemon=True)
+        # Not a Queue, whose lock Python code takes: Ctrl-C at that moment would leave it locked for ever.
+        self._waiting: SimpleQueue[InProcessEvent | BaseException] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._prompting: Callable[[InProcessEvent], None] | None = None
+        self._transport: InProcessTransport | None = None
+        self._requests = count(1)
+        self.session = ""
+
+    def __enter__(self) -> BackendClient:
+        self._thread.start()
+        self._started.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+        self._call(self._app.stop.set)
+        self._thread.join(JOIN)
+
+    def _serve(self) -> None:
+        async def main() -> None:
+            self._loop = asyncio.get_running_loop()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._app.run(), name="client:gateway")
+                await self._app.ready.wait()
+                self._started.set()
+
+        try:
+            asyncio.run(main())
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
+            with self._lock:
+                self._waiting.put(first_error(error))
+        self._started.set()
+
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # -- sessions ----------------------------------------------------------------------------------------
+
+    def open(self, session: str = "") -> None:
+        """Open a new session, or resume a named one; raise ConfigError if the backend does not.
+
+        The client leaves the session that it was shown before.
+        """
+        self._leave()
+        transport = self._transport = InProcessTransport(lambda incoming: self._take(transport, incoming))
+        self._call(self._app.join, in_process_dialect(self._dialect), transport)
+        request = self.say(ResumeSession(session=session) if session else OpenSession())
+        deadline = time.monotonic() + OPEN_DEADLINE
+        while (incoming := self.next_event(deadline - time.monotonic())) is not None:
+            if incoming.attached:
+                self.session = incoming.attached
+                if session and session not in incoming.names:
+                    self._leave()
+                    raise ConfigError(f"the backend has no session {session!r}; it shows {incoming.attached}")
+                return
+            event = incoming.event
+            if isinstance(event, Reply) and event.request == request and event.failure is not None:
+                missing = session and event.failure.cause == "not_found"
+                who = f"the backend has no session {session!r}: " if missing else ""
+                why = self.explain(event.failure)
+                named = why.startswith(UNREACHABLE) or self._endpoint.masked in why
+                raise ConfigError(f"{who}{why}" if named else f"{who}{why} ({self._endpoint.masked})")
+        raise ConfigError(f"the backend {self._endpoint.masked} did not open a session within {OPEN_DEADLINE:g} s")
+
+    def explain(self, failure: Failure) -> str:
+        """Return the text of a failure; of a lost backend with its address, which only remote clients must not see."""
+        status = self._app.upstreams.statuses.get(ROUTE)
+        if HIDDEN in failure.text and failure.text.startswith(UNREACHABLE) and status is not None and status.fault:
+            return f"{UNREACHABLE}: {status.fault}"
+        return f"{failure.text} ({self._endpoint.masked})" if failure.cause == "upstream_lost" else failure.text
+
+    def _leave(self) -> None:
+        """Disconnect, and drop the events that came meanwhile."""
+        with self._lock:
+            transport, self._transport = self._transport, None
+            while transport is not None and not self._waiting.empty():
+                self._waiting.get_nowait()
+        if transport is not None:
+            self._call(transport.leave)
+
+    # -- commands and events -----------------------------------------------------------------------------
+
+    def say(self, command: Command) -> str:
+        """Send a command; return its request id, by which its answer is known."""
+        request = f"client-{next(self._requests)}"
+        if self._transport is not None:
+            self._call(self._transport.say, structs.replace(command, request=request))
+        return request
+
+    def next_event(self, timeout: float | None) -> InProcessEvent | None:
+        """Wait for the next event and return it; return None after the timeout."""
+        if timeout is not None and timeout <= 0:
+            return None
+        try:
+            incoming = self._waiting.get(timeout=timeout)
+        except Empty:
+            return None
+        if isinstance(incoming, BaseException):
+            raise incoming
+        return incoming
+
+    @contextmanager
+    def prompting(self, hear: Callable[[InProcessEvent], None]) -> Iterator[None]:
+        """Give each event to `hear` while the caller waits for the user; `hear` is also called from another thread."""
+        with self._lock:
+            while not self._waiting.empty():
+                incoming = self._waiting.get_nowait()
+                if isinstance(incoming, BaseException):
+                    raise incoming
+                hear(incoming)
+            self._prompting = hear
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._prompting = None
+
+    def _take(self, transport: InProcessTransport, incoming: InProcessEvent | BaseException) -> bool:
+        """Queue an event, or give it to the prompt; return False if the queue is full."""
+        with self._lock:
+            if transport is not self._transport:
+                return True  # the client has left this session
+            if self._prompting is not None and isinstance(incoming, InProcessEvent):
+                self._prompting(incoming)
+                return True
+            if self._waiting.qsize() >= QUEUE:
+                return False
+            self._waiting.put(incoming)
+        return True

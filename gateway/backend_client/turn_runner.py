@@ -1,0 +1,166 @@
+"""Run one turn after the other with a backend, and have the user answer its questions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.typed_answer import Asked, TypedAnswer, question_words
+from dragoman.gateway.replay.in_process import InProcessEvent
+from dragoman.gateway.session.wording import find_question
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import CancelTurn, SubmitInput
+from dragoman.mappings.canonical.events import (
+    ApprovalResolved,
+    InteractionInvalid,
+    InteractionResolved,
+    OtpInvalid,
+    OtpRequired,
+    OtpVerified,
+    Reply,
+    TurnAccepted,
+    TurnEnded,
+)
+from dragoman.mappings.canonical.values import Failure, Text
+
+CANCEL_WAIT = 3.0  # seconds for the end of a turn that the user cancelled
+
+ASKING_ENDS = ("paused", "completed", "cancelled")
+PAUSED = "The turn is paused until the user continues it."
+
+
+class TurnOutcome(Struct, frozen=True, kw_only=True):
+    """How an input ended: its turn's end, the `failure` for which there is none, or a `question` without an answer.
+
+    A turn that ended with a question in words has both `ended` and `question`: the next input is the answer.
+    """
+
+    ended: TurnEnded | None = None
+    failure: Failure | None = None
+    question: str | None = None
+
+
+def question_at_end(ended: TurnEnded) -> str:
+    """Return the question in words with which a turn ended, and which the next input answers; "" if there is none.
+
+    A dialect that has no paused turns reports one that waits as completed or cancelled.
+    """
+    return find_question(ended.text) if ended.end in ASKING_ENDS else ""
+
+
+def _outcome(ended: TurnEnded | None, failure: Failure | None) -> TurnOutcome:
+    """Return the outcome of an input. A turn that ended `paused` waits for the user, whatever its words are."""
+    question = question_at_end(ended) if ended is not None else ""
+    if not question and ended is not None and ended.end == "paused":
+        question = PAUSED
+    return TurnOutcome(ended=ended, failure=failure, question=question or None)
+
+
+class TurnRunner:
+    """One turn at a time: sends an input, shows the events of its turn, and has its questions answered.
+
+    `ask` returns the line that the user types at a prompt, None if nobody is there. It may give further events to
+    `take` meanwhile. `show_other` is called with events of no turn, and of turns that others began. `accepted` is true
+    once the backend has the input.
+    """
+
+    def __init__(
+        self,
+        client: BackendClient,
+        show: Callable[[Event], None],
+        ask: Callable[[str], str | None],
+        show_other: Callable[[InProcessEvent], None] = lambda _event: None,
+    ) -> None:
+        self._client = client
+        self._show = show
+        self._ask = ask
+        self._show_other = show_other
+        self._begin("")
+
+    def _begin(self, request: str) -> None:
+        self._request = request
+        self._turn = ""
+        self.accepted = False
+        self._ended: TurnEnded | None = None
+        self._failure: Failure | None = None
+        self._answer: TypedAnswer | None = None  # the question that is open
+        self._given: TypedAnswer | None = None  # the question whose answer is on its way
+        self._verified = False
+        self._shown = True
+
+    def run(self, text: str, deadline: float | None = None) -> TurnOutcome:
+        """Send an input and return how its turn ended; raise TimeoutError after the deadline."""
+        until = None if deadline is None else time.monotonic() + deadline
+        while True:
+            self._begin(self._client.say(SubmitInput(segments=(Text(text=text),))))
+            while not self._over:
+                incoming = self._client.next_event(None if until is None else until - time.monotonic())
+                if incoming is None:
+                    raise TimeoutError
+                self.take(incoming)
+                if self._answer is not None and not self._have_answered():
+                    return TurnOutcome(question=question_words(self._answer.asked))
+            if not self._verified:
+                return _outcome(self._ended, self._failure)
+
+    @property
+    def _over(self) -> bool:
+        """Return True if nothing more is expected: a code may be verified after the turn that asked for it."""
+        codes = self._given is not None and isinstance(self._given.asked, OtpRequired)
+        return self._verified or self._failure is not None or (self._ended is not None and not codes)
+
+    def cancel(self, *, show: bool = True) -> TurnOutcome:
+        """Cancel the turn, and wait for its end for a short time; without `show` its further events are not shown."""
+        self._client.say(CancelTurn())
+        self._answer = self._given = None
+        self._shown = show
+        until = time.monotonic() + CANCEL_WAIT
+        while self._ended is None and self._failure is None:
+            incoming = self._client.next_event(until - time.monotonic())
+            if incoming is None:
+                break
+            self.take(incoming)
+        return TurnOutcome(ended=self._ended, failure=self._failure)
+
+    def take(self, incoming: InProcessEvent) -> None:
+        """Act on an event: show it if it is one of the turn."""
+        event = incoming.event
+        self._note_answer(event)
+        if isinstance(event, Reply) and event.failure is not None and event.request == self._request:
+            self._failure = event.failure
+        elif isinstance(event, TurnAccepted) and event.request == self._request:
+            self._turn, self.accepted = incoming.turn, True
+        if event is None or not self._turn or incoming.turn != self._turn:
+            self._show_other(incoming)
+            return
+        if self._shown:
+            self._show(event)
+        if isinstance(event, Asked):
+            self._answer = TypedAnswer(event)
+        elif isinstance(event, TurnEnded):
+            self._ended = event
+
+    def _note_answer(self, event: Any) -> None:
+        match event:
+            case InteractionInvalid() | OtpInvalid() if self._given is not None:
+                given, self._given = self._given, None
+                self._answer = given if given.refuse(event) else None
+            case OtpVerified() if self._given is not None:
+                self._given, self._verified = None, True
+            case ApprovalResolved() | InteractionResolved():
+                self._answer = self._given = None
+
+    def _have_answered(self) -> bool:
+        """Have the user answer the open question; return False if nobody does."""
+        while (answer := self._answer) is not None:
+            line = self._ask(answer.prompt)
+            if line is None:
+                return False
+            if self._answer is answer and (command := answer.take(line)) is not None:
+                self._answer, self._given = None, answer
+                self._client.say(command)
+        return True
