@@ -227,11 +227,11 @@ class Router:
             own.pending.admit(link)
         for burst in bursts:
             for command in burst.items:
-                self._once_known(link, command, partial(self._hear, link, command))
+                self._once_known(link, command, partial(self._perform, link, command))
 
     # -- commands --------------------------------------------------------------------------------------
 
-    def _hear(self, link: Link, command: Command) -> None:
+    def _perform(self, link: Link, command: Command) -> None:
         """Act on a command of a peer, if it is still there and its roles allow it."""
         if link.alive and link.tap is not None:
             link.tap.note_command(command)
@@ -257,7 +257,7 @@ class Router:
             case Unmapped():
                 link.refuse(command.request, "unsupported", f"unknown: {command.tag}")
             case _:
-                self._act(link, command)
+                self._perform_in_session(link, command)
 
     def _is_allowed(self, link: Link, roles: frozenset[Role], command: Command) -> bool:
         """Return True if the roles of a peer allow its command; else refuse it."""
@@ -270,7 +270,7 @@ class Router:
         link.refuse(command.request, "denied", f"you may not do this here: it needs the role `{role}`")
         return False
 
-    def _act(self, link: Link, command: Command) -> None:
+    def _perform_in_session(self, link: Link, command: Command) -> None:
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
             return
