@@ -21,6 +21,7 @@ from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping
 from dragoman.mappings.canonical.values import flatten
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.losses import sample_text
 
 
 class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,7 +76,7 @@ def translate(
                 for output in rendered.frames:
                     out(output if writing.lines is None else writing.lines.write(output))
         for loss in losses:
-            report(Report(line=number, loss=loss))
+            report(Report(line=number, loss=structs.replace(loss, sample=sample_text(loss.sample))))
     return good
 
 

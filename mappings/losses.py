@@ -26,6 +26,12 @@ CLIENT_DETAILS = ("agent", "user_name", "user_email", "supports", "metadata")
 OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", count=0)
 
 
+def sample_text(sample: object) -> str:
+    """Return the beginning of a lost value as JSON, or of a text."""
+    text = sample if isinstance(sample, str) else json.encode(sample)[: 4 * SAMPLE_MAX].decode(errors="ignore")
+    return text[:SAMPLE_MAX]
+
+
 class Losses:
     """The losses of one writer: the base of each dialect's Context. Its rule table gives the default reasons."""
 
@@ -44,8 +50,7 @@ class Losses:
             key = (OTHER.kind, OTHER.field, OTHER.why)
             known = self.lost.get(key, OTHER)
         if known is None:
-            sample = json.encode(source)[: 4 * SAMPLE_MAX].decode(errors="ignore")[:SAMPLE_MAX]
-            known = Loss(kind=key[0], field=key[1], why=key[2], sample=sample, count=0)
+            known = Loss(kind=key[0], field=key[1], why=key[2], sample=source, count=0)
         self.lost[key] = structs.replace(known, count=known.count + 1)
 
     def take_losses(self) -> list[Loss]:

@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from dragoman.gateway.observability.traffic import Role, Traffic
 from dragoman.mappings.dialect import Loss
+from dragoman.mappings.losses import sample_text
 from dragoman.mappings.rules import Lossy
 
 Key = tuple[str, str, str, str, str, str]
 ENTRIES_MAX = 10_000  # a peer that invents field names must not fill the memory
-SAMPLE_MAX = 200  # characters: enough to recognise a message, too few to leak a document
 
 
 class Entry(Struct, kw_only=True):
@@ -136,10 +136,11 @@ class Ledger:
         ]
 
 
-def _sample(text: str) -> str:
+def _sample(lost: object) -> str:
     """Return the begin of a lost message, without secrets."""
+    text = sample_text(lost)
     if not text:
         return ""
     from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms at the start that most runs do not need
 
-    return redact_text(text[:SAMPLE_MAX], cut=True)
+    return redact_text(text, cut=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses
+from dragoman.mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses, sample_text
 from dragoman.mappings.rules import Rules
 
 
@@ -28,7 +28,7 @@ def test_the_loss_of_a_whole_item_has_the_reason_of_the_rules() -> None:
     found.lose(Word(text="x"))
     (loss,) = found.take_losses()
     assert (loss.kind, loss.field, loss.why, loss.sample, loss.count) == (
-        *("Word", "", "nobody has a word for it", '{"text":"x"}', 1),
+        *("Word", "", "nobody has a word for it", Word(text="x"), 1),
     )
 
 
@@ -50,7 +50,7 @@ def test_equal_losses_are_one_row_with_the_first_sample() -> None:
     for text in "abc":
         found.lose(Word(text=text))
     (loss,) = found.take_losses()
-    assert (loss.count, loss.sample) == (3, '{"text":"a"}')
+    assert (loss.count, loss.sample) == (3, Word(text="a"))
 
 
 def test_fields_and_reasons_are_rows_of_their_own() -> None:
@@ -67,12 +67,21 @@ def test_losses_are_taken_once() -> None:
     assert found.take_losses() == []
 
 
-def test_a_sample_is_bounded_in_characters() -> None:
-    found = losses()
-    found.lose(Word(text="ü🚀" * 10_000))
-    (loss,) = found.take_losses()
-    assert len(loss.sample) == SAMPLE_MAX
-    assert loss.sample.startswith('{"text":"ü🚀')
+def test_a_loss_is_counted_without_encoding_what_is_lost() -> None:
+    found, cannot_be_encoded = losses(), object()
+    found.lose(cannot_be_encoded)
+    assert [loss.sample for loss in found.take_losses()] == [cannot_be_encoded]
+
+
+def test_the_text_of_a_sample_is_json_with_a_bound_in_characters() -> None:
+    assert sample_text(Word(text="x")) == '{"text":"x"}'
+    text = sample_text(Word(text="ü🚀" * 10_000))
+    assert len(text) == SAMPLE_MAX
+    assert text.startswith('{"text":"ü🚀')
+
+
+def test_the_text_of_a_sample_that_is_text_is_its_beginning() -> None:
+    assert sample_text("x" * 10_000) == "x" * SAMPLE_MAX
 
 
 def test_rows_above_the_limit_are_counted_as_other() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.observability.ledger import ENTRIES_MAX, SAMPLE_MAX, Ledger
+from dragoman.gateway.observability.ledger import ENTRIES_MAX, Ledger
 from dragoman.mappings.canonical.commands import RenameSession
 from dragoman.mappings.dialect import Loss
+from dragoman.mappings.losses import SAMPLE_MAX
 from dragoman.mappings.rules import Lossy
 from tests.gateway.recording.redaction.corpus import SHAPES
 
@@ -31,6 +32,13 @@ def test_the_largest_count_comes_first() -> None:
     ledger = Ledger()
     ledger.record([Loss(kind="few"), Loss(kind="many", count=9), Loss(kind="some", count=3)])
     assert [entry.kind for entry in ledger.entries()] == ["many", "some", "few"]
+
+
+def test_only_the_first_loss_of_a_row_is_encoded() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="A", sample=RenameSession(session="s", title="t")), Loss(kind="A", sample=object())])
+    (entry,) = ledger.entries()
+    assert (entry.count, entry.sample) == (2, '{"type":"rename_session","session":"s","title":"t"}')
 
 
 def test_a_sample_is_shortened() -> None:
