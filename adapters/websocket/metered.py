@@ -118,7 +118,8 @@ class MeteredReader:
         return (
             has_names
             and getattr(protocol, "_payload_parser", None) is not None
-            and all(hasattr(queue, name) for name in ("_buffer", "_size"))
+            and hasattr(queue, "_buffer")
+            and hasattr(queue, "_size")
         )
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:

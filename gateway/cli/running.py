@@ -23,6 +23,7 @@ from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
+from dragoman.gateway.process.heap import return_free_memory
 from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.process.systemd import ServiceNotifier
 from dragoman.gateway.reload import ConfigReloader
@@ -81,7 +82,9 @@ async def serve_until_signalled(
     ops_port = OpsPort(gateway)
     notifier = ServiceNotifier(partial(_describe, gateway))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(notifier.follow(gateway), name="service manager")] if notifier.is_used else []
+        tasks = [group.create_task(return_free_memory(), name="heap")]
+        if notifier.is_used:
+            tasks.append(group.create_task(notifier.follow(gateway), name="service manager"))
         if exit_on_backend_loss:
             tasks.append(group.create_task(_end_with_backend(gateway), name="backend loss"))
         reload, run = None, gateway.run

@@ -20,6 +20,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.backends import catalog, forgotten_rows
 from dragoman.gateway.config.check import load
 from dragoman.gateway.observability import logs
+from dragoman.gateway.process.heap import return_free_memory
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 REMEMBERED = 100  # names and rows of forgotten sessions
@@ -31,11 +32,12 @@ async def main(config: Path) -> None:
     app = App(load(config))
     app.on_signals()
     async with asyncio.TaskGroup() as group:
-        sampling = group.create_task(_sample(), name="samples")
+        tasks = [group.create_task(_sample(), name="samples"), group.create_task(return_free_memory(), name="heap")]
         try:
             await app.run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
         finally:
-            sampling.cancel()
+            for task in tasks:
+                task.cancel()
 
 
 async def _sample() -> None:
