@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
+from dragoman.adapters.hops import count_hops
 from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
@@ -112,6 +113,7 @@ class Link:
         "behind",
         "dialect",
         "fault",
+        "hops",
         "id",
         "ingress",
         "intake",
@@ -141,7 +143,7 @@ class Link:
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport)
         self.sessions: dict[str, None] = {}  # ids of sessions to which the peer is attached or waits to be
         self.behind: dict[str, None] = {}  # ids of sessions with events that the peer was not sent
-        self.alive, self._ended = True, False
+        self.alive, self._ended, self.traffic = True, False, peer.traffic
         self.fault: PeerError | None = None  # the fault for which the peer was disconnected
         self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
         self._translator: Translator[Any, Any] = translator
@@ -150,9 +152,8 @@ class Link:
         self.intake = FrameIntake(peer, transport, translator, services, self.outbox, tap, events.understands)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
         self._group, self._reading = asyncio.TaskGroup(), Reading()  # a task for the writer alone: one takes 1 KB
-        self.traffic = peer.traffic
         self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
-        self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
+        self.trace, self.hops = _read_handshake(transport)
         self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services)
 
     @property
@@ -336,6 +337,12 @@ class Link:
             self.log.exception("link failed at a timer, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
             self._finish()
+
+
+def _read_handshake(transport: Transport) -> tuple[TraceContext | None, int]:
+    """Return the trace context of a peer's handshake, and the number of other gateways that it came through."""
+    headers: Mapping[str, str] = getattr(transport, "headers", {})  # only a WebSocket has them
+    return read_trace(headers), count_hops(headers)
 
 
 def opening_trace(link: Link, command: OpenSession | ResumeSession) -> TraceContext | None:

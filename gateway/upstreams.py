@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from dragoman.adapters.base import Transport
+from dragoman.adapters.hops import via
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
 from dragoman.gateway.backends.dials import RouteDials
@@ -175,7 +176,7 @@ class Upstreams:
             dials=source.dials,
             tap=source.recorder.upstream(dialect, own) if source.recorder is not None else None,
             status=self.statuses[source.route.name],
-            trace=lambda: state.trace,
+            headers=lambda: {**(state.trace or {}), **via(state.hops)},
             failover=failover,
         )
         return Upstream(state.id, target, session, services, self._spawn)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from dragoman.adapters.base import Accept, Admission, NewWork, PeerFacts
 from dragoman.adapters.websocket.connection import Connection
 from dragoman.adapters.websocket.http_response import HttpResponse, acceptance
-from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, trace_headers
+from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, passed_headers
 from dragoman.adapters.websocket.tls import ServerTls, subject_of
 
 log = structlog.get_logger("dragoman.link")
@@ -63,7 +63,7 @@ class Opened(Struct, frozen=True):
     tcp: asyncio.Transport
     early: bytes
     headers: dict[str, str]
-    """The headers of the request that carry its trace context."""
+    """The headers of the request that the connection to a backend gets."""
 
 
 class Handshake:
@@ -174,7 +174,7 @@ class Handshake:
     def _open(self, accept: Accept, request: RawRequestMessage) -> None:
         self._timer.cancel()
         self._tcp.write(acceptance(request.headers["Sec-WebSocket-Key"]))
-        self._opened(Opened(self._connection, self._tcp, self._early, trace_headers(request)), accept)
+        self._opened(Opened(self._connection, self._tcp, self._early, passed_headers(request)), accept)
 
     def _give_up(self) -> None:
         """Refuse a peer whose request did not come in time, or that has not closed its refused connection."""

@@ -17,13 +17,15 @@ from urllib.parse import urlsplit
 
 from aiohttp.http import HttpVersion11, RawRequestMessage
 
+from dragoman.adapters.hops import GATEWAYS_MAX, count_hops
 from dragoman.adapters.host_names import host_name, is_address
 from dragoman.adapters.websocket.http_response import HttpResponse
 
 VERSION = "13"  # of WebSocket: that of RFC 6455
 KEY_SIZE = 16  # bytes of a handshake's key (RFC 6455, section 4.1)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-NO_TRACE: dict[str, str] = {}  # one for all clients that send none
+TRACE = ("traceparent", "tracestate")
+NO_HEADERS: dict[str, str] = {}  # one for all clients that send none
 
 
 class RequestCheck:
@@ -58,6 +60,9 @@ class RequestCheck:
             text = f"this is a WebSocket endpoint: open a WebSocket (version {VERSION}) at {self._path}"
             needed = (("Upgrade", "websocket"), ("Sec-WebSocket-Version", VERSION))
             return HttpResponse(HTTPStatus.UPGRADE_REQUIRED, text, needed)
+        if "Via" in headers and count_hops(passed_headers(request)) >= GATEWAYS_MAX:
+            text = f"this connection came through {GATEWAYS_MAX} gateways: the routes of some lead to each other"
+            return HttpResponse(HTTPStatus.LOOP_DETECTED, text)
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -90,12 +95,14 @@ def find_tokens(request: RawRequestMessage) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def trace_headers(request: RawRequestMessage) -> dict[str, str]:
-    """Return the headers of the W3C trace context. Two values of `traceparent` contradict each other: none counts."""
+def passed_headers(request: RawRequestMessage) -> dict[str, str]:
+    """Return the headers that the connection to a backend gets: those of the W3C trace context, and `Via`.
+
+    Two values of `traceparent` contradict each other: none counts.
+    """
     headers = request.headers
-    if len(headers.getall("traceparent", ())) != 1:
-        return NO_TRACE
-    return {name: ",".join(headers.getall(name)) for name in ("traceparent", "tracestate") if name in headers}
+    trace = TRACE if len(headers.getall("traceparent", ())) == 1 else ()
+    return {name: ",".join(headers.getall(name)) for name in (*trace, "via") if name in headers} or NO_HEADERS
 
 
 def _is_handshake(request: RawRequestMessage) -> bool:

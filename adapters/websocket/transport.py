@@ -145,7 +145,7 @@ class WebSocketTransport:
         self.try_send = writer.try_send  # no method of its own: it would be one more call for each token
         self._limits = limits
         self.headers: Mapping[str, str] = {}
-        """The headers of the peer's handshake that carry its trace context."""
+        """The headers of the peer's handshake that the connection to a backend gets."""
         self.meter = writer.meter
         self._reader: MeteredReader | None = None
         self._sink: Sink | None = None

@@ -201,6 +201,7 @@ class SessionOpener(BackendKind):
         if listed is not None:
             session.state.listed, session.state.updated_at = listed, listed.updated_at
         session.delivery.enter()
+        session.state.hops = link.hops
         if isinstance(command, GetSession):
             session.state.trace = link.trace
         else:

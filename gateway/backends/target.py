@@ -6,7 +6,7 @@ the circuit of its upstream, if the route has several, and for the attempts that
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,7 +18,6 @@ from dragoman.gateway.backends.failover import FailoverConnection
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.observability import logs
-from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.mappings.dialect import Clock, Dialect
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ log = structlog.get_logger("dragoman.upstream")
 class UpstreamTarget(Struct, frozen=True, kw_only=True):
     """A backend that can be dialled by `connect`.
 
-    `endpoint` names it in logs, `tap` records the connection, and `status` counts it. `trace` returns the trace context
-    of the session that the connection is for. `failover` is set if the route has several upstreams: `connect` is a
-    method of it then. `dials` is shared by all sessions of the route.
+    `endpoint` names it in logs, `tap` records the connection, and `status` counts it. `headers` returns the headers for
+    the handshake with a WebSocket. `failover` is set if the route has several upstreams: `connect` is a method of it
+    then. `dials` is shared by all sessions of the route.
     """
 
     endpoint: str
@@ -42,7 +41,7 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
     connect: Callable[[], Awaitable[Transport]]
     dials: RouteDials
     tap: Tap | None = None
-    trace: Callable[[], TraceContext | None] = lambda: None
+    headers: Callable[[], Mapping[str, str]] = dict
     status: BackendStatus = field(default_factory=BackendStatus)
     failover: FailoverConnection | None = None
 

@@ -150,7 +150,7 @@ class Upstream:
             while not self._ending:
                 self._wanted.clear()
                 self._target.status.attempts += 1
-                OUTGOING.set(self._target.trace())  # a context variable, set for this task alone
+                OUTGOING.set(self._target.headers())  # a context variable, set for this task alone
                 try:
                     deadline = self._services.limits.connect_deadline if self._target.failover is None else None
                     transport = await self._target.dials.connect(self._report.endpoint, self._target.connect, deadline)

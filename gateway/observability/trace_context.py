@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -25,8 +26,9 @@ STATE_MAX = 512  # characters: what the specification asks everybody to pass on
 PARENT_MAX = 128  # characters: a version to come may be longer than the 55 of today
 METADATA_MAX = 64 * 1024  # bytes of metadata in which a context is looked for
 
-OUTGOING: ContextVar[TraceContext | None] = ContextVar("OUTGOING", default=None)
-"""The trace context of the session for which the current task connects to a backend."""
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+OUTGOING: ContextVar[Mapping[str, str]] = ContextVar("OUTGOING", default=NO_HEADERS)
+"""The headers with which the current task connects to a WebSocket backend: those of a trace context, and `Via`."""
 
 
 def read_trace(headers: Mapping[str, object]) -> TraceContext | None:

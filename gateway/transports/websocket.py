@@ -71,7 +71,7 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
         token = forwarded or own
         url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
         try:
-            return await websocket.connect(url, transport_limits(limits), tls, OUTGOING.get() or {})
+            return await websocket.connect(url, transport_limits(limits), tls, OUTGOING.get())
         except websocket.HandshakeRefusedError as error:
             if not forwarded or error.status != HTTPStatus.UNAUTHORIZED:
                 raise

@@ -223,6 +223,7 @@ class SessionState(Struct, kw_only=True):
     archived: bool = False
     goal: Raw | None = None  # the backend's JSON
     trace: Mapping[str, str] | None = None  # the headers of the W3C trace context in which it was opened
+    hops: int = 0  # the number of other gateways between the client that opened it and this one
     rendered: dict[str, RenderedHistory] = field(default_factory=dict)  # by dialect, if it shows a history in one frame
     epoch: int = 1
     seq: int = 0

@@ -8,7 +8,7 @@ import pytest
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpRequestParser, RawRequestMessage
 
-from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, trace_headers
+from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, passed_headers
 from tests.adapters.websocket.peers import KEY, request
 
 
@@ -86,7 +86,14 @@ async def test_tokens_are_found_in_headers_and_query_once_each() -> None:
 
 
 async def test_a_trace_context_counts_only_if_it_is_one() -> None:
-    assert trace_headers(parsed(request())) == {}
+    assert passed_headers(parsed(request())) == {}
     one = request("traceparent: 00-1", "tracestate: a=1", "tracestate: b=2")
-    assert trace_headers(parsed(one)) == {"traceparent": "00-1", "tracestate": "a=1,b=2"}
-    assert trace_headers(parsed(request("traceparent: 00-1", "traceparent: 00-2"))) == {}
+    assert passed_headers(parsed(one)) == {"traceparent": "00-1", "tracestate": "a=1,b=2"}
+    assert passed_headers(parsed(request("traceparent: 00-1", "traceparent: 00-2"))) == {}
+
+
+async def test_the_gateways_before_a_connection_are_passed_on_and_bounded() -> None:
+    """Each gateway adds itself (RFC 9110, section 7.6.3), so a loop of gateways cannot grow without end."""
+    assert passed_headers(parsed(request("Via: 1.1 dragoman", "Via: 1.1 proxy"))) == {"via": "1.1 dragoman,1.1 proxy"}
+    assert status(request(f"Via: {', '.join(['1.1 dragoman'] * 15 + ['1.1 proxy'] * 9)}")) == 101
+    assert status(request(f"Via: {', '.join(['1.1 dragoman'] * 16)}")) == 508
