@@ -80,15 +80,13 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
     """Return the answer that refuses a command: a Problem, or a result if its method refuses by results."""
     unknown = failure.cause == "not_found" and not isinstance(command, APPS)
     found = _unknown_thread(command, thread, generation) if unknown else None
-    if isinstance(found, Problem):
-        return found  # also if an older backend refused with a result
+    if found is not None:
+        return found  # also if the backend refused with a result: it may be that of the resume before the command
     result = carried(failure.ext, "result")
     if result is not None:
         return typed(result)
     if isinstance(command, APPS):
         return _app(command, failure)
-    if found is not None:
-        return found
     if isinstance(command, GOALS):
         return replace(missing(thread, failure.text), ok=False)
     problem = problem_of(failure)

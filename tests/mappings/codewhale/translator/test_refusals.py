@@ -50,6 +50,22 @@ def test_an_unknown_thread_is_refused_as_the_real_server_refuses_it(command: Com
     assert no(command) == real(number, id)
 
 
+@pytest.mark.parametrize(
+    ("command", "data"),
+    [
+        (commands.GetSession(), {"history": [], "checkpoint": None, "goal": None}),
+        (commands.RenameSession(title="x"), {}),
+    ],
+)
+def test_a_missing_thread_is_answered_by_the_method_that_the_client_called(command: Command, data: Any) -> None:
+    """The gateway resumes a thread before it acts on it. A codewhale 0.8.59 refuses the resume with a result, and
+    answers these methods for an unknown thread with the status `ok` (docs/dialects/codewhale.md, section 2).
+    """
+    failure = Failure(cause="not_found", text="no", ext=keep(result={"thread_id": GHOST, "status": "missing"}))
+    said = json.loads(bytes(raw(refusal(command, failure, GHOST, SEED))))
+    assert said == {"thread_id": GHOST, "status": "ok", "threads": [], "events": [], "data": data}
+
+
 @pytest.mark.parametrize("command", [commands.ResumeSession(), commands.ForkSession()])
 def test_a_missing_thread_of_an_older_backend_is_an_error_to_a_newer_client(command: Command) -> None:
     """The generations differ in this answer (docs/dialects/codewhale.md, section 10)."""
