@@ -436,7 +436,7 @@ class Instance(Struct, frozen=True, kw_only=True):
     topics: set[bytes] = field(default_factory=lambda: {b""})
 
 
-def _nothing(_command: ResumeSession) -> int:
+def _nothing(_command: object) -> int:
     return 0
 
 
@@ -480,8 +480,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     brings_history: Callable[[ResumeSession], int] = _nothing
     # The CPU time of a small request of a client, in pings of smooth.
     request_work: int = 1
-    # A command may exceed `max_command`, up to `max_message`, only if it contains one of these byte strings.
-    large_commands: tuple[bytes, ...] = ()
+    # The size (bytes) of the parts of a client's command that do not count for `max_command`: attachments and the like.
+    large_part: Callable[[bytes], int] = _nothing
     # A command that contains one of these byte strings may begin a turn, which takes far more work than a ping.
     input_commands: tuple[bytes, ...] = ()
     # Servers store every message and answer requests for history at any time; else the session's transcript answers.

@@ -19,7 +19,7 @@ from dragoman.mappings.value_count import check_value_count
 class CommandLimits:
     """The limits `max_command` and `message_values` for clients of one dialect."""
 
-    __slots__ = ("_inputs", "_large", "_size", "_values", "unchecked", "work")
+    __slots__ = ("_inputs", "_large_part", "_size", "_values", "unchecked", "work")
 
     def __init__(self, limits: Limits, dialect: Dialect) -> None:
         self.unchecked = min(limits.max_command, limits.message_values)
@@ -28,7 +28,7 @@ class CommandLimits:
         """Work (units) of a frame beside its bytes."""
         self._size = limits.max_command
         self._values = limits.message_values
-        self._large = dialect.large_commands
+        self._large_part = dialect.large_part
         self._inputs = dialect.input_commands
 
     def expected_work(self, frame: Frame) -> int:
@@ -41,7 +41,7 @@ class CommandLimits:
         size = sum(map(len, parts))
         if size <= self.unchecked:
             return frame
-        if size > self._size and not _contains(parts, self._large):
+        if size > self._size and size - sum(map(self._large_part, parts)) > self._size:
             return Oversize(size=size, limit=self._size)
         try:
             for part in parts:

@@ -9,7 +9,9 @@ from dragoman.mappings.codewhale.projection import Projection
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.translator.server import ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import GENERATIONS
+from dragoman.mappings.codewhale.wire.requests import ImportedHistory
 from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.large_parts import part_size
 
 __all__ = ["DIALECT"]
 
@@ -22,7 +24,7 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
-    large_commands=(b'"history"',),  # a resume may contain a whole conversation
+    large_part=part_size(ImportedHistory),
     request_work=4,
     input_commands=(b'"thread/message"',),
     has_request_ids=True,

@@ -7,6 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.large_parts import part_size
 from dragoman.mappings.pando.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.projection import Projection
@@ -14,6 +15,7 @@ from dragoman.mappings.pando.translator.client import ClientTranslator
 from dragoman.mappings.pando.translator.publication import PublicationTranslator
 from dragoman.mappings.pando.translator.server import ServerTranslator
 from dragoman.mappings.pando.vocabulary import keep
+from dragoman.mappings.pando.wire.requests import StoredMessage
 
 __all__ = ["DIALECT"]
 
@@ -26,7 +28,7 @@ DIALECT: Dialect = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
-    large_commands=(b"db.write",),  # a message of any kind, to store
+    large_part=part_size(StoredMessage),
     request_work=2,
     input_commands=(b'"message.send"',),
     has_request_ids=False,

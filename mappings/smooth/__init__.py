@@ -3,12 +3,14 @@
 """
 
 from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.large_parts import part_size
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.from_canonical.replies import public_ids
 from dragoman.mappings.smooth.projection import Projection
 from dragoman.mappings.smooth.translator.client import ClientTranslator
 from dragoman.mappings.smooth.translator.server import ServerTranslator
 from dragoman.mappings.smooth.vocabulary import GENERATIONS
+from dragoman.mappings.smooth.wire.actions import Attachments
 
 __all__ = ["DIALECT"]
 
@@ -21,7 +23,7 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
-    large_commands=(b'"images"', b'"files"'),  # attachments are URLs, also `data:` URLs
+    large_part=part_size(Attachments),
     input_commands=(b'"send_message"',),
     has_request_ids=True,
     single_session=False,

@@ -7,9 +7,9 @@ None if it was null.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from dragoman.mappings.codewhale.wire.values import Answer, Wire
 
@@ -57,6 +57,19 @@ class ResumeParams(Params, frozen=True, kw_only=True):
     personality: str | None = None
     persist_extended_history: bool | UnsetType = UNSET
     operation_key: str | None = None
+
+
+class HistoryParams(Struct, frozen=True):
+    """The history in the params of a `thread/resume`."""
+
+    history: Raw = Raw(b"")
+
+
+class ImportedHistory(Struct, frozen=True):
+    """The history of a `thread/resume`: a whole conversation."""
+
+    method: Literal["thread/resume"]
+    params: HistoryParams
 
 
 class ForkParams(Params, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.mappings.pando.wire.values import ZERO, Wire
 from dragoman.mappings.reflection import union_of
@@ -182,6 +182,13 @@ class StoreCall(WriteBase, frozen=True, kw_only=True):
     """Params of any other `db.write`."""
 
     params: Raw | UnsetType = UNSET
+
+
+class StoredMessage(Struct, frozen=True):
+    """The params of a `db.write`: a message of any size, to store."""
+
+    method: Literal["db.write"]
+    params: Raw = Raw(b"")
 
 
 class CreateSession(RequestBase, frozen=True, kw_only=True):

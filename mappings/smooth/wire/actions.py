@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Raw, Struct
 
 from dragoman.mappings.reflection import union_of
 from dragoman.mappings.smooth.wire.values import ActionBase, Closed
@@ -89,6 +89,14 @@ class SendMessage(ActionBase, frozen=True, kw_only=True, tag="send_message"):
     images: list[Image] | None = None
     files: list[File] | None = None
     skill: str | None = None
+
+
+class Attachments(Struct, frozen=True):
+    """The attachments of a `send_message`: URLs, also `data:` URLs, which make it longer than other actions."""
+
+    action: Literal["send_message"]
+    images: Raw = Raw(b"")
+    files: Raw = Raw(b"")
 
 
 class ConfirmToolAction(ActionBase, frozen=True, kw_only=True, tag="confirm_tool_action"):

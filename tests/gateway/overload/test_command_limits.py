@@ -62,8 +62,27 @@ def test_attachments_stored_messages_and_histories_may_be_longer(name: str, fram
     assert checked(data, name) is data
 
 
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("smooth", {"action": "ping", "images": 0, "more": "x" * 30_000}),
+        ("smooth", {"action": "ping", "images": "x" * 30_000}),
+        ("smooth", {"action": "send_message", "images": [], "message": "x" * 30_000}),
+        ("smooth", {"action": "send_message", "message": 'x"images"' * 3_000}),
+        ("pando", {"method": "message.send", "params": {"session_id": "db.write", "text": "x" * 30_000}}),
+        ("pando", {"method": "db.write", "more": "x" * 30_000}),
+        ("codewhale", {"method": "healthz", "params": {"history": ["x" * 30_000]}}),
+        ("codewhale", {"method": "thread/resume", "params": {"history": [], "path": "x" * 30_000}}),
+    ],
+)
+def test_the_rest_of_a_command_and_all_other_commands_may_not_be_longer(name: str, frame: dict[str, Any]) -> None:
+    data = json.dumps(frame).encode()
+    assert checked(data, name) == Oversize(size=len(data), limit=20_000)
+
+
 def test_an_attachment_does_not_make_room_for_more_values() -> None:
-    assert isinstance(checked(b'{"images":[' + b"0," * 9_000 + b"0]}"), Oversize)
+    frame = b'{"action":"send_message","images":[' + b"0," * 9_000 + b"0]}"
+    assert checked(frame) == Oversize(size=len(frame), limit=5_000, unit="values")
 
 
 INPUTS = {
