@@ -101,6 +101,7 @@ class Delivery:
         if attachment is not None:
             self.publications.pop(link.id, None)
             link.behind.pop(self._state.id, None)
+            self._slow.forget(link)
             self.groups.leave(attachment)
 
     # -- what happens ----------------------------------------------------------------------------------
@@ -130,6 +131,8 @@ class Delivery:
             self._queue.spend(TURN)  # for the backend, too: it may ask without end
         if ended:
             self._end_turn(batch)
+        if self._slow.lagging:
+            self._slow.cut_unreachable()
         if self._recorder is not None and before is not self._recorder:  # unequal for nearly every token
             self._recorder.leave(before)
         return finished

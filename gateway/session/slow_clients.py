@@ -2,7 +2,7 @@
 
 An attachment whose outbox is full leaves its group with a copy of the projection and a cursor into the log. When its
 writer has drained, the rest of the log is rendered for it, with adjacent pieces joined. Once it has caught up, it joins
-its group again.
+its group again. It is disconnected when the log drops what it has not got, also if it reads nothing at all.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class SlowClients:
         "_slice",
         "_source",
         "_state",
+        "lagging",
     )
 
     def __init__(self, context: DeliveryContext, groups: Groups) -> None:
@@ -47,6 +48,8 @@ class SlowClients:
         self._source, self._ledger = context.upstream.name, services.ledger
         self._slice, self._budget = services.limits.catch_up, services.queue.budget
         self._coalesce, self._recorder = context.route.overflow == "coalesce", context.recorder
+        self.lagging: dict[str, Attachment] = {}
+        """The attachments with a cursor, by the id of their link, roughly in the order of the cursors."""
 
     def set_behind(self, group: Group, batch: Batch) -> None:
         """Take the members of a group whose outbox is full out of it: they are not shown this batch now."""
@@ -58,8 +61,22 @@ class SlowClients:
             attachment.behind = group.projection.copy()
             attachment.cursor = batch.first_seq
             attachment.link.behind[self._state.id] = None
+            self.lagging[attachment.link.id] = attachment
             self._groups.leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
+
+    def cut_unreachable(self) -> None:
+        """Disconnect the clients whose missed events the log no longer has. Only those in front are looked at."""
+        while self.lagging:
+            attachment = next(iter(self.lagging.values()))
+            if self._log.reaches(attachment.cursor):
+                return
+            self.forget(attachment.link)
+            attachment.link.cut(GONE)
+
+    def forget(self, link: Client) -> None:
+        """Forget a link that has caught up or is gone."""
+        self.lagging.pop(link.id, None)
 
     def catch_up(self, link: Client, attachments: Mapping[str, Attachment]) -> Iterator[None]:
         """Deliver the missed events to a link that has written everything; yield after each slice.
@@ -89,9 +106,12 @@ class SlowClients:
             if isinstance(batch.events[-1], events.TurnEnded) and attachment.request:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
+        self.forget(link)
         if attachment.cursor >= self._state.seq:
             link.behind.pop(self._state.id, None)
             self._groups.join(attachment)
+        else:
+            self.lagging[link.id] = attachment
 
     def render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, offered: int) -> None:
         """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""

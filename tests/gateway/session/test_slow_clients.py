@@ -86,6 +86,24 @@ async def test_a_client_that_falls_behind_the_log_is_disconnected() -> None:
         assert shown(fast)[-1]["type"] == "eventual_response"
 
 
+async def test_a_client_that_reads_nothing_at_all_is_disconnected_when_the_log_drops_what_it_has_not_got() -> None:
+    async with stage(soft=1_000, log_bytes=200) as made:
+        _, stalled = made.join("slow")
+        _, fast = made.join("fast")
+        stalled.reading.clear()
+        made.begin()
+        for number in range(1_000):
+            made.play(TextDelta(text=f"{number} "))
+            if number % 20 == 0:
+                await settle()
+        assert stalled.closed is not None
+        assert stalled.closed.name == "TOO_SLOW"
+        assert stalled.close_text == "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)"
+        made.end("".join(f"{n} " for n in range(1_000)))
+        await settle()
+        assert shown(fast)[-1]["type"] == "eventual_response"
+
+
 async def test_a_client_that_reads_one_frame_at_a_time_gets_the_whole_text_of_200000_tokens() -> None:
     async with stage(soft=1_000) as made:
         _, slow = made.join("slow")
