@@ -23,7 +23,7 @@ from dragoman.mappings.dialect import Burst, Loss
 from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
 from tests.gateway.routing.counted_route import TTL, CountedRoute, OpenedConversation, touched
 from tests.gateway.smooth_client_messages import CREATE, ask
-from tests.gateway.smooth_server_messages import acknowledged
+from tests.gateway.smooth_server_messages import acknowledged, answered, taken
 from tests.idle import settle
 
 
@@ -84,6 +84,25 @@ async def test_the_time_of_a_session_restarts_with_each_client() -> None:
         again.transport.hang_up()
         await settle()
         again.news()
+        made.time.passes(TTL - 1)
+        assert len(made.router.sessions) == 1
+        made.time.passes(1)
+        assert made.router.sessions == []
+
+
+async def test_the_time_of_a_session_restarts_with_the_end_of_a_turn_that_no_client_saw() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        data = await opened(made, "a")
+        made.clients["a"].sends({**ask("send_message", "t", message="hi"), "sessionId": data["sessionId"]})
+        await settle()
+        request = made.pod.news()[-1]["requestId"]
+        made.pod.sends(taken(request))
+        await settle()
+        made.clients["a"].transport.hang_up()
+        await settle()
+        made.time.passes(TTL / 2)
+        made.pod.sends(answered(request, "hello"))
+        await settle()
         made.time.passes(TTL - 1)
         assert len(made.router.sessions) == 1
         made.time.passes(1)
