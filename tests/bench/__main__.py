@@ -26,7 +26,7 @@ PARTS: dict[str, Callable[[int, bool], Report]] = {
     "bulk": live.bulk,
     "scale": live.scale,
     "options": live.options,
-    "pairs": lambda rounds, quick: live.pairs(min(rounds, PAIR_ROUNDS), quick),
+    "pairs": live.pairs,
     "stdio": lambda rounds, _quick: report.stdio_report(stdio.measure(rounds)),
     "zeromq": lambda rounds, _quick: report.zeromq_report(zeromq.measure(rounds)),
     "replay": lambda rounds, quick: report.replay_report(replay.measure(rounds, quick)),
@@ -34,7 +34,7 @@ PARTS: dict[str, Callable[[int, bool], Report]] = {
 }
 """Name of a measurement -> the function that runs it, given the number of rounds and whether it is a quick look."""
 
-PAIR_ROUNDS = 3  # sixteen pairs, each lone and in bulk, through two programs: a round takes three minutes
+FEWER = {"pairs": 3}  # sixteen pairs, each lone and in bulk, through two programs: a round takes three minutes
 ROUNDS, QUICK_ROUNDS = 5, 1
 QUOTED_ROUNDS = 5  # fewer are not worth quoting (docs/performance.md: medians of at least five)
 BEGIN, END = "<!-- bench {part} -->", "<!-- /bench {part} -->"
@@ -63,9 +63,9 @@ def main() -> int:
     for name, measured in PARTS.items():
         if name in (given.only or PARTS):
             with affinity_kept():
-                reports[name] = measured(rounds, given.quick)
+                reports[name] = measured(rounds_of(name, rounds), given.quick)
             if given.write:  # at once, so that a part that fails takes no other with it
-                write(given.write, name, reports[name], text.machine(rounds))
+                write(given.write, name, reports[name], text.machine(rounds_of(name, rounds)))
     figures = [figure for part in reports.values() for figure in part.figures]
     said = text.machine(rounds)
     if given.json:
@@ -75,6 +75,11 @@ def main() -> int:
             print(f"\n{name}\n\n{text.table(part.rows)}")
         print(f"\n{text.table(text.goals(figures))}\n\n{said}")
     return int(any(figure.verdict == "MISSED" for figure in figures))
+
+
+def rounds_of(part: str, rounds: int) -> int:
+    """Return how many rounds of a part are measured."""
+    return min(rounds, FEWER.get(part, rounds))
 
 
 @contextmanager

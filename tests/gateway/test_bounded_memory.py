@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import socket
 import subprocess
@@ -70,27 +69,17 @@ def connected(endpoint: str) -> socket.socket:
     return client
 
 
-def reason(client: socket.socket) -> bytes:
-    """Return everything that a client received until it was disconnected."""
-    said = b""
-    with contextlib.suppress(ConnectionError):
-        while data := client.recv(MIB):
-            said += data
-    return said
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="a peak of memory is read from /proc")
 @pytest.mark.parametrize("listen", ["pod+unix:{}/sock", "smooth+ws://127.0.0.1:0/ws"])
 def test_unfinished_messages_of_many_clients_take_no_more_than_the_limit(listen: str, tmp_path: Path) -> None:
     with gateway(tmp_path, listen.format(tmp_path)) as (pid, endpoint), ExitStack() as clients:
         idle = peak(pid)
         writing = [clients.enter_context(connected(endpoint)) for _ in range(CLIENTS)]
-        cut = []
         for _ in range(MESSAGE // PIECE - 1):
             for client in list(writing):
                 try:
                     client.sendall(b"x" * PIECE)
                 except ConnectionError:
                     writing.remove(client)
-                    cut.append(client)
-        assert peak(pid) - idle < 2 * MEMORY, "20 such messages would take 320 MiB"
+        assert peak(pid) - idle < 1.4 * MEMORY, "20 such messages would take 320 MiB"
+        assert len(writing) < CLIENTS, "some had to go"
