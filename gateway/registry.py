@@ -148,7 +148,7 @@ def forms(name: str, *, listen: bool) -> list[str]:
 
 
 def owner_only_forms() -> list[str]:
-    """Return how endpoints begin that only the user who runs the gateway can reach."""
+    """Return the prefixes of endpoints that only the user who runs the gateway can reach."""
     rows = [(dialect, *row) for dialect, paths in TRANSPORTS.items() for row in paths.items()]
     return [f"{dialect}+{transport}:" for dialect, transport, path in rows if _import_spec(path).owner_only]
 

@@ -30,7 +30,7 @@ def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
 
 
 def _has_unix_socket(path: str, tables: Path) -> bool:
-    """Return True if the file exists and a listening socket has its name: its folder may have another name there."""
+    """Return True if a process listens at this path, also if its folder has another name there."""
     if not os.path.exists(path):
         return False
     name = os.path.basename(path)

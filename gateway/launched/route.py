@@ -1,5 +1,4 @@
-"""Select the route that a launched program serves. Its client passes no arguments of ours, so the environment selects
-it.
+"""Choose the route of a launched program by environment variables, because its client passes none of our arguments.
 
 $DRAGOMAN_CONFIG names a configuration file, and $DRAGOMAN_ROUTE one of its routes (default: the first). The route's
 upstream and options apply. Its listeners belong to the gateway, and it needs none.

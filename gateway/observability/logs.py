@@ -64,7 +64,7 @@ LEVEL = LevelTable()
 
 
 def configure(level: str = "info", *, as_json: bool = False, content: bool = False) -> None:
-    """Set up logging for the process; `level` is one of LEVELS. `content`: show that of turns, at the level debug."""
+    """Set up logging for the process at one of LEVELS. `content`: also log the text of turns, at level debug."""
     import structlog  # with the redactor it takes 0.3 s to import, and an error of the command line needs neither
 
     from dragoman.gateway.observability.line_limit import LineLimit

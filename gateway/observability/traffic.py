@@ -51,7 +51,7 @@ class Traffic(Struct, kw_only=True):
 
 
 def counted_sink(sink: Sink, traffic: Traffic | None) -> Sink:
-    """Return a sink that does the same and counts the frames that were taken; without `traffic` the sink itself."""
+    """Wrap a sink, and count the frames that it takes; without `traffic` return the sink itself."""
 
     def count(frames: Sequence[Frame]) -> int:
         taken = sink(frames)
@@ -69,7 +69,7 @@ def counted_sink(sink: Sink, traffic: Traffic | None) -> Sink:
 
 
 def timed(function: Callable[[Given], Result], times: Histogram) -> Callable[[Given], Result]:
-    """Return a function that does the same and counts how many seconds each call took."""
+    """Wrap a function, and count the seconds of each call."""
     clock, add_value = time.perf_counter, times.add_value
 
     def measured(given: Given) -> Result:

@@ -84,7 +84,7 @@ class Waiting(Protocol):
         """Return the work (units) that each waiting piece is expected to take, of frames at least that of the first."""
 
     def take(self) -> None:
-        """Work until the turn is over."""
+        """Work until the turn of this link is used up."""
 
 
 class FairQueue:
@@ -240,7 +240,7 @@ class Crowd:
         await turn.wait()
 
     def take(self) -> None:
-        """Do pieces until the turn is over."""
+        """Do pieces until the turn of this crowd is used up."""
         budget, pieces = self._queue.budget, self._pieces
         while pieces and budget.left > budget.turn_end:
             budget.left -= self.expected
@@ -341,7 +341,7 @@ class Turns:
             yield frames[number : number + size]
 
     def take(self) -> None:
-        """Act on frames that wait, until the turn is over."""
+        """Act on waiting frames until the turn of this link is used up."""
         self.waiting = 0
         if self._queue.is_closed and self._check is not None:
             return  # the link still waits, so `stop` shows it the frames
@@ -393,7 +393,7 @@ class SlicedWork:
             self._queue.wait(self)
 
     def take(self) -> None:
-        """Work until the turn is over."""
+        """Work until the turn of this link is used up."""
         budget = self._queue.budget
         self._running = True
         try:

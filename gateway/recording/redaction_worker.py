@@ -19,7 +19,7 @@ log = structlog.get_logger("dragoman.recording")
 
 
 class Job(Struct, eq=False):
-    """Work for the thread, and `done`, which the event loop calls behind it. `size` is in bytes."""
+    """Work for the thread; the event loop calls `done` afterwards. `size` is in bytes."""
 
     size: int
     work: Callable[[], None]
@@ -54,7 +54,7 @@ class RedactionWorker:
 
     @property
     def busy(self) -> bool:
-        """True while there is work of which the loop was not told that it is done."""
+        """True until the event loop knows that every job is done."""
         return bool(self._jobs)
 
     def has_room(self, size: int) -> bool:

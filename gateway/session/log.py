@@ -54,7 +54,7 @@ LogEntry = tuple[Logged, int]
 
 NOTHING_MERGED: deque[LogEntry] = deque(maxlen=0)
 NO_BATCHES: deque[tuple[Batch, int]] = deque(maxlen=0)
-"""Both for all logs that are empty: a deque of its own takes 760 bytes, and an idle session would have two."""
+"""Containers that all empty logs share: a deque takes 760 bytes, and an idle session would have two."""
 
 
 class Log:
@@ -246,7 +246,7 @@ class Log:
         )
 
     def end_turn(self) -> None:
-        """Weigh the next turn from zero."""
+        """Start to count the size of the next turn at zero."""
         self.turn_weight = 0
 
     def reaches(self, cursor: int) -> bool:

@@ -58,7 +58,7 @@ class SessionObserver(Struct, frozen=True, kw_only=True):
     """The backend opened the session under this name, or refused it (""). Return the session that clients are shown."""
     on_status: Callable[[Session], None] = lambda _session: None
     on_rested: Callable[[Session], None] = lambda _session: None
-    """Nobody came for `session_ttl`, and the connection to the backend was closed."""
+    """The connection to the backend was closed, because no client came for `session_ttl`."""
     on_busy: Callable[[Session, bool], None] = lambda _session, _busy: None
     """Called with True when a turn is open or an input waits to be accepted, and with False when neither is."""
     on_run: Callable[[Session, Run], None] = lambda _session, _run: None

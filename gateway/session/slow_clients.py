@@ -52,7 +52,7 @@ class SlowClients:
         """The attachments with a cursor, by the id of their link, roughly in the order of the cursors."""
 
     def set_behind(self, group: Group, batch: Batch) -> None:
-        """Take the members of a group whose outbox is full out of it: they are not shown this batch now."""
+        """Move the members with a full outbox out of the group: they get this batch from the log later."""
         for attachment in [a for a in group.members if a.link.outbox.full]:
             if not self._coalesce:
                 self._groups.leave(attachment)
@@ -81,7 +81,7 @@ class SlowClients:
     def catch_up(self, link: Client, attachments: Mapping[str, Attachment]) -> Iterator[None]:
         """Deliver the missed events to a link that has written everything; yield after each slice.
 
-        It goes on after a slice without frames, which wakes no writer to ask for the next slice.
+        It continues after a slice without frames, because no writer would ask for the next one.
         """
         attachment = attachments.get(link.id)
         while attachment is not None and attachment.behind is not None and link.outbox.empty and link.alive:
@@ -132,7 +132,7 @@ class SlowClients:
 
 
 def turn_projection(attachment: Attachment, projection: SessionProjection, batch: Batch) -> SessionProjection:
-    """Return the projection for a batch of a link that lags: its own turn has one under its own request id."""
+    """Return the projection for a batch of a slow link; the link's own turn uses its request id."""
     own = batch.origin.link == attachment.link.id
     request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
     if not attachment.link.dialect.has_request_ids or request == attachment.request:

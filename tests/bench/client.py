@@ -78,6 +78,6 @@ def frame(received: bytes, at: int) -> tuple[int, int, int]:
 
 
 def headed(received: bytes, at: int) -> bool:
-    """Whether the header of the frame at `at` is there."""
+    """Return True if the header of the frame at `at` is complete."""
     have = len(received) - at
     return have >= 2 and have >= {126: 4, 127: 10}.get(received[at + 1] & 0x7F, 2)

@@ -183,7 +183,7 @@ def _framed(load: Load) -> list[str]:
 
 
 def _listening(load: Load, folder: Path, separate: bool, directory: bool) -> list[str]:
-    """Where the backends listen."""
+    """Return the addresses of the backends."""
     many = load.sessions if separate else 1
     framing = "ws" if load.framing == "b" else BACKENDS[load.backend].framing
     if framing != "line":

@@ -61,7 +61,7 @@ class Nobody:
 
 
 def measure(rounds: int, quick: bool) -> list[Sample]:
-    """So many rounds, each in another order."""
+    """Run this many rounds, each in another order."""
     events = QUICK_EVENTS if quick else EVENTS
     with tempfile.TemporaryDirectory() as folder:
         deltas = [TextDelta(text=f"word {number} ") for number in range(events)]

@@ -69,7 +69,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 def websocketd() -> str | None:
-    """Where it is, if it is."""
+    """Return the path of the program, or None."""
     return os.environ.get("WEBSOCKETD") or shutil.which("websocketd")
 
 

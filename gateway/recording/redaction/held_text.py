@@ -58,7 +58,7 @@ class HeldText(Generic[Slot]):
 
     @property
     def since(self) -> int | None:
-        """When the oldest held delta came."""
+        """The arrival time of the oldest held delta; None if none is held."""
         return self._deltas[0].t if self._deltas else None
 
     def count_before_last(self, characters: int) -> int:

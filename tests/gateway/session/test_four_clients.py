@@ -58,7 +58,7 @@ FRESH_POD = (
 
 BEGUN = {"kind": "message", "role": "user", "content": [{"kind": "text", "text": "Hi"}]}
 USER_LINE_KEPT = (*FRESH_POD[:2], rotated(BEGUN), *FRESH_POD[3:])
-"""The same for pod clients: a rotation wipes what they show, so it brings the input that came before it."""
+"""The turn as pod clients see it: a rotation replaces what they show, so it repeats the input before it."""
 
 
 def topic(name: str, **payload: Any) -> Frame:
