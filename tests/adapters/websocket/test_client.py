@@ -9,6 +9,7 @@ import hashlib
 import re
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -417,6 +418,19 @@ async def test_the_peer_is_named_by_its_address() -> None:
     async with dialled() as (peer, ours):
         host, port = peer.local_address
         assert ours.peer == f"{host}:{port}"
+
+
+async def test_a_name_is_looked_up_in_a_thread_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def find(*_: object, **__: object) -> list[object]:
+        threads.append(threading.current_thread().name)
+        raise socket.gaierror(socket.EAI_NONAME, "no such name")
+
+    monkeypatch.setattr("socket.getaddrinfo", find)
+    with pytest.raises(OSError, match="no such name"):
+        await connect("ws://backend.example:1/ws", LIMITS)
+    assert threads == ["lookup"]
 
 
 async def test_dialling_a_port_without_a_listener_raises_connection_refused() -> None:
