@@ -30,7 +30,10 @@ MAX_WORDS = 30  # of a sentence in a docstring: 25 is the aim
 NAME_RIDDLE = re.compile(
     r"test_(it|its|they|those|that|of|what|who|whose|whoever|which|whatever|somebody|one_(that|who))_"
 )
-RIDDLE = re.compile(r"(It|They|Those|These|That|The same|Of|What|Whose|Which|Who|Whoever|Nobody|Somebody)\b")
+RIDDLE = re.compile(
+    r"(It|They|Those|These|That|The same|Of|What|Whose|Which|Who|Whoever|Nobody|Somebody|"
+    r"Where|Whether|How|When|While|Why|So|If)\b"
+)
 
 # Names in the folder of each dialect -> the modules that each dialect has in a package of that name.
 SKELETON: dict[str, set[str]] = {
@@ -322,6 +325,7 @@ def test_each_docstring_is_understood_alone() -> None:
 
 def test_a_docstring_that_is_a_riddle_is_detected() -> None:
     assert list(riddles("It has acted."))
+    assert list(riddles("How soon a line is found."))
     assert list(riddles("The same; one that nobody knows yet is made."))
     assert list(riddles(" ".join(["Return"] * (MAX_WORDS + 1))))
     assert not list(riddles("Return the session, or None."))

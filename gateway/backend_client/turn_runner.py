@@ -34,7 +34,7 @@ PAUSED = "The turn is paused until the user continues it."
 
 
 class TurnOutcome(Struct, frozen=True, kw_only=True):
-    """How an input ended: its turn's end, the `failure` for which there is none, or a `question` without an answer.
+    """The end of an input: its turn's end, the `failure` for which there is none, or a `question` without an answer.
 
     A turn that ended with a question in words has both `ended` and `question`: the next input is the answer.
     """

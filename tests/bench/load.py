@@ -73,7 +73,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """How a program is started: its command, how many endpoints it listens on, and what its callers need to know."""
+    """The start of a program: its command, the number of its endpoints, and what its callers need to know."""
 
     command: tuple[str, ...]
     listeners: int = 1

@@ -1,4 +1,4 @@
-"""How long it takes to find a line in the middle of a recording, to reading all of it.
+"""The time to find a line in the middle of a recording, compared with reading all of it.
 
 A compressed file has an index; in a plain one the reader halves. What recording costs is a part of live.py.
 """

@@ -1,4 +1,4 @@
-"""How fast a recording is played: read, said by the backend, and taken by a session.
+"""The speed of a recording that is read, played by the backend, and taken by a session.
 
 One recording of a long turn is written once. Each round reads its events, plays it instantly into nothing, and plays it
 into a session (normal form, log, state), in another order each time; all in this process, CPU time of each.

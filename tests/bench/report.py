@@ -167,7 +167,7 @@ def zeromq_report(rounds: list[zeromq.Sample]) -> Report:
 
 
 def replay_report(rounds: list[replay.Sample]) -> Report:
-    """How fast a recording is played, to reading it: reported only."""
+    """The time to play a recording, compared with reading it: reported only."""
     figures = [
         Figure(
             id="", title="replay: CPU of playing an event to reading it", rounds=[s.played / s.read for s in rounds]
@@ -189,7 +189,7 @@ def replay_report(rounds: list[replay.Sample]) -> Report:
 
 
 def recording_report(rounds: list[recording.Seek]) -> Report:
-    """How soon a line is found."""
+    """The time to find a line."""
     found = Figure(
         id="",
         title="finding a line of a compressed recording: to reading all of it",

@@ -88,7 +88,7 @@ def measure(rounds: int) -> list[list[Sample]]:
 
 
 def ratio(samples: Sequence[Sample], peer: str, lines: int) -> float:
-    """How many times as fast ours is as this peer, in one round."""
+    """Return our speed as a multiple of that of this peer, in one round."""
     rates = {sample.bridge: sample.rate for sample in samples if sample.lines == lines}
     return rates[OURS] / rates[peer]
 

@@ -55,7 +55,7 @@ def spread(values: Iterable[float], form: str = "{:.2f}") -> str:
 
 
 def machine(rounds: int) -> str:
-    """Where and with what this was measured."""
+    """Return the machine and the versions with which this was measured."""
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     return (
         f"{os.cpu_count()} CPUs ({platform.machine()}, {platform.system()}), {platform.python_implementation()} "

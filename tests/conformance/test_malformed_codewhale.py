@@ -483,7 +483,7 @@ async def test_requests_during_a_message_wait_in_order_and_an_interrupt_acts_at_
 
 
 async def test_a_message_sent_by_thread_request_is_not_interrupted(tmp_path: Path) -> None:
-    """While a message of `thread/request` runs, stdin is not read (docs/dialects/codewhale.md, section 1.4)."""
+    """Stdin is not read while a message of `thread/request` runs (docs/dialects/codewhale.md, section 1.4)."""
     async with watched(tmp_path) as (upstream, _), CodewhaleClient.spawned(spawn(upstream)) as client:
         said = await client.send("thread/request", kind="message", thread_id=client.thread, input="count 2000")
         late = await client.send("thread/interrupt", thread_id=client.thread)

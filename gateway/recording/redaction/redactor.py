@@ -65,7 +65,7 @@ Slot = tuple[StepLine, EventLine, dict[str, EventLine]]
 
 
 class FindingCount(Struct, frozen=True, kw_only=True):
-    """How many secrets of this kind stood at this place."""
+    """The number of secrets of this kind that stood at this place."""
 
     kind: str
     place: str
@@ -188,12 +188,12 @@ class Redactor:
 
     @property
     def window(self) -> int:
-        """How long a text is held back, in µs."""
+        """The time for which a text is held back, in µs."""
         return self._rules.window_micros if self._rules is not None else 0
 
     @property
     def since(self) -> int | None:
-        """When the oldest text came that is held back, in µs."""
+        """The arrival time of the oldest text that is held back, in µs."""
         return min((text.since for text in self._texts.values() if text.since is not None), default=None)
 
     def _released(self) -> list[StepLine]:

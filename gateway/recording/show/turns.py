@@ -43,7 +43,7 @@ class TurnFigures(Struct, kw_only=True):
 
     @property
     def shown_end(self) -> str:
-        """How the turn ended, as people read it."""
+        """The end of the turn, as people read it."""
         return self.end.replace("_", " ") or "still open"
 
 

@@ -1,4 +1,4 @@
-"""How long a turn of a primary may be silent before it is checked (docs/translation.md, rule 3.6).
+"""The time that a turn of a primary may be silent before it is checked (docs/translation.md, rule 3.6).
 
 A released primary updates the session when the model has ended its answer, right before it runs the calls in it. So
 without that a call does not run: the model still writes, or its stream broke, which no primary publishes. An

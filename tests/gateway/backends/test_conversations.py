@@ -98,7 +98,7 @@ CHOSEN = "0198c3a1-0000-4000-8000-0000000000e1"
 
 
 async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> None:
-    """So the session has the same id in every dialect, and after a restart of the gateway (docs/translation.md, rule
+    """The session has the same id in every dialect, and after a restart of the gateway (docs/translation.md, rule
     4.8).
     """
     async with in_memory_gateway(upstream="codewhale") as made:

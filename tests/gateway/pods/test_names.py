@@ -1,4 +1,4 @@
-"""Where pods are looked for, by the environment, and which names they may have (docs/dialects/pod.md, section 2)."""
+"""The folders in which pods are looked for, and the names of pods (docs/dialects/pod.md, section 2)."""
 
 from __future__ import annotations
 
