@@ -153,6 +153,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # JSON is UTF-8 everywhere; input and output may hold any character
             errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
             stream.reconfigure(encoding="utf-8", errors=errors)
+    if not os.environ.get("COLUMNS", "").strip("0"):  # a width of 0 is an unknown one: rich would print nothing
+        os.environ.pop("COLUMNS", None)
     code = _run()
     failed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
     sys.exit(code or max(failed))

@@ -70,6 +70,11 @@ def test_the_help_of_each_command_contains_its_whole_docstring(command: str) -> 
     assert "".join(docstring.split()) in "".join(dragoman(command, "--help").stdout.split())
 
 
+def test_the_help_is_shown_if_the_width_of_the_terminal_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "Usage: dragoman" in dragoman("--help").stdout
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_each_command_shows_whole_options_and_no_types_of_python(
     command: str, monkeypatch: pytest.MonkeyPatch
