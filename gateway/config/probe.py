@@ -19,6 +19,8 @@ from dragoman.gateway.transports.child_settings import route_spawner
 from dragoman.gateway.transports.spec import Spawner
 from dragoman.mappings.dialect import Frame
 
+NO_MESSAGE = "ended the connection before its first message"
+
 
 async def probe(config: Config, *, starting: bool = False) -> list[str]:
     """Return for each upstream of each route, in order, why it cannot be reached, or "".
@@ -74,9 +76,12 @@ async def _first_answer(endpoint: Endpoint, transport: Transport) -> str:
     """Return why the backend cannot be one of this dialect, or "". One that is silent for a second may be one."""
     dialect, over = registry.dialect(endpoint.dialect), asyncio.Event()
     first = FirstFrames(dialect, registry.dialects, asyncio.get_running_loop().call_later, over.set)
+    understood = False
 
     def take(frames: Sequence[Frame]) -> int:
+        nonlocal understood
         if first.take(frames):
+            understood = True
             over.set()
         return len(frames)
 
@@ -90,9 +95,9 @@ async def _first_answer(endpoint: Endpoint, transport: Transport) -> str:
                 await over.wait()
         if first.are_wrong:
             await over.wait()  # for a second since its first frame
-        gone = exit_reason(transport) if reading.done() else ""
+        is_over, gone = reading.done(), exit_reason(transport) if reading.done() else ""
         reading.cancel()
         await transport.close()
     complaint = first.complaint(quoted=True) if first.are_wrong else ""
-    said = ": ".join(filter(None, (complaint, gone)))
+    said = ": ".join(filter(None, (complaint, gone))) or (NO_MESSAGE if is_over and not understood else "")
     return f"{endpoint.masked} {said}" if said else ""

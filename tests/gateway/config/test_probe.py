@@ -95,3 +95,12 @@ async def test_a_silent_backend_is_given_up_at_its_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         endpoint = f"smooth+ws://127.0.0.1:{deaf.getsockname()[1]}/ws"
         assert await probe(config(endpoint, deadline=0.05)) == [f"{endpoint} did not accept within 0.05 s"]
+
+
+async def test_a_backend_that_ends_the_connection_before_its_first_message_is_reported(tmp_path: Path) -> None:
+    async def leave(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_unix_server(leave, tmp_path / "sock"):
+        (ended,) = await probe(config(f"pod+unix:{tmp_path}/sock"))
+    assert ended == f"pod+unix:{tmp_path}/sock ended the connection before its first message"
