@@ -27,6 +27,7 @@ from dragoman.gateway.transports import Children, ChildSettings
 from dragoman.gateway.transports.spec import Spawner
 from dragoman.mappings.canonical.commands import InjectNote
 from dragoman.mappings.canonical.events import RunStarted, TurnEnded
+from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import Burst, Frame
 
 READ_DEADLINE = 5.0  # seconds for the parent's snapshot, as real pods allow
@@ -112,5 +113,5 @@ def _until_snapshot(frames: Sequence[Frame]) -> int:
 def _is_snapshot(frame: Frame) -> bool:
     try:
         return isinstance(frame, bytes) and msgspec.json.decode(frame, type=Tagged).event == "snapshot"
-    except msgspec.DecodeError:
+    except MALFORMED:
         return False

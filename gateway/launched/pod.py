@@ -42,6 +42,7 @@ from dragoman.gateway.observability import logs
 from dragoman.gateway.pods.folder import check_name, sessions_directory
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
+from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.errors import ConfigError
 
 CONVERSATION_MAX = 64 * 1024  # bytes of a kept conversation: a real one has about 200
@@ -77,7 +78,7 @@ class KeptConversation:
                 kept = msgspec.json.decode(file.read(CONVERSATION_MAX), type=Conversation)
         except OSError:
             return ""
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             log.warning(
                 "cannot read the pod's conversation, beginning a new one", file=str(self._path), cause=str(error)
             )

@@ -19,6 +19,7 @@ from dragoman.gateway.ops.guard import problem, respond
 from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery, parse_query
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
+from dragoman.mappings.codec import MALFORMED
 
 T = TypeVar("T")
 Level = Literal["debug", "info", "warning", "error"]
@@ -137,7 +138,7 @@ class Admin:
             return problem(408, f"the body did not come within {BODY_DEADLINE:g} s")
         try:
             change = msgspec.json.decode(body, type=LogLevelChange)
-        except msgspec.MsgspecError as error:
+        except MALFORMED as error:
             known = f"the levels are {', '.join(logs.LEVELS)}"
             example = 'send for example {"level": "info", "components": {"link": "debug"}}'
             return problem(400, f"{error}; {known}; {example}")

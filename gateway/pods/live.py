@@ -24,6 +24,7 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.canonical.values import Status
+from dragoman.mappings.codec import MALFORMED
 
 AT_ONCE = os.O_RDONLY | os.O_NONBLOCK  # a named pipe must not block us
 STATUS_MAX = 64 * 1024  # bytes of a status.json: a real one has a hundred
@@ -133,7 +134,7 @@ class Pods:
                 return STATUS.decode(os.read(file, STATUS_MAX))
             finally:
                 os.close(file)
-        except (OSError, msgspec.DecodeError):  # a pod of another make
+        except (OSError, *MALFORMED):  # a pod of another make
             return StatusFile()
 
     def _time(self, name: str, file: str) -> int:

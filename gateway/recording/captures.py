@@ -44,6 +44,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Failure, Message, Origin, flatten
+from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
 
 T = TypeVar("T")  # Event or Command
@@ -124,7 +125,7 @@ class Capture:
                     continue
                 try:
                     raw = decoder.decode(line)
-                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                except MALFORMED as error:
                     raise RecordingError(f"{self.path}:{number} is not a line of a capture: {error}") from None
                 if raw.format == FORMAT:
                     raise RecordingError(f"{self.path} is already a recording, not a capture")

@@ -24,6 +24,7 @@ from msgspec import Meta, Struct, structs
 
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
 from dragoman.mappings.errors import ConfigError
 
@@ -445,7 +446,7 @@ def decode_header(line: bytes, name: str = "this file") -> Header:
     """
     try:
         stamp = _STAMP.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except MALFORMED:
         stamp = _Stamp()
     if stamp.format != FORMAT:
         raise RecordingError(f"{name} is not a recording: its first line is not a header of format {FORMAT!r}")
@@ -461,7 +462,7 @@ def decode_header(line: bytes, name: str = "this file") -> Header:
         )
     try:
         return _HEADER.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise RecordingError(f"{name}: its header cannot be read: {error}") from error
 
 

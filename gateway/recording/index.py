@@ -20,6 +20,7 @@ import zstandard
 from msgspec import Struct
 
 from dragoman.gateway.recording.format import LineError, decode_line
+from dragoman.mappings.codec import MALFORMED
 
 MAGIC = b"\x28\xb5\x2f\xfd"  # of a zstd frame
 SKIPPABLE = 0x184D2A5D  # one of the sixteen magic numbers that zstd leaves to applications
@@ -72,7 +73,7 @@ def read_index(file: BinaryIO) -> Index | None:
     file.seek(end - TAIL.size - length)
     try:
         entries = msgspec.json.decode(file.read(length), type=list[IndexEntry])
-    except msgspec.MsgspecError:
+    except MALFORMED:
         return None
     at = 0
     for entry in entries:

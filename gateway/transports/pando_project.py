@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from dragoman.adapters.base import Listener
 from dragoman.gateway.public_reason import full_reason
+from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.errors import ConfigError
 
 log = structlog.get_logger("dragoman.pando")
@@ -239,7 +240,7 @@ def _read(path: Path, kind: type[Record]) -> Record | None:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a named pipe must not block us
             return msgspec.json.decode(file.read(RECORD_MAX), type=kind)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *MALFORMED):
         return None
 
 

@@ -6,6 +6,7 @@ Whatever else a parser raises is a bug. `seeds` are real messages from which the
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +20,10 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.check import check
 from dragoman.gateway.demo import script
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.observability.trace_context import read_trace
+from dragoman.gateway.recording.captures import Capture, ImportedCapture
 from dragoman.gateway.recording.format import LineError, RecordingError, decode_header, decode_line
+from dragoman.gateway.recording.index import HEAD, OURS, SKIPPABLE, TAIL, read_index
 from dragoman.gateway.recording.reader import Problems, open_part
 from dragoman.gateway.transports import pando_project
 from dragoman.mappings import rfc3339
@@ -35,7 +39,7 @@ SMOOTH_SEEDS = (
 )
 SEED_MAX = 4096  # bytes: longer messages only slow the fuzzers down
 SEEDS = 150  # of each dialect
-MAX_LINE = 64
+MAX_LINE = 1024  # bytes: a sixteenth of the longest line that the tests make
 
 
 def _clock() -> int:
@@ -102,6 +106,16 @@ def _recording(path: Path) -> list[object]:
     return list(open_part(path).steps(Problems()))
 
 
+def _index(path: Path) -> object:
+    """Read the bytes as the index of a compressed recording."""
+    data = path.read_bytes()
+    return read_index(io.BytesIO(HEAD.pack(SKIPPABLE, len(data) + TAIL.size) + data + TAIL.pack(len(data), OURS)))
+
+
+def _capture(path: Path) -> list[object]:
+    return list(ImportedCapture(Capture(path), registry.dialect("pod")))
+
+
 def _registry_of_pandos(path: Path) -> object:
     return pando_project.find_ports("/nowhere", path.parent)
 
@@ -120,7 +134,10 @@ PARSERS: dict[str, Callable[[bytes], None]] = {
     "configuration": _file(check, "fuzz.toml"),
     "endpoint": _refusing(_text(parse), ConfigError),
     "script of the demo backend": _refusing(_text(lambda text: script.read(text, "script")), ConfigError),
+    "index of a recording": _file(_index, "fuzz.zst"),
+    "capture": _file(_capture, "capture.jsonl", RecordingError),
     "registry of pandos": _file(_registry_of_pandos, "fuzz.json"),
+    "trace context": _refusing(_text(lambda text: read_trace({"traceparent": text, "tracestate": text}))),
     "time": _refusing(_text(rfc3339.parse)),
 }
 """Name -> a function that raises only if the parser did what it must not."""

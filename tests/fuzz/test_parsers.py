@@ -11,7 +11,24 @@ from hypothesis import strategies as st
 
 from tests.fuzz.parsers import PARSERS, seeds
 
-FRAGMENTS = (b"{", b"}", b"[", b"]", b'"', b"\\", b"\n", b"\0", b"null", b"true", b"-1", b"1e999", b"\xff", b"\\ud800")
+FRAGMENTS = (
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b"\\",
+    b"\n",
+    b"\0",
+    b"null",
+    b"true",
+    b"-1",
+    b"1e999",
+    b"\xff",
+    b"\\ud800",
+    b"[" * 3000,
+)
+DEEP = b"[" * 1500  # more levels than a decoder takes
 MUTATIONS = 4
 EXAMPLES = int(os.environ.get("DRAGOMAN_EXAMPLES", "100"))
 
@@ -22,7 +39,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     data = bytearray(b"\n".join(draw(st.lists(st.sampled_from(seeds()), min_size=1, max_size=2))))
     for _ in range(draw(st.integers(0, MUTATIONS))):
         at = draw(st.integers(0, len(data)))
-        data[at : at + draw(st.integers(0, 8))] = draw(st.sampled_from(FRAGMENTS) | st.binary(max_size=4))
+        data[at : at + draw(st.integers(0, 8))] = draw(st.sampled_from((*FRAGMENTS, DEEP)) | st.binary(max_size=4))
     return bytes(data)
 
 

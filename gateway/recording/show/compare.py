@@ -16,6 +16,7 @@ from msgspec import Struct
 from dragoman.gateway.recording.format import EventLine
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import End
+from dragoman.mappings.codec import MALFORMED
 
 What = Literal["input", "text", "tool", "question", "answer"]
 ORDER: dict[What, int] = {"input": 0, "text": 1, "tool": 2, "question": 3, "answer": 3}
@@ -251,7 +252,7 @@ def _json(text: str) -> str:
     """Return JSON with sorted keys and without spaces, so that two texts of one value are equal."""
     try:
         return msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()
-    except msgspec.DecodeError:
+    except MALFORMED:
         return text
 
 
