@@ -85,7 +85,9 @@ def test_a_frame_that_no_client_may_send_is_a_protocol_error(data: bytes, at_onc
 
 @pytest.mark.parametrize("at_once", [1, 1 << 20])
 async def test_messages_before_a_frame_without_a_mask_arrive_and_the_connection_closes_with_1002(at_once: int) -> None:
-    data = frame(TEXT | FINAL, 3) + frame(PING, 1) + b"\x81\x01a" + frame(TEXT | FINAL, 5)
+    data = frame(TEXT | FINAL, 3) + frame(PING, 1) + b"\x81\x01"
+    if at_once > 1:  # what is written after the close resets the connection, and its last frame may be lost
+        data += b"a" + frame(TEXT | FINAL, 5)
     seen: list[Frame] = []
 
     def sink(frames: Sequence[Frame]) -> int:
