@@ -21,7 +21,10 @@ async def return_free_memory() -> None:
 
 def trim() -> None:
     """Return whole pages of free memory now; do nothing if the C library has no call for it."""
-    import ctypes  # 9 ms at the start, which need not wait for it
+    try:
+        import ctypes  # 9 ms at the start, which need not wait for it
+    except ImportError:  # a Python that was built without libffi
+        return
 
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:

@@ -42,6 +42,11 @@ def test_free_memory_below_a_block_in_use_is_returned() -> None:
     assert int(program.stdout) > 0.9 * BLOCKS * SIZE
 
 
+def test_a_python_without_ctypes_returns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    heap.trim()
+
+
 async def test_free_memory_is_returned_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     loop, twice, calls = asyncio.get_running_loop(), asyncio.Event(), list[None]()
 
