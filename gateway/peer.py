@@ -23,7 +23,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     principal: Principal = LOCAL
     """The user; `local` without authentication."""
     roles: frozenset[Role] | None = None
-    """What the user may do; None allows everything."""
+    """The roles of the user on this route; None allows everything."""
     ingress: Ingress = Ingress()
     attaches: bool = True
     publishes: bool = False

@@ -1,4 +1,4 @@
-"""One client of a backend, for the commands `send`, `chat` and `drive`.
+"""The client of a backend that the commands `send`, `chat` and `drive` use.
 
 client        connects to a backend, with blocking calls      turn_runner   one turn after the other, with its questions
 typed_answer  the answer to a question, typed line by line

@@ -61,7 +61,7 @@ def _outcome(ended: TurnEnded | None, failure: Failure | None) -> TurnOutcome:
 
 
 class TurnRunner:
-    """One turn at a time: sends an input, shows the events of its turn, and has its questions answered.
+    """Runs one turn at a time: sends an input, shows the events of its turn, and has its questions answered.
 
     `ask` returns the line that the user types at a prompt, None if nobody is there. It may give further events to
     `take` meanwhile. `show_other` is called with events of no turn, and of turns that others began. `accepted` is true
