@@ -95,8 +95,8 @@ TextWriter = Callable[[str, int], list[bytes]]
 class Loss(Struct, frozen=True, kw_only=True, gc=False):
     """A message, or one of its fields, that could not be translated.
 
-    `field` "" means the whole message; `why` is the reason. `sample` is one lost value, or text of it.
-    Only who shows it makes that a short text: most samples are not shown, and a history may have megabytes.
+    `field` "" means the whole message; `why` is the reason. `sample` is one lost value, or text of it. `sample_text`
+    shortens it where it is shown: most samples are never shown, and a history may have megabytes.
     """
 
     kind: str
