@@ -60,6 +60,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._turn: TurnInFlight | None = None
         self._opening = Opening()
         self._interrupts = True  # True if the server has thread/interrupt, or until its methods are known
+        self._abandoned = ""  # our id of a turn that an earlier connection left behind, to be interrupted
 
     def opened(self) -> Step[Event]:
         """Request the server's capabilities, which show its generation."""
@@ -107,8 +108,14 @@ class ClientTranslator(Translator[Event, Command]):
     def attach(self, state: SessionState, request: str = "") -> Step[Event]:
         """Resume the thread that this session had on the previous server."""
         step: Step[Event] = Step()
+        self._abandoned = state.abandoned or self._abandoned
         self._write_commands(self._opening.resume(state), step)
         return step
+
+    def unfinished_turn(self) -> str:
+        """Return our id of an input without an end: a server that forwards to another goes on with its turn."""
+        ours = (own for own, command in self._pending.items() if isinstance(command, commands.SubmitInput))
+        return next(ours, self._abandoned)
 
     def text_reader(self) -> TextReader | None:
         """Return a fast reader for further text lines of the running turn; None if no turn streams text."""
@@ -239,6 +246,9 @@ class ClientTranslator(Translator[Event, Command]):
             command, typed_answer(command, event, self._clock()) or replace(event, request=command.request)
         )
         _add(step, told + [answer for answer in answers if _for_somebody(answer)])
+        if self._abandoned and self._opening.session:
+            self._abandoned = ""
+            now = [*([commands.CancelTurn(session=self._opening.session)] if self._interrupts else []), *now]
         self._write_commands(now, step)
 
     def _end_turn(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:

@@ -418,6 +418,46 @@ def test_a_cancel_follows_its_input_that_waits_for_the_thread() -> None:
     assert [request["method"] for request in child.asked] == ["thread/message", "thread/interrupt"]
 
 
+def left_behind(generation: str = HEAD) -> Child:
+    """Return the next connection of a link that was lost in a turn."""
+    lost = Child().open()
+    assert lost.link.unfinished_turn() == ""
+    lost.message()
+    child = Child(generation)
+    child.attached(SessionState(id=SESSION, backend_ids=keep(thread_id=THREAD), abandoned=lost.link.unfinished_turn()))
+    return child
+
+
+def resumed(child: Child) -> list[Any]:
+    return child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+
+
+def test_a_turn_that_a_lost_connection_left_behind_is_interrupted_before_the_next_input() -> None:
+    child = left_behind()
+    child.message("next")
+    told = resumed(child)
+    assert [request["method"] for request in child.asked] == ["thread/interrupt", "thread/message"]
+    assert child.asked[0]["params"]["thread_id"] == THREAD
+    assert events.TurnAccepted(request="m") in told
+    assert child.answers("thread/interrupt", {"thread_id": THREAD, "interrupted": True}) == []
+    assert child.streams("delta", delta="x") == [events.TextDelta(text="x")]
+    (end,) = child.answers("thread/message", error=(-32603, "no"))
+    assert end.end == "failed"
+
+
+def test_a_turn_is_still_left_behind_if_the_next_connection_is_lost_before_the_thread_is_open() -> None:
+    child = left_behind()
+    assert child.link.unfinished_turn()
+    resumed(child)
+    assert child.link.unfinished_turn() == ""
+
+
+def test_a_server_without_interrupts_is_sent_none_for_a_turn_left_behind() -> None:
+    child = left_behind(SEED)
+    resumed(child)
+    assert child.asked == []
+
+
 def test_an_interrupt_without_a_turn_or_by_an_old_release_is_refused() -> None:
     child = Child(SEED).open()
     child.message()
