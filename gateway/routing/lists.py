@@ -51,12 +51,13 @@ class Lists:
         """Return the rows of sessions that are open here, by their ids, and of others that the client sees."""
         open_rows: dict[str, ListedRow] = {}
         others: list[ListedRow] = []
+        stored = self._sessions.upstream.stores_history
         for row in rows:
             session = self._find_open(row)
             if self._sessions.past.is_hidden(row.session) or self._sessions.is_foreign(link, row.session):
                 continue
             if session is not None:
-                listed = self._listed(completed(session, row), session)
+                listed = self._listed(completed(session, row, stored=stored), session)
                 if listed is not None:
                     open_rows[session.state.id] = listed
             elif (listed := self._listed(row)) is not None:

@@ -91,14 +91,17 @@ class SessionIndex:
         return self._names.get(name)
 
 
-def completed(session: Session, row: SessionSummary) -> SessionSummary:
-    """Return the row of an open session, completed by the backend's own row."""
+def completed(session: Session, row: SessionSummary, *, stored: bool = False) -> SessionSummary:
+    """Return the row of an open session, completed by the backend's own row.
+
+    With `stored`, the backend answers histories: a list counts the messages that it has, and not what was said here.
+    """
     own = session.summary()
     return structs.replace(
         own,
         title=session.state.title or row.title or own.title,
         updated_at=max(own.updated_at, row.updated_at),
-        messages=max(own.messages, row.messages),
+        messages=row.messages if stored else max(own.messages, row.messages),
         archived=row.archived,
         ext={**(own.ext or {}), **(row.ext or {})},
     )

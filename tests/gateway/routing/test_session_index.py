@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.routing.session_index import NAMES_MAX
+from dragoman.gateway.routing.session_index import NAMES_MAX, completed
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.vocabulary import keep
 from tests.gateway.in_memory import SESSION, in_memory_gateway
+from tests.gateway.listed import listed
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import CONVERSATION, CREATE, SHOWN
 from tests.gateway.smooth_server_messages import CONVERSATION as SERVER_CONVERSATION
@@ -64,3 +67,25 @@ async def test_a_name_stays_with_the_session_that_has_it_while_that_session_live
         assert index.find_session(SERVER_SESSION) is index.find_session(SERVER_CONVERSATION) is first
         made.router._all.drop(second)
         assert index.find_session(SERVER_SESSION) is first
+
+
+@pytest.mark.parametrize(("stored", "count"), [(True, 1), (False, 2)])
+async def test_the_count_of_messages_is_the_backend_s_if_it_answers_histories(stored: bool, count: int) -> None:
+    """The smooth server in Python does not store the text of a turn that was cancelled; the transcript has it."""
+    async with in_memory_gateway() as made:
+        made.session.state.transcript += [Message(role="user", text="one"), Message(role="user", text="two")]
+        row = SessionSummary(session=SESSION, title="one", messages=1)
+        assert completed(made.session, row, stored=stored).messages == count
+
+
+async def test_a_list_shows_the_count_of_a_smooth_server_and_not_its_own() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        client = made.join("widget")
+        client.sends(CREATE)
+        await settle()
+        made.pod.sends(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
+        await settle()
+        (session,) = made.router.sessions
+        session.state.transcript += [Message(role="user", text="one"), Message(role="user", text="two")]
+        row = SessionSummary(session=session.state.id, title="one", messages=1)
+        assert [row.messages for row in listed(made.router._lists, ListSessions(), [row]).sessions] == [1]
