@@ -9,6 +9,7 @@ in the same typed decoder, so there is one definition of a message.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -64,7 +65,8 @@ class Codec(Generic[M]):
     """Decoder and encoder of the messages of one dialect in one direction.
 
     `union` is the union of the wire structs. `max_depth` is the deepest nesting that real peers accept. `reshape`
-    rewrites another legal form of a message into the usual one. `unique_keys` refuses duplicate keys.
+    rewrites another legal form of a message into the usual one. `unique_keys` refuses duplicate keys. With
+    `reads_halves`, the escape of half a surrogate pair is read as U+FFFD; else such a frame is refused.
     """
 
     def __init__(
@@ -74,11 +76,13 @@ class Codec(Generic[M]):
         *,
         max_depth: int,
         unique_keys: bool = False,
+        reads_halves: bool = False,
         reshape: Callable[[object], object] | None = None,
     ) -> None:
         self.dialect = dialect
         self.max_depth = max_depth
         self.unique_keys = unique_keys
+        self._reads_halves = reads_halves
         self._reshape = reshape
         self._union = union
         self._encoder = msgspec.json.Encoder(order="deterministic")  # structs as declared, opaque objects sorted
@@ -144,6 +148,8 @@ class Codec(Generic[M]):
 
         Raises PeerError if the frame is not a message of this dialect. The error's `value` is the untyped JSON, if any.
         """
+        if self._reads_halves:
+            frame = without_halves(frame)
         value = read_json(frame, self.max_depth)
         if self.unique_keys:
             self.check_keys(frame)
@@ -171,6 +177,15 @@ def is_utf8(frame: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
+"""An escape of JSON: a surrogate pair, half of one as the group, or another escape."""
+
+
+def without_halves(frame: bytes) -> bytes:
+    """Return the frame with U+FFFD for each escape of half a surrogate pair, as of a text that JavaScript has cut."""
+    return ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], frame)
 
 
 def read_json(frame: bytes, max_depth: int) -> object:

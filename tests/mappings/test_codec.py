@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, Struct, json
 
 from dragoman.mappings.canonical import Unmapped
-from dragoman.mappings.codec import MALFORMED, Codec, check_depth
+from dragoman.mappings.codec import MALFORMED, Codec, check_depth, without_halves
 from dragoman.mappings.errors import PeerError
 from tests.step_counter import count_steps
 
@@ -271,3 +271,18 @@ def test_the_depth_of_a_frame_takes_as_many_steps_for_any_depth() -> None:
 
     steps(200)  # the first call loads what later ones find
     assert steps(2_000) == steps(200)
+
+
+@pytest.mark.parametrize(
+    ("frame", "read"),
+    [
+        (rb'"a\ud83d"', rb'"a\ufffd"'),
+        (rb'"\uDE00\uD83D"', rb'"\ufffd\ufffd"'),
+        (rb'"\ud83d\ud83d\ude00"', rb'"\ufffd\ud83d\ude00"'),
+        (rb'"\\ud83d\\\ud83d"', rb'"\\ud83d\\\ufffd"'),
+        (rb'"\ud7ff\ue000\"\n"', rb'"\ud7ff\ue000\"\n"'),
+        (b'"\\', b'"\\'),
+    ],
+)
+def test_halves_of_surrogate_pairs_are_replaced_and_other_escapes_kept(frame: bytes, read: bytes) -> None:
+    assert without_halves(frame) == read

@@ -201,5 +201,5 @@ def _is_file(item: object) -> bool:
     )
 
 
-ACTIONS: Codec[ActionBase] = Codec("smooth", AnyAction, max_depth=MAX_DEPTH, reshape=usual_action)
-EVENTS: Codec[EventBase] = Codec("smooth", AnyEvent, max_depth=MAX_DEPTH, reshape=usual_event)
+ACTIONS: Codec[ActionBase] = Codec("smooth", AnyAction, max_depth=MAX_DEPTH, reads_halves=True, reshape=usual_action)
+EVENTS: Codec[EventBase] = Codec("smooth", AnyEvent, max_depth=MAX_DEPTH, reads_halves=True, reshape=usual_event)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.canonical.commands import GetHistory, OpenSession, Ping, SubmitInput
-from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment
+from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Text
 from dragoman.mappings.dialect import Direction, Oversize, Parts, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.vocabulary import omits_supports
@@ -148,6 +148,55 @@ def test_an_answer_without_an_id_is_read() -> None:
 def test_a_request_id_that_is_not_a_string_counts_as_absent(said: object) -> None:
     assert command({"action": "ping", "requestId": said}) == Ping()
     assert "requestId" not in through(PONG | {"requestId": said})
+
+
+HALF = "\ud83d"  # json.dumps writes its escape, as a server in JavaScript does for a text that was cut in an emoji
+SAID = {
+    "messageId": "0198c3a1-0000-4000-8000-0000000000a1",
+    "response": {"responseParts": ["Hi"]},
+    "needsEscalation": False,
+}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "stream_token", "token": f"a{HALF}", "data": {"requestId": "t", "token": f"a{HALF}"}},
+        {
+            "type": "eventual_response",
+            "status": 200,
+            "data": {
+                "requestId": "t",
+                "status": 200,
+                "data": SAID | {"citations": [{"id": "c", "title": "c", "snippet": f"a{HALF}", "score": 1.0}]},
+            },
+        },
+        {
+            "type": "stream_chunk",
+            "node": "tools",
+            "data": {
+                "requestId": "t",
+                "node": "tools",
+                "state": {"rawResponse": {"toolResult": {"name": "bash", "isError": False, "result": f"a{HALF}"}}},
+            },
+        },
+    ],
+)
+def test_half_a_surrogate_pair_of_a_server_is_read_as_the_replacement_character(frame: dict[str, Any]) -> None:
+    """The server in TypeScript cuts snippets and outputs at a number of UTF-16 units."""
+    back = through({"requestId": "t", "timestamp": 5, **frame})
+    assert json.dumps(back, ensure_ascii=False).count("a\ufffd") == json.dumps(frame).count("a\\ud83d")
+
+
+def test_half_a_surrogate_pair_of_a_client_is_read_as_the_replacement_character() -> None:
+    action = {
+        "action": "send_message",
+        "requestId": f"r{HALF}",
+        "sessionId": "s",
+        "message": f"\\{HALF}\U0001f600{HALF}\\",
+    }
+    said = command(action)
+    assert (said.request, said.segments) == ("r\ufffd", (Text(text="\\\ufffd\U0001f600\ufffd\\"),))
 
 
 def test_an_undocumented_key_is_dropped_at_every_level_and_counted() -> None:
