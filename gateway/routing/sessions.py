@@ -209,16 +209,21 @@ class Sessions:
         return any(map(self.index.find_session, known)) or self._unopened.is_chosen(link.dialect.name, name)
 
     def merge(self, session: Session, conversation: str) -> bool:
-        """Move the clients of `session` to the one that has its conversation open; False if there is none."""
+        """Move the clients of `session`, with what they wait for, to the one that has its conversation open.
+
+        Return False if there is none.
+        """
         other = self.index.find_session(conversation)
         if other is None or other is session:
             return False
-        links = session.presence.clients
+        links, waiting = session.presence.clients, session.in_flight.take_all()
         self.listener_sessions.move(session, other)
         self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
             session.presence.detach(link)
             other.presence.enter(link)
+        for client, command in waiting:
+            other.command(client, command)
         return True
 
     async def stop(self) -> None:

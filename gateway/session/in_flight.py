@@ -113,6 +113,15 @@ class InFlight:
             self._count(-pending.weight)
         return pending
 
+    def take_all(self) -> list[tuple[Client, Command]]:
+        """Stop waiting for an answer to what clients asked of this session, for another session to act on it."""
+        taken = list[tuple[Client, Command]]()
+        for request, pending in list(self._pending.items()):
+            if pending.client is not None:
+                self.settle(request)
+                taken.append((pending.client, pending.command))
+        return taken
+
     def drop(self) -> None:
         """Tell all clients that their commands have no answer, and free the commands: the gateway is out of memory."""
         for request in self.requests():

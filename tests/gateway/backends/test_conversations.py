@@ -7,8 +7,10 @@ import json
 import pytest
 
 from dragoman.gateway.config.model import Limits
-from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown
+from dragoman.gateway.ingress import LATEST, Ingress
+from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown, thread
 from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import ask
 from tests.gateway.smooth_server_messages import Frame, problem
 from tests.idle import settle
@@ -333,3 +335,34 @@ def _result(asked: Frame, **result: object) -> Frame:
 def _done(frame: Frame, data: Frame) -> Frame:
     request = {"requestId": frame["requestId"], "timestamp": 1}
     return {"type": "immediate_response", "status": 200, "message": "OK", "data": data} | request
+
+
+async def test_an_input_that_waits_for_the_latest_thread_goes_to_the_session_that_has_it_open() -> None:
+    """The server of 0.10.2 takes a second to start, and a user types meanwhile."""
+    async with in_memory_gateway(upstream="codewhale") as made:
+        made.join("editor", dialect="codewhale").sends(line(1, "thread/start"))
+        await answers(made, "thread/start", **shown(KEPT, "started"))
+        late = made.join("late", dialect="pod", ingress=Ingress(endpoint="pod+unix:/x", session=LATEST))
+        await settle()
+        late.sends(run("And now?"))
+        await answers(made, "thread/list", threads=[thread(KEPT)])
+        (message,) = asked(made, "thread/message")
+        assert message["params"]["input"] == "And now?"
+        made.pods[0].sends({"type": "response_start", "response_id": "r"})
+        made.pods[0].sends({"type": "response_delta", "response_id": "r", "delta": "This."})
+        await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
+        assert [frame["event"] for frame in late.news()] == [
+            "snapshot",
+            "segment_rotated",
+            "user_message",
+            "status",
+            "turn_start",
+            "text_delta",
+            "text_done",
+            "turn_end",
+            "run_end",
+            "status",
+        ]
+        made.time.passes(0)
+        (session,) = made.router.sessions
+        assert [m.text for m in session.state.messages()] == ["And now?", "This."]

@@ -96,6 +96,16 @@ def test_commands_may_be_settled_while_they_are_iterated() -> None:
     assert flight.time.waiting == []
 
 
+def test_another_session_takes_what_clients_asked_and_not_what_the_gateway_did() -> None:
+    flight, client = Flight(), cast("Client", SimpleNamespace(dialect=registry.dialect("pod")))
+    flight.commands.forward(None, Compact())
+    asked = SubmitInput(request="c", segments=(Text(text="Hi"),))
+    flight.commands.forward(client, asked)
+    assert flight.commands.take_all() == [(client, asked)]
+    assert list(flight.commands.requests()) == ["r1"]
+    assert len(flight.time.waiting) == 1
+
+
 def test_commands_count_with_their_weight_until_they_are_settled() -> None:
     flight = Flight()
     flight.commands.forward(None, SubmitInput(segments=(Text(text="x" * 5_000),)), then=RenameSession(title="y" * 700))
