@@ -5,7 +5,8 @@ Each function returns None for a result of another shape. The answer then stays 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -18,7 +19,7 @@ from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
 from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
 from dragoman.mappings.extras import raw, read_raw
-from dragoman.mappings.rfc3339 import NS
+from dragoman.mappings.rfc3339 import NS, parse
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
@@ -110,10 +111,24 @@ class Snapshot(Struct, frozen=True, gc=False):
     session: SavedSession
 
 
+class SavedItem(Struct, frozen=True, gc=False):
+    """An item of a turn since 0.10.2: an input or an answer among them, with its time."""
+
+    kind: str = ""
+    detail: str | None = None
+    started_at: str | None = None
+
+
 class SavedThreadData(Struct, frozen=True, gc=False):
     """The `data` of a thread with its saved session, as servers write it since 0.10.2."""
 
     history: Snapshot
+    items: tuple[SavedItem, ...] = ()
+
+
+ITEM_KINDS = {"user": "user_message", "assistant": "agent_message"}
+TURN_META = "<turn_meta"
+"""The beginning of the text that a server adds to an input for the model: date, folder and permissions."""
 
 
 def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
@@ -123,14 +138,22 @@ def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
         return tuple(map(_message, data.history))
     known = _known(result)
     saved = read_raw(known.data, SavedThreadData) if isinstance(known, ThreadResponse) else None
-    return None if saved is None else tuple(_saved_messages(saved.history.session))
+    return None if saved is None else tuple(_saved_messages(saved.history.session, saved.items))
 
 
-def _saved_messages(saved: SavedSession) -> Iterator[Message]:
-    """Return the messages of a saved session that have text; thinking and tool blocks have none."""
+def _saved_messages(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator[Message]:
+    """Return the messages of a saved session that have text; thinking and tool blocks have none.
+
+    A message has the time of the item with its text, if there is one.
+    """
+    times: dict[tuple[str, str], deque[int]] = {}
+    for item in items:
+        text = (item.detail or "").partition(f"\n{TURN_META}")[0]
+        times.setdefault((item.kind, text), deque()).append(parse(item.started_at or "") or 0)
     for message in saved.messages:
         if text := _text_of(message):
-            yield Message(role=ROLES.get(message.role, "system"), text=text)
+            known = times.get((ITEM_KINDS.get(message.role, ""), text))
+            yield Message(role=ROLES.get(message.role, "system"), text=text, at=known.popleft() if known else 0)
 
 
 def goal(result: Raw | UnsetType) -> tuple[events.GoalUpdated, ...]:
@@ -170,7 +193,8 @@ def _model_message(item: HistoryItem) -> tuple[str, str]:
 def _text_of(message: ModelMessage) -> str:
     parts = message.content if isinstance(message.content, list) else [message.content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    return "".join(text for text in texts if isinstance(text, str))
+    said = [text for text in texts if isinstance(text, str)]
+    return "".join(text for n, text in enumerate(said) if n == 0 or not text.startswith(TURN_META))
 
 
 def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | None:

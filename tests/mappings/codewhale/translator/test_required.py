@@ -18,6 +18,7 @@ from dragoman.mappings.codewhale.from_canonical.generations import with_required
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.dialect import Burst, Frame
+from dragoman.mappings.rfc3339 import parse
 
 THREAD = "thr_0c2f9e5a"
 
@@ -46,7 +47,7 @@ ROW = {
 
 RESUMED = {"thread_id": THREAD, "status": "resumed", "thread": ROW, "threads": [], "events": [], "data": {}}
 
-SAID = [
+SAID: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "hi"}]},
     {"role": "assistant", "content": [{"type": "thinking", "thinking": "?"}, {"type": "text", "text": "Hello you"}]},
 ]
@@ -162,3 +163,62 @@ def test_the_history_of_a_thread_is_read_from_its_saved_session() -> None:
         ("user", "hi"),
         ("assistant", "Hello you"),
     ]
+
+
+META = (
+    "<turn_meta>\nCurrent local date: 2026-11-27\nCurrent workspace: /w\nCurrent permission posture: Ask\n</turn_meta>"
+)
+
+
+def saved_item(kind: str, detail: str | None, second: int) -> dict[str, Any]:
+    """Return an item as 0.10.2 writes it."""
+    at = f"2026-11-27T15:12:{second:02}.5Z"
+    return {
+        "schema_version": 2,
+        "id": f"item_{second}",
+        "turn_id": "turn_6c984398",
+        "kind": kind,
+        "status": "completed",
+        "summary": detail,
+        "detail": detail,
+        "artifact_refs": [],
+        "started_at": at,
+        "ended_at": at,
+    }
+
+
+def messages_read(said: list[dict[str, Any]], *items: dict[str, Any]) -> list[Message]:
+    """Return the history of a thread with these messages and items, oldest first."""
+    server = Server(FACTS)
+    server.asked(commands.ResumeSession(request="r", session=THREAD), RESUMED)
+    data = {"items": items, "history": {"version": 1, "session": {"messages": said}}}
+    server.asked(commands.GetHistory(request="h", session=THREAD), RESUMED | {"status": "ok", "data": data})
+    history = server.events[-1]
+    assert isinstance(history, HistorySnapshot)
+    return [item for item in reversed(history.items) if isinstance(item, Message)]
+
+
+def test_an_input_is_read_without_the_text_that_the_server_added_for_the_model() -> None:
+    """A forked thread has that text in each input, and a public widget must not show it."""
+    said = [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": META}]},
+        {"role": "user", "content": [{"type": "text", "text": "<turn_meta> is a tag"}]},
+    ]
+    read = messages_read(said, saved_item("user_message", f"hi\n{META}", 6))
+    assert [message.text for message in read] == ["hi", "<turn_meta> is a tag"]
+    assert read[0].at == parse("2026-11-27T15:12:06.5Z")
+
+
+def test_messages_have_the_times_of_their_items() -> None:
+    brought = {"role": "user", "content": "brought along"}
+    read = messages_read(
+        [*SAID, *SAID, brought],
+        saved_item("user_message", "hi", 6),
+        saved_item("agent_reasoning", "?", 7),
+        saved_item("agent_message", "Hello you", 8),
+        saved_item("user_message", "hi", 9),
+        saved_item("context_compaction", None, 10),
+        saved_item("agent_message", "Hello you", 11),
+    )
+    times = [parse(f"2026-11-27T15:12:{second:02}.5Z") for second in (6, 8, 9, 11)]
+    assert [message.at for message in read] == [*times, 0]
