@@ -105,6 +105,14 @@ class Content:
         self.close_block()
         self._runs.emit(event)
 
+    def model_turn_ended(self, event: events.ModelTurnEnded) -> None:
+        """Close before it what a broken stream of the model left open."""
+        turn = self._runs.require_turn()
+        self.close_block()
+        for block in turn.calls.values():
+            self.complete(block)
+        self._runs.emit(event)
+
     # -- tool calls ------------------------------------------------------------------------------------
 
     def call_started(self, event: events.ToolCallStarted) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dragoman.mappings.canonical.events import (
     Gap,
     ModelContinuation,
+    ModelTurnEnded,
+    ModelTurnStarted,
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
@@ -15,6 +17,7 @@ from dragoman.mappings.canonical.events import (
     ToolCallFinished,
     ToolCallStarted,
     TurnEnded,
+    TurnResult,
 )
 from dragoman.mappings.canonical.state import prelude
 from dragoman.mappings.canonical.values import Origin, Reasoning, ToolCall
@@ -156,3 +159,20 @@ def test_a_result_of_a_call_of_an_earlier_turn_gets_no_call_start() -> None:
     for call in ("a", "b"):
         assert kinds(session.feed(ToolCallFinished(call=call, output="y")))[-1:] == ["ToolCallFinished"]
         assert "ToolCallStarted" not in kinds(session.feed(StatusChanged(status="idle")))
+
+
+def test_a_model_turn_ends_after_what_a_broken_stream_left_open() -> None:
+    """The real pod ends the model turn of a broken call without the call's arguments; `run_end` follows at once."""
+    session = Session()
+    session.accept()
+    session.feed(
+        ModelTurnStarted(index=1),
+        TextDelta(text="a"),
+        ToolCallStarted(call="die_3", name="Bash"),
+        ToolCallArguments(call="die_3", name="Bash", json='{"comm'),
+        TextDelta(text="b"),
+    )
+    whole = ToolCallArguments(call="die_3", name="Bash", json='{"comm', done=True)
+    assert session.feed(ModelTurnEnded(index=1)) == [TextDone(text="b"), whole, ModelTurnEnded(index=1)]
+    end = session.feed(TurnResult(end="completed"), StatusChanged(status="idle"))
+    assert kinds(end) == ["TurnResult", "StatusChanged", "TurnEnded"]
