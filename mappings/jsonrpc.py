@@ -105,13 +105,10 @@ R = TypeVar("R", bound=PeerCall)
 
 
 class Replies(Generic[R]):
-    """The peer's requests that are not answered yet; replies go out in the order of the requests.
-
-    `count` is called with the size (bytes) of each added request, and with its negative when the reply is written.
-    """
+    """The peer's requests that are not answered yet; replies go out in the order of the requests."""
 
     def __init__(self) -> None:
-        self.count: Callable[[int], None] | None = None
+        self._count: Callable[[int], None] | None = None
         self._order: deque[R] = deque()
         self._waiting: dict[str, R] = {}
 
@@ -120,11 +117,15 @@ class Replies(Generic[R]):
         """The oldest request without a written reply."""
         return self._order[0] if self._order else None
 
+    def count_bytes(self, count: Callable[[int], None]) -> None:
+        """Call `count` with the size of each added request, and with its negative when the reply is written."""
+        self._count = count
+
     def add(self, request: R) -> None:
         """Add a request behind the others."""
         self._order.append(request)
-        if self.count is not None and request.size:
-            self.count(request.size)
+        if self._count is not None and request.size:
+            self._count(request.size)
 
     def wait(self, request: R) -> None:
         """Register a request under its id until `take_waiting` removes it."""
@@ -144,8 +145,8 @@ class Replies(Generic[R]):
         while self._order and (reply := self._order[0].reply) is not None:
             frames += reply
             request = self._order.popleft()
-            if self.count is not None and request.size:
-                self.count(-request.size)
+            if self._count is not None and request.size:
+                self._count(-request.size)
         return frames
 
     def close(self, refuse: Callable[[R], tuple[bytes, ...]]) -> list[bytes]:

@@ -108,9 +108,9 @@ def making(kind: type) -> Callable[..., tuple[Any, ...]]:
 class RuleTable:
     """The entries of one direction by source type, without the signatures of its functions."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, entries: dict[type, Rule] | None = None) -> None:
         self.name = name
-        self.entries: dict[type, Rule] = {}
+        self.entries = entries if entries is not None else {}
         self.produced: set[type] = set()
         """The types that the rules produce."""
         self.lossy: dict[type, Lossy] = {}

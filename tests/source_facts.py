@@ -22,11 +22,11 @@ Documented = ast.Module | ast.ClassDef | Function
 
 
 class ClassFacts(Struct, kw_only=True):
-    """A class: `fields` are those of a struct, and `attributes` those that its methods assign to `self`."""
+    """A class: its bases, and the `attributes` that it declares or that its methods assign to `self`."""
 
     name: str
     lines: int
-    fields: set[str] = field(default_factory=set)
+    bases: frozenset[str] = frozenset()
     attributes: set[str] = field(default_factory=set)
 
 
@@ -39,14 +39,19 @@ class FunctionFacts(Struct, frozen=True, kw_only=True):
 
 
 class SourceFacts(Struct, kw_only=True):
-    """The facts of one file. `assigned` are the attributes that it assigns to objects other than `self` and `cls`."""
+    """The facts of one file.
+
+    `assigned` are the attributes that it assigns to objects other than `self` and `cls`, each with the name of the
+    object. `types` are the words in the annotations of each name, and in the expressions that are assigned to it.
+    """
 
     classes: list[ClassFacts] = field(default_factory=list)
     functions: list[FunctionFacts] = field(default_factory=list)
     docstrings: list[tuple[int, str]] = field(default_factory=list)
     imports: list[tuple[str, str]] = field(default_factory=list)
     """Pairs of a module and a name that is imported from it, "" for the module itself."""
-    assigned: set[str] = field(default_factory=set)
+    assigned: set[tuple[str, str]] = field(default_factory=set)
+    types: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def docstring(self) -> str:
@@ -79,6 +84,7 @@ def _walk(node: ast.AST, facts: SourceFacts, owner: ClassFacts | None) -> None:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 facts.functions.append(_function(statement))
                 _note_docstring(facts, statement)
+                _note_types(facts, statement)
             case ast.ImportFrom(module=str(module), level=0):
                 facts.imports += [(module, alias.name) for alias in statement.names]
             case ast.Import():
@@ -100,10 +106,10 @@ def _note_docstring(facts: SourceFacts, node: Documented) -> None:
 
 def _note_class(facts: SourceFacts, node: ast.ClassDef) -> ClassFacts:
     _note_docstring(facts, node)
-    is_struct = any(ast.unparse(base).endswith("Struct") for base in node.bases)
-    fields = {ast.unparse(s.target) for s in node.body if isinstance(s, ast.AnnAssign)} if is_struct else set[str]()
+    bases = frozenset(_last_name(base) for base in node.bases)
+    declared = {ast.unparse(s.target) for s in node.body if isinstance(s, ast.AnnAssign)}
     lines = (node.end_lineno or node.lineno) - node.lineno + 1
-    facts.classes.append(ClassFacts(name=node.name, lines=lines, fields=fields))
+    facts.classes.append(ClassFacts(name=node.name, lines=lines, bases=bases, attributes=declared))
     return facts.classes[-1]
 
 
@@ -126,8 +132,62 @@ def _note_assigned(facts: SourceFacts, statement: ast.AST, owner: ClassFacts | N
             is_own = isinstance(target.value, ast.Name) and target.value.id in ("self", "cls")
             if is_own and owner is not None:
                 owner.attributes.add(target.attr)
-            elif not is_own:
-                facts.assigned.add(target.attr)
+            elif not is_own and not target.attr.startswith("_"):  # ruff finds those
+                facts.assigned.add((_last_name(target.value), target.attr))
+    match statement:
+        case ast.AnnAssign(target=target, annotation=annotation):
+            _note_type(facts, target, annotation)
+        case ast.Assign(targets=[target], value=value):
+            _note_type(facts, target, value)
+        case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
+            _note_type(facts, target, value)
+
+
+def _note_types(facts: SourceFacts, function: Function) -> None:
+    """Note the types of a function's parameters, and of its result under its own name."""
+    arguments = function.args
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if argument.annotation is not None:
+            _note_type(facts, ast.Name(argument.arg), argument.annotation)
+    if function.returns is not None:
+        _note_type(facts, ast.Name(function.name), function.returns)
+
+
+def _note_type(facts: SourceFacts, target: ast.AST, annotation: ast.AST) -> None:
+    words = set(_words(annotation))
+    names = [_last_name(part) for part in target.elts] if isinstance(target, ast.Tuple) else [_last_name(target)]
+    for name in names:
+        facts.types.setdefault(name, set()).update(words)
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    """Yield the names in an annotation or expression, without keys, conditions and the arguments of calls."""
+    match node:
+        case ast.Subscript(value=ast.Name(id="dict" | "Mapping"), slice=ast.Tuple(elts=[_, value])):
+            parts: list[ast.AST] = [value]
+        case ast.Call(func=made):
+            parts = [made]
+        case ast.comprehension(iter=items):
+            parts = [items]
+        case ast.IfExp(body=body, orelse=other):
+            parts = [body, other]
+        case _:
+            parts = [*ast.iter_child_nodes(node)]
+    if isinstance(node, ast.Name | ast.Attribute):
+        yield _last_name(node)
+    for part in parts:
+        yield from _words(part)
+
+
+def _last_name(node: ast.AST) -> str:
+    """Return the last name of an expression, without leading underscores: `state` for `self._session.state`."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.lstrip("_")
+        case ast.Call(func=inner) | ast.Subscript(value=inner):
+            return _last_name(inner)
+        case _:
+            return ""
 
 
 def _targets(node: ast.AST) -> Iterator[ast.AST]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Protocol
 
 from aiohttp.base_protocol import BaseProtocol
 
@@ -29,7 +29,7 @@ class Connection(BaseProtocol):
     with the connection once it is lost. aiohttp's class has the flow control of both directions.
     """
 
-    __slots__ = ("_lost", "_payload_parser", "peer", "refusal", "tls", "websocket")
+    __slots__ = ("_lost", "_payload_parser", "_tls", "_websocket", "peer", "refusal")
 
     def __init__(self, peer: str, refusal: str, lost: Callable[[Connection], None]) -> None:
         super().__init__(asyncio.get_running_loop())
@@ -39,13 +39,23 @@ class Connection(BaseProtocol):
         self.peer = peer
         self.refusal = refusal
         """Why there is no room for this connection; empty if it counts."""
-        self.tls: MeteredTls | None = None
-        """The protocol that decrypts this connection; None without TLS, and after the WebSocket handshake."""
-        self.websocket: WebSocketTransport | None = None
-        """The transport that the handshake made of this connection; None before its end."""
+        self._tls: MeteredTls | None = None  # decrypts this connection until the end of the WebSocket handshake
+        self._websocket: WebSocketTransport | None = None  # what the handshake made of this connection
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # the options of its socket are set already
+    def decrypt_with(self, tls: MeteredTls) -> None:
+        """Note the protocol that decrypts this connection."""
+        self._tls = tls
+
+    def start(self, tcp: asyncio.Transport, parser: InputParser) -> None:
+        """Read the request from this transport; the options of its socket are set already."""
+        self.transport, self._payload_parser = tcp, parser
+
+    def open_websocket(self, websocket: WebSocketTransport) -> None:
+        """Use the transport that the handshake made; its meter counts what waits to be decrypted."""
+        self._websocket = websocket
+        if self._tls is not None:
+            self._tls.count_with(websocket.meter)
+            self._tls = None
 
     def use_parser(self, parser: InputParser) -> None:
         """Give what is read from now on to this parser."""
@@ -60,4 +70,7 @@ class Connection(BaseProtocol):
         parser, self._payload_parser = self._payload_parser, None
         if parser is not None:
             parser.feed_eof()
+        websocket, self._websocket, self._tls = self._websocket, None, None  # nothing is freed in a cycle
+        if websocket is not None:
+            websocket.lost()
         self._lost(self)

@@ -74,13 +74,10 @@ class TcpOfTls:
 
 
 class MeteredTls(asyncio.Protocol):
-    """The protocol of a TCP connection, which gives what it reads to `tls`. Without `new_work` it does so at once.
-
-    `meter` counts what waits for its turn, once it is set.
-    """
+    """The protocol of a TCP connection, which gives what it reads to `tls`. Without `new_work` it does so at once."""
 
     def __init__(self, tls: asyncio.BufferedProtocol, new_work: NewWork | None) -> None:
-        self.meter: Meter | None = None
+        self._meter: Meter | None = None
         self._counted = 0  # bytes that the meter counts
         self._tls = tls
         self._new_work = new_work
@@ -89,6 +86,10 @@ class MeteredTls(asyncio.Protocol):
         self._skip = 0  # bytes of the current record that are still to come
         self._header = b""  # the beginning of a header whose rest is still to come
         self._tcp: TcpOfTls
+
+    def count_with(self, meter: Meter) -> None:
+        """Count the bytes that wait for their turn with this meter from now on."""
+        self._meter = meter
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = TcpOfTls(transport)
@@ -168,8 +169,8 @@ class MeteredTls(asyncio.Protocol):
             rest = rest[size:]
 
     def _count(self) -> None:
-        if self.meter is not None:
-            self.meter.add(self._kept - self._counted)
+        if self._meter is not None:
+            self._meter.add(self._kept - self._counted)
             self._counted = self._kept
 
     def _fail(self, error: Exception) -> None:

@@ -113,24 +113,24 @@ class WebSocketListener:
             ssl_handshake_timeout=self._limits.handshake_deadline,
             ssl_shutdown_timeout=self._limits.close_deadline,
         )
-        connection.tls = MeteredTls(protocol, self._rules.work)
+        metered = MeteredTls(protocol, self._rules.work)
+        connection.decrypt_with(metered)
         try:
-            await _connect_encrypted(connection.tls, raw, shaken)
+            await _connect_encrypted(metered, raw, shaken)
             if connection.transport is None:
                 raise ConnectionResetError
         except OSError as error:  # the peer went away, was too slow, or does not speak our TLS
             if isinstance(error, ssl.SSLError):  # an operator may have a wrong authority; each peer may just leave
                 self._rules.bad_request(f"TLS: {error.reason or 'the handshake failed'}")
-            self._lost(connection)
+            connection.connection_lost(error)
         finally:
             self._encrypting.discard(raw)
 
     def _shake(self, connection: Connection, tcp: asyncio.Transport) -> None:
         """Begin the handshake of a connection, with TLS or without."""
-        connection.connection_made(tcp)
         self._shaking.add(connection)
         deadline = self._limits.handshake_deadline
-        connection.use_parser(Handshake(connection, tcp, self._rules, self._check, self._open, deadline))
+        connection.start(tcp, Handshake(connection, tcp, self._rules, self._check, self._open, deadline))
 
     def _open(self, opened: Opened, accept: Accept) -> None:
         """Make an accepted connection a WebSocket, and give it to `accept`."""
@@ -138,22 +138,15 @@ class WebSocketListener:
         self._shaking.discard(connection)
         writer = BatchWriter(connection, tcp, text_frames, PING)
         websocket = ServerSocket(connection, tcp, writer, HARD_LIMIT * limits.max_message, limits.close_deadline)
-        transport = WebSocketTransport(websocket, tcp, writer, limits)
+        transport = WebSocketTransport(websocket, tcp, writer, limits, opened.headers)
         transport.count(connection, FrameCounter(self._rules.work))
-        transport.headers = opened.headers
-        if connection.tls is not None:
-            connection.tls.meter, connection.tls = transport.meter, None
-        connection.websocket = transport
+        connection.open_websocket(transport)
         if opened.early:
             connection.data_received(opened.early)
         accept(transport)
 
     def _lost(self, connection: Connection) -> None:
         self._shaking.discard(connection)
-        connection.tls = None
-        if connection.websocket is not None:
-            connection.websocket.lost()
-            connection.websocket = None  # it refers to the connection: nothing is freed in such a cycle
         if connection.refusal:
             self._refused -= 1
         else:

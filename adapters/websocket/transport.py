@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType
@@ -135,7 +136,14 @@ class WebSocketTransport:
         "try_send",
     )
 
-    def __init__(self, socket: Socket, tcp: asyncio.Transport, writer: BatchWriter, limits: TransportLimits) -> None:
+    def __init__(
+        self,
+        socket: Socket,
+        tcp: asyncio.Transport,
+        writer: BatchWriter,
+        limits: TransportLimits,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         if not tcp.is_closing():  # uvloop refuses limits if the peer is gone already
             tcp.set_write_buffer_limits(high=limits.send_high)
         self.peer = address(tcp.get_extra_info("peername"))
@@ -144,7 +152,7 @@ class WebSocketTransport:
         self._writer = writer
         self.try_send = writer.try_send  # no method of its own: it would be one more call for each token
         self._limits = limits
-        self.headers: Mapping[str, str] = {}
+        self.headers = headers
         """The headers of the peer's handshake that the connection to a backend gets."""
         self.meter = writer.meter
         self._reader: MeteredReader | None = None

@@ -44,8 +44,7 @@ class Callers:
         bounds: ZeroMQLimits,
         lost: Callable[[Loss], None],
     ) -> None:
-        self.refusing = False
-        """True if new callers are refused."""
+        self._refusing = False  # new callers
         self._sockets = sockets
         self._limits = limits
         self._accept = accept
@@ -98,6 +97,10 @@ class Callers:
         """Wait until there may be room again."""
         await self._polled.wait_for_activity()
 
+    def refuse_new(self) -> None:
+        """Refuse new callers from now on, and drop their calls."""
+        self._refusing = True
+
     async def forget(self, caller: Caller) -> None:
         """Remove a caller whose link has closed."""
         if self._known.get(caller.identity) is caller:
@@ -140,8 +143,8 @@ class Callers:
         return False
 
     def _new(self, identity: bytes) -> Caller | None:
-        if self.refusing or not self._make_room():
-            why = "the gateway is stopping" if self.refusing else "too many callers wait for answers"
+        if self._refusing or not self._make_room():
+            why = "the gateway is stopping" if self._refusing else "too many callers wait for answers"
             self._tell(Loss(kind="call", why=why))
             return None
         caller = self._known[identity] = Caller(identity, self)

@@ -59,7 +59,7 @@ class ZeroMQListener:
     async def close(self) -> None:
         if self._open:
             self._open = False
-            self._callers.refusing = True
+            self._callers.refuse_new()
             await self._sockets.release(self._limits.close_deadline)
 
 

@@ -32,12 +32,7 @@ CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "p
 
 
 class ReplayBackend:
-    """A backend that answers a session's commands from a recording; with `auto` it plays everything by itself.
-
-    `passes_on`, if set, takes commands that are not in the recording. `ended` is called when nothing is left to play.
-    """
-
-    passes_on: Callable[[Command], None] | None = None
+    """A backend that answers a session's commands from a recording; with `auto` it plays everything by itself."""
 
     def __init__(
         self,
@@ -57,10 +52,19 @@ class ReplayBackend:
         self._auto = auto
         self._matcher = TurnMatcher(plan)
         self._player = PartPlayer(plan, events, pace, later, self._send_events, self._end_part)
-        self.ended: Callable[[], None] = lambda: None
+        self._pass_on: Callable[[Command], None] | None = None
+        self._at_end: Callable[[], None] = lambda: None
         self._turn: RecordedTurn | None = None
         self._place = 0  # index of the current part in its turn
         self._started = False
+
+    def pass_unrecorded_to(self, take: Callable[[Command], None]) -> None:
+        """Give commands that are not in the recording to `take`, instead of refusing them."""
+        self._pass_on = take
+
+    def call_at_end(self, at_end: Callable[[], None]) -> None:
+        """Call `at_end` when nothing is left to play."""
+        self._at_end = at_end
 
     def start(self) -> None:
         if not self._started:
@@ -74,7 +78,7 @@ class ReplayBackend:
         self._player.stop()
 
     def send(self, items: Sequence[Command]) -> None:
-        self._reporter.asked = True
+        self._reporter.note_command()
         for command in items:
             match command:
                 case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
@@ -114,8 +118,8 @@ class ReplayBackend:
         self._send_events(answer or events.Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
 
     def _refuse(self, command: Command, outcome: Outcome, report: MatchReport | None = None) -> None:
-        if self.passes_on is not None:
-            self.passes_on(command)
+        if self._pass_on is not None:
+            self._pass_on(command)
             return
         self._reporter.report(report or MatchReport(words=named(command), outcome=outcome))
         failure = Failure(cause=CAUSES.get(outcome, "unsupported"), text=f"replay: {WHY[outcome]}")
@@ -218,7 +222,7 @@ class ReplayBackend:
             failure = Failure(cause="upstream_lost", text="the recording ends in the midst of this turn")
             self._send_events(*self._events.begin_forced_end(), events.TurnEnded(end="failed", failure=failure))
         if not self._matcher.unused:
-            self.ended()
+            self._at_end()
 
     def _play_next(self) -> None:
         coming = self._parts_ahead()

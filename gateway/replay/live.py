@@ -163,9 +163,9 @@ class LiveFallback:
         self._reporter = reporter
         self._replay_over = False
         if spy:
-            replay.passes_on = self._pass_on
+            replay.pass_unrecorded_to(self._pass_on)
         else:
-            replay.ended = self._hand_over
+            replay.call_at_end(self._hand_over)
 
     def start(self) -> None:
         self._replay.start()

@@ -93,6 +93,10 @@ class Reporter:
         """Call `observe` with each report from now on."""
         self._observe = observe
 
+    def note_command(self) -> None:
+        """Note that a client sent a command."""
+        self.asked = True
+
     def report(self, report: MatchReport) -> None:
         """Count the report, log it unless it is exact, and explain it if that is wanted."""
         self._ledger.counters[f"replay_{report.outcome}"] += 1

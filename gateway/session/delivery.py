@@ -8,7 +8,7 @@ what it cannot represent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability.ledger import Ledger
@@ -17,7 +17,6 @@ from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.session.attachments import Attachment, Group, is_own
 from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.groups import Groups
-from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.slow_clients import SlowClients
 from dragoman.mappings.canonical import Batch, Event, SessionState, events, prelude
@@ -140,7 +139,7 @@ class Delivery:
     def tell_finished(self, finished: Sequence[tuple[Attachment, Batch]]) -> None:
         """Tell the links that `deliver` returned that their run has ended, or waits for an answer in words."""
         if self._state.turn is None:
-            _clear_log(self._log, self.groups, self.attachments)
+            self.groups.clear_log(self.attachments)
         before = self._recorder.enter() if self._recorder is not None else None
         for attachment, batch in finished:
             attachment.link.on_delivered(batch)
@@ -226,15 +225,6 @@ class Delivery:
 
 _NATIVE_QUESTIONS = frozenset({events.ApprovalRequested, events.InteractionRequired})
 """Questions that clients are asked in a form of their dialect. Each ends its batch, and starts its deadline."""
-
-
-def _clear_log(log: Log, groups: Groups, attachments: Mapping[str, Attachment]) -> None:
-    """Empty the log between two turns, unless a client that reads slowly needs it."""
-    for attachment in attachments.values():
-        if attachment.behind is not None:
-            return
-    groups.text = None
-    log.clear()
 
 
 def _turn_so_far(state: SessionState, dialect: Dialect) -> list[Event]:

@@ -5,6 +5,7 @@ A stream ends as soon as a group changes, or anything is appended to the log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 
 from dragoman.gateway.observability.traffic import timed_writer
@@ -45,6 +46,14 @@ class Groups:
                 write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
             targets.append(TextTarget(write=write, members=[*group.members]))
         self.text = TextStream(self._context, turn, targets)
+
+    def clear_log(self, attachments: Mapping[str, Attachment]) -> None:
+        """Empty the log between two turns, unless a client that reads slowly needs it."""
+        for attachment in attachments.values():
+            if attachment.behind is not None:
+                return
+        self.text = None
+        self._log.clear()
 
     def find_group(self, attachment: Attachment) -> Group | None:
         """Return the group for an attachment, if there is one."""

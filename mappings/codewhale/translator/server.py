@@ -64,7 +64,8 @@ class ServerTranslator(Translator[Command, Event]):
 
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
         """Set the limit of queued inputs; `count` is called with each change of the queued bytes."""
-        self._inputs_max, self._replies.count = inputs, count
+        self._inputs_max = inputs
+        self._replies.count_bytes(count)
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Read requests as commands, one at a time; queue an error for each request that a server refuses by itself."""

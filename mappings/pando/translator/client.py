@@ -39,7 +39,7 @@ from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.context import Context
 from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.to_canonical.replies import pong, sessions_listed, stored_rows, typed_answer
-from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
+from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.codecs import READ_TOKEN, REQUESTS, TOKEN
 from dragoman.mappings.pando.wire.requests import Meta
@@ -147,7 +147,7 @@ class ClientTranslator(Translator[Event, Command]):
             if isinstance(command, commands.SubmitInput):
                 self._sessions.follow(command.session).note_input(flatten(command.segments))
             if isinstance(command, commands.CancelTurn):  # its reply and the end of the run come on different sockets
-                self._sessions.follow(command.session).interrupt = Interrupt()
+                self._sessions.follow(command.session).interrupt.call()
             self._pending.ask(step, command, "command")
         return step
 
@@ -156,7 +156,7 @@ class ClientTranslator(Translator[Event, Command]):
         step: Step[Event] = Step()
         if state.backend_ids is not None:
             (session,) = public_ids(state.id, state.backend_ids)
-            self._sessions.follow(session).watched = True
+            self._sessions.watch(session)
             self._pending.ask(step, commands.GetHistory(session=session), "history")
         return step
 
@@ -263,8 +263,7 @@ class ClientTranslator(Translator[Event, Command]):
         """Pass on the held events, up to the first one that must wait for a further answer."""
         if following.input.waits:
             return
-        held, following.held = following.held, []
-        for burst, item in held:
+        for burst, item in following.held.take_all():
             if following.hold_event(burst, item, now):  # the next run waits for its own input
                 continue
             if items := self._follow_on(following, item, now, step):

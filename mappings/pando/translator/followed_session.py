@@ -52,16 +52,47 @@ So many idle sessions take 11 MB, a look at all of them 5 to 8 ms once a second,
 """
 
 
-class Interrupt(Struct, kw_only=True):
-    """A `session.interrupt` that was called: whether it was accepted, and whether a session.update has followed."""
+class Interrupt(Struct):
+    """A `session.interrupt`: whether it was called and accepted, and whether a session.update followed the call."""
 
+    called: bool = False
     accepted: bool = False
     updated: bool = False
 
+    def call(self) -> None:
+        """Begin anew: the primary is asked to interrupt the run."""
+        self.called, self.accepted, self.updated = True, False, False
+
+    def forget(self) -> None:
+        """Forget the call: another run begins, or the primary refused it."""
+        self.called = self.accepted = self.updated = False
+
     @property
-    def has_ended(self) -> bool:
+    def has_ended_run(self) -> bool:
         """True if the run has ended."""
         return self.accepted and self.updated
+
+
+class HeldEvents(list[tuple[Burst[Event], Any]]):
+    """Events that wait for an answer or for a list of messages, both of which come on the other connection."""
+
+    @property
+    def full(self) -> bool:
+        """True if no further event may be held."""
+        return len(self) >= HELD_MAX
+
+    @property
+    def runs(self) -> int:
+        """The number of runs that begin among the events."""
+        kinds = [type(event) for _, event in self]
+        ends = [events.TurnEnded, *kinds]
+        return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
+
+    def take_all(self) -> list[tuple[Burst[Event], Any]]:
+        """Remove and return all events."""
+        taken = [*self]
+        self.clear()
+        return taken
 
 
 class FollowedSession:
@@ -72,11 +103,11 @@ class FollowedSession:
         self.watched = False  # a client is attached: ask for the history again when the primary changes
         self.open = self.wants = self.asked = False
         self.guesses = 0
-        self.interrupt: Interrupt | None = None
+        self.interrupt = Interrupt()
         self.input = RunInput()
         self._updated = False  # the last publication of the turn was a session.update
         self._output = StreamedOutput()
-        self.held: list[tuple[Burst[Event], Any]] = []  # wait for an answer or a list, on the other connection
+        self.held = HeldEvents()
         self.known = KnownMessages()
         self._published_at = 0
         self._suspects_end = False  # text came after a call without its input: the list tells whose it is
@@ -111,7 +142,7 @@ class FollowedSession:
             if opens and not self.input.waits:
                 self.wants = self.input.learn(now) or self.wants
             waits = self.input.waits and (self.held or opens)
-        if not waits or len(self.held) >= HELD_MAX:
+        if not waits or self.held.full:
             return False
         self.held.append((burst, event))
         return True
@@ -120,19 +151,15 @@ class FollowedSession:
         """Begin a turn: our input was accepted, or an event of a turn was published."""
         self._published_at, self._updated = now, False
         if not self.open:
-            self.open, self.interrupt, self._last, self._ending = True, None, None, None
+            self.open, self._last, self._ending = True, None, None
+            self.interrupt.forget()
             self.input.begin(input)
             self._output = self._output.next(stored=not self.known.unanswered)
 
     def accept_interrupt(self, now: int) -> None:
         """Note that the primary accepted our interrupt; the update that ends the run may come earlier or later."""
-        if self.interrupt is not None:
-            self.interrupt.accepted = True
-            self._end_interrupted(now)
-
-    @property
-    def _cancelled(self) -> bool:
-        return self.interrupt is not None and self.interrupt.accepted
+        self.interrupt.accepted = self.interrupt.called
+        self._end_interrupted(now)
 
     # -- publications ------------------------------------------------------------------------------------
 
@@ -183,12 +210,11 @@ class FollowedSession:
         self._published_at, self._updated = now, True
         self._last = None if self._output.calls else self._last  # the list is read again after a silence
         self.wants = self.wants or (not self._output.calls and self._ending is None)
-        if self.interrupt is not None:
-            self.interrupt.updated = True
-            self._end_interrupted(now)
+        self.interrupt.updated = self.interrupt.called
+        self._end_interrupted(now)
 
     def _end_interrupted(self, now: int) -> None:
-        if self.interrupt is not None and self.interrupt.has_ended:
+        if self.interrupt.has_ended_run:
             self._end(events.TurnEnded(end="cancelled"), now)
 
     def _end(self, event: events.TurnEnded, now: int) -> list[Event]:
@@ -208,14 +234,14 @@ class FollowedSession:
             return self._finish(None) if self._ending is not None else []
         rows, listed = tuple(messages), with_text(messages)
         if not self.open and learning:
-            listed = self.known.up_to_run(listed, _runs_in(self.held))
+            listed = self.known.up_to_run(listed, self.held.runs)
             self.input.find(listed, self.known.ids)
         if not self.open:
             return self.known.missed_events(listed)
         if suspects:
             return self._end_broken(listed)
         if self._ending is not None:
-            return self._finish(self.known.of_run(listed, self.input.id, self.input.ours, _runs_in(self.held)))
+            return self._finish(self.known.of_run(listed, self.input.id, self.input.ours, self.held.runs))
         if self._last is None or self._last[0] != rows:
             self._last = rows, now
             return []
@@ -227,12 +253,12 @@ class FollowedSession:
             return []
         self.guesses += 1
         is_whole = self.known.is_answered(rows) and (late or not self._output.calls)
-        end = "cancelled" if self._cancelled else "completed" if is_whole else "failed"
+        end = "cancelled" if self.interrupt.accepted else "completed" if is_whole else "failed"
         return [*self._rest(listed), *([NO_ANSWER] if end == "failed" else []), *self._over(end, listed)]
 
     def _end_broken(self, listed: tuple[Message, ...]) -> list[Event]:
         """End the turn as failed if the store has the input of another run behind it; else it goes on."""
-        run = self.known.of_run(listed, self.input.id, self.input.ours, _runs_in(self.held))
+        run = self.known.of_run(listed, self.input.id, self.input.ours, self.held.runs)
         if len(run) == len(listed):
             self._output.drop_calls()
             return []
@@ -252,10 +278,11 @@ class FollowedSession:
         rest = self._rest(told) if told is not None else []
         counted = [events.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
         answers = None if told is None else [one for one in self.known.answers_of_turn(told) if one.text]
-        if cause is not None and _failed(cause.message, answers, bool(self._output.length)) and not self._cancelled:
+        cancelled = self.interrupt.accepted
+        if cause is not None and not cancelled and _failed(cause.message, answers, bool(self._output.length)):
             why, self._cause = events.ErrorReported(cause="internal", text=cause.message.text), None
             return [*rest, *counted, why, *self._over("failed", listed)]
-        end = "cancelled" if self._cancelled else "completed"  # llm.end says only that a run is over
+        end = "cancelled" if cancelled else "completed"  # llm.end says only that a run is over
         return [*rest, *counted, *self._over(end, listed)]
 
     def _no_cause(self) -> list[Event]:
@@ -326,13 +353,6 @@ def _failed(cause: Message, answers: Sequence[Message] | None, has_text: bool) -
     return not answers or answers[-1].id == cause.id
 
 
-def _runs_in(held: Sequence[tuple[Burst[Event], Any]]) -> int:
-    """Return how many runs begin among the held events."""
-    kinds = [type(event) for _, event in held]
-    ends = [events.TurnEnded, *kinds]
-    return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
-
-
 class FollowedSessions(dict[str, FollowedSession]):
     """The followed sessions of one primary: session id -> state."""
 
@@ -350,6 +370,10 @@ class FollowedSessions(dict[str, FollowedSession]):
                 del self[idle if idle is not None else next(iter(self))]
             following = self[session] = FollowedSession()
         return following
+
+    def watch(self, session: str) -> None:
+        """Follow a session to which a client is attached: its history is requested from each new primary."""
+        self.follow(session).watched = True
 
     def add_text(self, message: LlmToken, now: int, add_text: TextSink) -> bool:
         """Pass a token to the sink and note it; return False if `receive` must read it instead."""
@@ -398,6 +422,6 @@ class FollowedSessions(dict[str, FollowedSession]):
         """Undo the state that a sent command set, because the primary refused the command."""
         following = self.get(command.session)
         if following is not None and isinstance(command, commands.CancelTurn):
-            following.interrupt = None
+            following.interrupt.forget()
         elif following is not None and isinstance(command, commands.SubmitInput):
             following.known.forget_input(flatten(command.segments))

@@ -35,7 +35,7 @@ async def test_a_connection_feeds_its_newest_parser_until_it_is_lost() -> None:
 async def test_pausing_a_connection_pauses_its_transport() -> None:
     tcp = Tcp()
     connection = Connection("peer", "", lambda _connection: None)
-    connection.connection_made(tcp)  # type: ignore[arg-type]  # has what is called
+    connection.start(tcp, Parser())  # type: ignore[arg-type]  # has what is called
     connection.pause_reading()
     assert not tcp.is_read
     connection.resume_reading()

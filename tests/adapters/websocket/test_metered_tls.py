@@ -90,17 +90,17 @@ def test_a_lone_record_is_decrypted_at_once_also_if_the_step_has_no_room() -> No
 
 def test_thousands_of_records_of_one_read_take_many_steps_and_the_connection_is_not_read_meanwhile() -> None:
     made = MeteredHarness()
-    made.metered.meter = Meter()
+    made.metered.count_with(meter := Meter())
     data = record(18) * 10_000
     made.metered.data_received(data)
     assert not made.tcp.is_reading()
-    assert made.metered.meter.size == len(data) - len(made.tls.given)
+    assert meter.size == len(data) - len(made.tls.given)
     most = (STEP // RECORD_UNITS + RECORDS) * len(record(18))
     assert len(made.tls.given) <= most
     assert max(made.run()) <= most
     assert bytes(made.tls.given) == data
     assert made.tcp.is_reading()
-    assert made.metered.meter.size == 0
+    assert meter.size == 0
     assert max(made.tls.pieces) <= RECORDS * len(record(18))
 
 
@@ -145,13 +145,13 @@ def test_reading_stops_while_tls_wants_it_or_data_waits() -> None:
 
 def test_data_that_waits_is_dropped_when_the_connection_is_lost() -> None:
     made = MeteredHarness()
-    made.metered.meter = Meter()
+    made.metered.count_with(meter := Meter())
     made.metered.data_received(record(18) * 10_000)
     made.metered.connection_lost(None)
     given = len(made.tls.given)
     list(made.run())
     assert len(made.tls.given) == given
-    assert made.metered.meter.size == 0
+    assert meter.size == 0
 
 
 def test_without_turns_everything_is_decrypted_at_once() -> None:
