@@ -62,6 +62,7 @@ class UnixTransport(asyncio.Protocol):
 
     __slots__ = (
         "_accept",
+        "_blocked",
         "_closing",
         "_discarding",
         "_ended",
@@ -74,7 +75,6 @@ class UnixTransport(asyncio.Protocol):
         "_splitter",
         "_transport",
         "_unsent",
-        "_writable",
         "facts",
         "meter",
         "peer",
@@ -99,7 +99,7 @@ class UnixTransport(asyncio.Protocol):
         self._unsent = 0  # bytes counted as waiting for the peer to read
         self._ended = False  # reading is over
         self._closing = False  # our side closed the connection
-        self._writable = Flag(is_set=True)
+        self._blocked: Flag | None = None  # set once the peer reads again; None while it keeps up
         self._lost = Flag()
 
     async def run(self, sink: Sink) -> None:
@@ -116,7 +116,7 @@ class UnixTransport(asyncio.Protocol):
         await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        if not self._writable.is_set or self._transport.is_closing():
+        if self._blocked is not None or self._transport.is_closing():
             return False
         self._transport.writelines(line_buffers(frames))
         return True
@@ -162,7 +162,8 @@ class UnixTransport(asyncio.Protocol):
             lingering.discard(self)
 
     async def _wait_writable(self) -> None:
-        await self._writable.wait()
+        while self._blocked is not None:
+            await self._blocked.wait()
         if self._transport.is_closing():
             raise ConnectionResetError(f"{self.peer} is gone")
 
@@ -192,12 +193,14 @@ class UnixTransport(asyncio.Protocol):
         return True  # the peer may still read: `socat` waits for answers after EOF of its input
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self._blocked = Flag()
         self._unsent = self._transport.get_write_buffer_size()  # nothing is added to it until it has drained
         self.meter.add(self._unsent)
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        blocked, self._blocked = self._blocked, None
+        if blocked is not None:
+            blocked.set()
         self.meter.add(-self._unsent)
         self._unsent = 0
 

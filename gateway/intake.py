@@ -118,7 +118,7 @@ class FrameIntake:
         """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""
         if self._over:
             return self.count_dropped(len(frames))
-        if self._outbox.crowded and self._each > EVENT:  # the client has many answers to read
+        if self._each > EVENT and self._outbox.crowded:  # the client has many answers to read
             return 0
         given, budget, size, taken = len(frames), self._budget, 0, 0
         before, debt = budget.left, STEP if self._each == EVENT else 0

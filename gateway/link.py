@@ -23,7 +23,7 @@ from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.overload.fair_queue import FRAME, PUT
+from dragoman.gateway.overload.fair_queue import FRAME
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services
@@ -122,11 +122,11 @@ class Link:
         "peer",
         "principal",
         "publishes",
+        "put",
         "roles",
         "sessions",
         "tap",
         "trace",
-        "traffic",
     )
 
     def __init__(
@@ -140,15 +140,17 @@ class Link:
     ) -> None:
         self.id, self.dialect, self.principal, self.roles = peer.id, peer.dialect, peer.principal.name, peer.roles
         self.ingress, self.attaches, self.publishes = peer.ingress, peer.attaches, peer.publishes
-        self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport)
         self.sessions: dict[str, None] = {}  # ids of sessions to which the peer is attached or waits to be
         self.behind: dict[str, None] = {}  # ids of sessions with events that the peer was not sent
-        self.alive, self._ended, self.traffic = True, False, peer.traffic
+        self.alive, self._ended = True, False
         self.fault: PeerError | None = None  # the fault for which the peer was disconnected
         self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
         self._translator: Translator[Any, Any] = translator
         self._events: LinkEvents[Any] = events
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
+        limits = services.limits
+        self.outbox = Outbox(limits.outbox_soft, limits.outbox_hard, transport, self._budget, peer.traffic)
+        self.put = self.outbox.put if tap is None else partial(_put_recorded, tap, self.outbox)  # no further call
         self.intake = FrameIntake(peer, transport, translator, services, self.outbox, tap, events.understands)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
         self._group, self._reading = asyncio.TaskGroup(), Reading()  # a task for the writer alone: one takes 1 KB
@@ -282,22 +284,12 @@ class Link:
         """Return True if the peer's dialect has a form for this question; else the peer is asked in words."""
         return self._translator.can_be_asked(question)
 
-    def put(self, frames: Sequence[bytes], *, noted: bool = False) -> None:
-        """Write or queue rendered frames, and record them unless `noted`. A broadcast checks `outbox.full` first."""
-        if self.tap is not None and frames and not noted:
-            self.tap.put(frames)
-        self._budget.left -= PUT
-        if frames and not (self.outbox.idle and self._transport.try_send(frames)):
-            self.outbox.put(frames)
-        elif self.traffic is not None:
-            self.traffic.add_sent(frames)
-
     def _start_writer(self) -> asyncio.Task[None]:
         return self._group.create_task(self._write(), name=f"{self.id}:write")
 
     async def _write(self) -> None:
         try:
-            await self.outbox.write(self._transport, self.traffic, self._all_written)
+            await self.outbox.write(self._all_written)
         except ConnectionError as error:  # what the peer said before it closed is still read and acted on
             self.log.debug("cannot write to the peer any more", error=str(error))
 
@@ -369,6 +361,13 @@ def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def _put_recorded(tap: Tap, outbox: Outbox, frames: Sequence[bytes]) -> None:
+    """Record frames, and write or queue them."""
+    if frames:
+        tap.put(frames)
+    outbox.put(frames)
 
 
 async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | None:

@@ -1,4 +1,5 @@
-"""The bounded queue of frames that wait to be written to one link; putting never waits (docs/design.md, section 6).
+"""The way of frames to one peer: written at once while it keeps up, else in a bounded queue; putting never waits
+(docs/design.md, section 6).
 
 Past `soft` bytes the outbox is `full`: a session keeps a cursor for this link instead of putting frames. Past twice as
 many it is `crowded`, mostly with answers: further commands of the peer wait until it has read. Past `hard` bytes it is
@@ -11,23 +12,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from dragoman.adapters.base import Transport, do_nothing
-from dragoman.adapters.meter import Meter
+from dragoman.adapters.base import Transport
 from dragoman.gateway.observability.traffic import Traffic
+from dragoman.gateway.overload.fair_queue import PUT, StepBudget
 
 TAKE = 256 * 1024  # what a transport writes ahead of the kernel (SEND_HIGH of adapters/base.py)
 
 
 class Outbox:
-    """Frames for one writer. `soft` and `hard` in bytes; the meter of the transport counts what waits."""
+    """The frames for one peer. `soft` and `hard` are in bytes; the meter of the transport counts what waits."""
 
     __slots__ = (
+        "_budget",
         "_frames",
         "_hard",
         "_meter",
         "_resume",
         "_soft",
         "_start_writer",
+        "_traffic",
+        "_transport",
         "closed",
         "crowded",
         "full",
@@ -36,9 +40,11 @@ class Outbox:
         "writer",
     )
 
-    def __init__(self, soft: int, hard: int, transport: Transport | None = None) -> None:
-        self._meter = transport.meter if transport is not None else Meter()
-        self._resume = transport.resume if transport is not None else do_nothing
+    def __init__(
+        self, soft: int, hard: int, transport: Transport, budget: StepBudget, traffic: Traffic | None = None
+    ) -> None:
+        self._transport, self._budget, self._traffic = transport, budget, traffic
+        self._meter, self._resume = transport.meter, transport.resume
         self._soft = soft
         self._hard = hard
         self._frames: list[bytes] = []
@@ -72,8 +78,16 @@ class Outbox:
             self._wake()
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Add frames; a closed outbox drops them, because nobody will read them."""
-        if self.closed or not frames:
+        """Write frames, or queue them if others wait. A broadcast checks `full` first."""
+        self._budget.left -= PUT
+        if frames and not (self.idle and self._transport.try_send(frames)):
+            self._queue(frames)
+        elif self._traffic is not None:
+            self._traffic.add_sent(frames)
+
+    def _queue(self, frames: Sequence[bytes]) -> None:
+        """Queue frames; a closed outbox drops them, because nobody will read them."""
+        if self.closed:
             return
         size = sum(map(len, frames))
         self._frames += frames
@@ -134,7 +148,7 @@ class Outbox:
         self._meter.add(-size)
         return frames
 
-    async def write(self, transport: Transport, traffic: Traffic | None, all_written: Callable[[], None]) -> None:
+    async def write(self, all_written: Callable[[], None]) -> None:
         """Write what waits until nothing is left, and call `all_written` each time that all is written.
 
         Raise ConnectionError if the peer is gone; the frames are dropped then.
@@ -142,9 +156,9 @@ class Outbox:
         was_crowded = self.crowded
         try:
             while frames := self.take():
-                if traffic is not None:
-                    traffic.add_sent(frames)
-                await transport.send(frames)
+                if self._traffic is not None:
+                    self._traffic.add_sent(frames)
+                await self._transport.send(frames)
                 del frames  # a frame may hold a whole history, and the next `take` may wait for long
                 if was_crowded and not self.crowded:
                     self._resume()

@@ -44,7 +44,8 @@ class Groups:
                 return
             if ledger.times:
                 write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
-            targets.append(TextTarget(write=write, members=[*group.members]))
+            outboxes = [member.link.outbox for member in group.members]
+            targets.append(TextTarget(write=write, members=[*group.members], outboxes=outboxes))
         self.text = TextStream(self._context, turn, targets)
 
     def clear_log(self, attachments: Mapping[str, Attachment]) -> None:

@@ -22,8 +22,9 @@ from msgspec import Struct, structs
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session.pieces import Stream, content_of, stream_of_all, with_content
+from dragoman.gateway.session.weight import of_text
 from dragoman.mappings.canonical import Batch, Event, SessionState
-from dragoman.mappings.canonical.events import QuestionAsked
+from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Origin
 
 EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is counted as its memory
@@ -86,7 +87,7 @@ class Log:
         self._weight = 0
         self._grown = 0  # bytes appended since `_on_growth` was called
         self._on_growth: Callable[[], None] = _nothing
-        self._close_text: Callable[[], tuple[int, int, int]] | None = None
+        self._close_text: Callable[[], Sequence[str]] | None = None
         self.text_is_open = False  # more text may be added to the newest batch
         self.turn_weight = 0
         self.cleared = 0
@@ -128,32 +129,30 @@ class Log:
         self._grow(len(events), weight)
         return batch
 
-    def open_text(self, events: int, weight: int, close: Callable[[], tuple[int, int, int]]) -> tuple[Batch, int, int]:
-        """Return the newest batch, and how many events and characters of text may be added to it by the caller.
+    def open_text(self, events: int, weight: int, close: Callable[[], Sequence[str]]) -> tuple[int, int]:
+        """Return how many further pieces of text the caller may collect for the newest batch, and their characters.
 
-        There are at most this many, and room is made for them. Before anything else happens `close` is called. It
-        returns how many were added, and the bytes that they add to the turn. The batch is a copy: others may keep the
-        one that they were given.
+        There are at most this many, and room is made for them. Before anything else happens `close` is called, which
+        returns the collected pieces.
         """
         self.close_text()
         self._close_text, self.text_is_open = close, True
-        batch, known = self._batches[-1]
-        batch = structs.replace(batch, events=[*batch.events])
-        self._batches[-1] = (batch, known)
         events, weight = min(events, self._events_max // PARTS), min(weight, self._weight_max // PARTS)
         self._make_room(events, weight)
-        return batch, events, weight
+        return events, weight
 
     def close_text(self) -> None:
-        """Count the text that was added to the newest batch; no more is added."""
+        """Add the collected text to the newest batch; no more is collected."""
         close, self._close_text, self.text_is_open = self._close_text, None, False
-        if close is None:
+        pieces = close() if close is not None else ()
+        if not pieces:
             return
-        count, weight, in_turn = close()
-        self.turn_weight += in_turn
-        batch, before = self._batches[-1]
-        self._batches[-1] = (batch, before + weight)
-        self._grow(count, weight)
+        text = "".join(pieces)
+        self.turn_weight += of_text(text)
+        batch, weight = self._batches[-1]
+        batch = structs.replace(batch, events=[*batch.events, *[TextDelta(text=piece) for piece in pieces]])
+        self._batches[-1] = (batch, weight + len(text))  # a copy: others may keep the batch that they were given
+        self._grow(len(pieces), len(text))
 
     def clear(self) -> None:
         """Drop all batches: no client needs them."""
@@ -260,6 +259,8 @@ class Log:
 
         Neighbours of one turn are joined. A merged event stands for several seqs.
         """
+        if self.text_is_open:
+            self.close_text()
         joined: Batch | None = None
         after = cursor
         # Copied, because whoever delivers these may have the log shortened.

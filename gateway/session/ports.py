@@ -10,7 +10,7 @@ Timers come from `Services.schedule` (gateway/timers.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -63,8 +63,9 @@ class Client(Protocol):
     def refuse(self, request: str, cause: Cause, text: str) -> None:
         """Answer a command of this peer with an error."""
 
-    def put(self, frames: Sequence[bytes], *, noted: bool = False) -> None:
-        """Write rendered frames, or queue them. With `noted` the caller has recorded them."""
+    @property
+    def put(self) -> Callable[[Sequence[bytes]], None]:
+        """Record rendered frames, and write them or queue them; further text that is recorded goes to `outbox.put`."""
 
     def can_be_asked(self, question: Event) -> bool:
         """Return True if the peer's dialect has a form for this question."""

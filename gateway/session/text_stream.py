@@ -7,7 +7,7 @@ a further piece takes the general path, which closes the stream first.
 
     made    by Groups, after a lone text was delivered, if each rendering can write text by itself
     left    by anything but a lone piece of text, by a full outbox, after EVENTS_MAX pieces or WEIGHT_MAX characters
-    closed  by the log, which counts its pieces then, as do the attachments; the turn and the state have each at once
+    closed  by the log, which takes its pieces then, and the attachments count them; the open block has each at once
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.delivery_context import DeliveryContext
-from dragoman.gateway.session.weight import of_text
 from dragoman.mappings.canonical import OpenTurn
-from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import TextWriter
 
 EVENTS_MAX = 64  # pieces of one batch of the log: the memory budget hears of them when the stream is closed
@@ -32,6 +31,7 @@ class TextTarget(Struct, frozen=True, kw_only=True):
 
     write: TextWriter
     members: Sequence[Attachment]
+    outboxes: Sequence[Outbox]
 
 
 class TextStream:
@@ -39,7 +39,6 @@ class TextStream:
 
     __slots__ = (
         "_clock",
-        "_events",
         "_events_max",
         "_notes",
         "_parts",
@@ -57,9 +56,8 @@ class TextStream:
         self.open = True
         self.count = self.weight = 0
         self._state, self._turn, self._clock = context.state, turn, services.clock
-        batch, self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX, self._close)
+        self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX, self._close)
         self._weight_max = min(weight_max, services.limits.transcript_max - log.turn_weight)
-        self._events = batch.events
         self._parts: list[str] = turn.open.parts if turn.open is not None else []
         self._targets = targets
         links = [[member.link.id for member in target.members] for target in targets]
@@ -79,8 +77,8 @@ class TextStream:
         now = at or self._clock()
         rendered: list[list[bytes]] = []
         for target in self._targets:
-            for member in target.members:
-                if member.link.outbox.full:
+            for outbox in target.outboxes:
+                if outbox.full:
                     return False
             try:
                 rendered.append(target.write(text, now))
@@ -90,22 +88,23 @@ class TextStream:
         if notes is not None and not notes.add_text(text, seq, now, rendered):
             return False
         self._parts.append(text)
-        self._events.append(TextDelta(text=text))
         self.count += 1
         self.weight = weight
-        self._turn.now = self._state.updated_at = now
+        self._state.updated_at = now
         self._state.seq = seq + 1
         for place, target in enumerate(self._targets):
-            for member in target.members:
-                member.link.put(rendered[place], noted=True)
+            for outbox in target.outboxes:
+                outbox.put(rendered[place])
         return True
 
-    def _close(self) -> tuple[int, int, int]:
-        """Take no further piece; return how many were added, their weight, and the bytes that they add to the turn."""
+    def _close(self) -> Sequence[str]:
+        """Take no further piece; return those that were added."""
         self.open = False
+        if not self.count:
+            return ()
+        self._turn.now = self._state.updated_at
         for target in self._targets:
             for member in target.members:
                 member.offered += self.count
                 member.rendered += self.count
-        added = "".join(self._parts[len(self._parts) - self.count :])
-        return self.count, self.weight, of_text(added)
+        return self._parts[-self.count :]

@@ -45,7 +45,7 @@ class Received:
         self.texts: list[str] = []
         self.ledger = Ledger()
         given, transport = services(ledger=self.ledger), MemoryTransport()
-        self.outbox = Outbox(10, 100, transport)
+        self.outbox = Outbox(10, 100, transport, given.queue.budget)
         peer = Peer(id="l1", dialect=DIALECT, limited=limited)
         self.intake = FrameIntake(peer, transport, Told(), given, self.outbox, None, lambda _frames: True)
         faults = FaultLog("smooth", weakref.proxy(self), given)

@@ -6,8 +6,18 @@ from typing import Any
 
 import pytest
 
+from dragoman.gateway.observability.traffic import Traffic
 from dragoman.gateway.outbox import TAKE, Outbox
+from dragoman.gateway.overload.fair_queue import PUT, StepBudget
 from tests.memory_transport import MemoryTransport
+
+
+def made(soft: int, hard: int, transport: MemoryTransport | None = None) -> Outbox:
+    """Return the outbox of a peer that takes nothing at once, or of this transport."""
+    if transport is None:
+        transport = MemoryTransport()
+        transport.eager = False
+    return Outbox(soft, hard, transport, StepBudget())
 
 
 def served(outbox: Outbox) -> tuple[Outbox, list[int]]:
@@ -22,7 +32,7 @@ def served(outbox: Outbox) -> tuple[Outbox, list[int]]:
 
 
 def test_take_returns_all_pending_frames_in_order() -> None:
-    outbox = Outbox(100, 1000)
+    outbox = made(100, 1000)
     outbox.put([b"one", b"two"])
     outbox.put([b"three"])
     assert outbox.size == 11
@@ -31,7 +41,7 @@ def test_take_returns_all_pending_frames_in_order() -> None:
 
 
 def test_a_writer_is_started_for_the_first_frame_that_waits() -> None:
-    outbox, started = served(Outbox(100, 1000))
+    outbox, started = served(made(100, 1000))
     assert (started, outbox.idle) == ([], True)
     outbox.put([b"one"])
     outbox.put([b"two"])
@@ -40,20 +50,20 @@ def test_a_writer_is_started_for_the_first_frame_that_waits() -> None:
 
 
 def test_a_writer_is_started_for_frames_that_were_put_before() -> None:
-    waiting = Outbox(100, 1000)
+    waiting = made(100, 1000)
     waiting.put([b"one"])
     _, started = served(waiting)
     assert started == [3]
 
 
 def test_putting_no_frames_starts_no_writer() -> None:
-    outbox, started = served(Outbox(100, 1000))
+    outbox, started = served(made(100, 1000))
     outbox.put([])
     assert started == []
 
 
 def test_the_next_writer_is_started_after_the_last_has_found_nothing() -> None:
-    outbox, started = served(Outbox(100, 1000))
+    outbox, started = served(made(100, 1000))
     outbox.put([b"one"])
     outbox.take()
     outbox.put([b"four"])
@@ -65,7 +75,7 @@ def test_the_next_writer_is_started_after_the_last_has_found_nothing() -> None:
 
 
 def test_no_writer_is_started_after_the_close() -> None:
-    outbox, started = served(Outbox(100, 1000))
+    outbox, started = served(made(100, 1000))
     outbox.close()
     outbox.put([b"one"])
     assert outbox.take() == []
@@ -73,7 +83,7 @@ def test_no_writer_is_started_after_the_close() -> None:
 
 
 def test_an_outbox_is_full_above_the_soft_limit_and_over_above_the_hard_limit() -> None:
-    outbox = Outbox(3, 6)
+    outbox = made(3, 6)
     outbox.put([b"123"])
     assert (outbox.full, outbox.over) == (False, False)
     outbox.put([b"4"])
@@ -85,14 +95,14 @@ def test_an_outbox_is_full_above_the_soft_limit_and_over_above_the_hard_limit() 
 
 
 def test_taken_frames_are_no_longer_counted() -> None:
-    outbox = Outbox(3, 6)
+    outbox = made(3, 6)
     outbox.put([b"1234567"])
     outbox.take()
     assert (outbox.full, outbox.over) == (False, False)
 
 
 def test_a_closed_outbox_returns_the_remaining_frames_and_then_nothing() -> None:
-    outbox = Outbox(100, 1000)
+    outbox = made(100, 1000)
     outbox.put([b"last"])
     outbox.close()
     outbox.put([b"too late"])
@@ -101,7 +111,7 @@ def test_a_closed_outbox_returns_the_remaining_frames_and_then_nothing() -> None
 
 
 def test_a_discarded_outbox_returns_nothing() -> None:
-    outbox = Outbox(100, 1000)
+    outbox = made(100, 1000)
     outbox.put([b"never read"])
     outbox.discard()
     assert (outbox.size, outbox.empty, outbox.closed) == (0, True, True)
@@ -109,7 +119,7 @@ def test_a_discarded_outbox_returns_nothing() -> None:
 
 
 def test_a_long_queue_is_taken_in_pieces_and_nothing_is_left_out() -> None:
-    outbox = Outbox(TAKE, 100 * TAKE)
+    outbox = made(TAKE, 100 * TAKE)
     frames = [bytes([number]) * (TAKE // 3) for number in range(10)]
     outbox.put(frames)
     pieces: list[list[bytes]] = []
@@ -121,7 +131,7 @@ def test_a_long_queue_is_taken_in_pieces_and_nothing_is_left_out() -> None:
 
 
 def test_a_frame_larger_than_a_piece_is_taken_whole() -> None:
-    outbox = Outbox(1, 100 * TAKE)
+    outbox = made(1, 100 * TAKE)
     outbox.put([b"x" * 2 * TAKE, b"y"])
     assert outbox.take() == [b"x" * 2 * TAKE]
     assert outbox.take() == [b"y"]
@@ -129,7 +139,7 @@ def test_a_frame_larger_than_a_piece_is_taken_whole() -> None:
 
 def test_the_meter_counts_what_waits() -> None:
     transport = MemoryTransport()
-    outbox, meter = Outbox(100, 1000, transport), transport.meter
+    outbox, meter = made(100, 1000, transport), transport.meter
     outbox.put([b"12", b"345"])
     assert meter.size == 5
     outbox.take()
@@ -145,7 +155,7 @@ def test_held_commands_are_read_again_unless_too_much_waits_for_the_peer() -> No
     resumed: list[str] = []
     transport = MemoryTransport()
     transport.resume = lambda: resumed.append("resumed")  # type: ignore[method-assign]  # the test counts its calls
-    outbox = Outbox(100, 1000, transport)
+    outbox = made(100, 1000, transport)
     outbox.release_commands()
     assert resumed == []
     outbox.hold_commands()
@@ -158,11 +168,26 @@ def test_held_commands_are_read_again_unless_too_much_waits_for_the_peer() -> No
     assert (outbox.crowded, resumed) == (True, ["resumed"])
 
 
+def test_frames_are_written_at_once_unless_others_wait_and_each_write_counts_as_work() -> None:
+    transport, budget, traffic = MemoryTransport(), StepBudget(), Traffic()
+    outbox, started = served(Outbox(100, 1000, transport, budget, traffic))
+    left = budget.left
+    outbox.put([b"one"])
+    assert (transport.got, outbox.empty, started) == ([b"one"], True, [])
+    assert (left - budget.left, traffic.frames_sent, traffic.bytes_sent) == (PUT, 1, 3)
+    transport.eager = False
+    outbox.put([b"two"])
+    transport.eager = True
+    outbox.put([b"three"])
+    assert (transport.got, outbox.take(), started) == ([b"one"], [b"two", b"three"], [3])
+    assert traffic.frames_sent == 1, "the writer counts the others"
+
+
 async def test_the_writer_tells_each_time_that_all_is_written() -> None:
     transport, written = MemoryTransport(), list[int]()
-    outbox = Outbox(100, 1000, transport)
+    outbox = made(100, 1000, transport)
     outbox.put([b"one", b"two"])
-    await outbox.write(transport, None, lambda: written.append(len(transport.got)))
+    await outbox.write(lambda: written.append(len(transport.got)))
     assert (transport.got, written) == ([b"one", b"two"], [2])
 
 
@@ -170,8 +195,8 @@ async def test_frames_for_a_peer_that_is_gone_are_dropped_and_its_commands_are_r
     transport, resumed = MemoryTransport(), list[str]()
     transport.resume = lambda: resumed.append("resumed")  # type: ignore[method-assign]  # the test counts its calls
     transport.broken = True
-    outbox = Outbox(1, 1000, transport)
+    outbox = made(1, 1000, transport)
     outbox.put([b"one"])
     with pytest.raises(BrokenPipeError):
-        await outbox.write(transport, None, lambda: None)
+        await outbox.write(lambda: None)
     assert (outbox.empty, outbox.closed, resumed) == (True, True, ["resumed"])
