@@ -10,11 +10,7 @@ meanwhile. A whole message in one read is parsed at once, because its link takes
 It also ends a flood. While aiohttp closes a connection it reads all messages up to the peer's close frame, in one step
 of the event loop. So `close` drops those that wait, and aborts the connection of a peer that goes on sending.
 
-And it pushes a server's message that comes alone, as tokens do. aiohttp would queue it and wake a task with a future,
-which costs more than a token does. This is possible only while the parser is `between` two messages. A read shows that
-if it is one whole frame, and if the parser makes the message of just this frame from it.
-
-It depends on a few semi-private names of aiohttp; without them nothing is counted and nothing pushed.
+It depends on a few semi-private names of aiohttp; without them nothing is counted.
 """
 
 from __future__ import annotations
@@ -36,27 +32,8 @@ log = structlog.get_logger("dragoman.link")
 
 NOTHING = (False, b"")  # what a parser returns if the stream goes on
 CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
-FINAL_TEXT = 0x81
-FINAL_MESSAGES = (FINAL_TEXT, 0x82)
-MASKED = b"\x80"  # second byte of a masked frame's header, at least
+FINAL_MESSAGES = (0x81, 0x82)
 MESSAGES = (WSMsgType.TEXT, WSMsgType.BINARY)
-
-
-def lone_text(data: bytes) -> bytes | None:
-    """Return the text message of a server, if the data is exactly one whole unmasked frame of fewer than 64 KiB."""
-    size = len(data)
-    if size < 2 or data[0] != FINAL_TEXT:
-        return None
-    if data[1] < 126:
-        return data[2:] if size == data[1] + 2 else None
-    if data[1] == 126 and size >= 4 and size == (data[2] << 8 | data[3]) + 4:
-        return data[4:]
-    return None
-
-
-def _refuse(_message: bytes) -> bool:
-    """Take no message: the connection is about to close."""
-    return False
 
 
 def _keep_open() -> None:
@@ -68,13 +45,11 @@ class MeteredReader:
 
     __slots__ = (
         "_abort",
-        "_between",
         "_counter",
         "_kept",
         "_meter",
         "_parser",
         "_protocol",
-        "_push",
         "_queue",
         "_room",
         "_socket",
@@ -89,7 +64,6 @@ class MeteredReader:
         protocol: Any,
         socket: Any,
         meter: Meter,
-        push: Callable[[bytes], bool],
         counter: FrameCounter | None = None,
     ) -> None:
         self.counted = 0
@@ -98,12 +72,10 @@ class MeteredReader:
         self._parser = protocol._payload_parser  # noqa: SLF001  # as the module says
         self._queue = socket._reader  # noqa: SLF001  # as above
         self._meter = meter
-        self._push = push
         self._counter = counter  # None for a server's frames
         self._protocol = protocol
         self._work: Work | None = None  # while data waits for its turn
         self._kept = 0  # bytes that wait for their turn
-        self._between = False  # the parser holds no part of a message
         self._unfinished = 0
         self._room = sys.maxsize  # bytes that the peer may still send
         self._abort = _keep_open
@@ -130,12 +102,6 @@ class MeteredReader:
             return NOTHING
         if self._parser is None:
             return NOTHING
-        queue = self._queue
-        messages = queue._buffer  # noqa: SLF001  # as the module says
-        if self._between and not messages:
-            message = lone_text(data)
-            if message is not None and self._push(message):
-                return NOTHING
         counter = self._counter
         is_whole = (  # one final frame between two messages, as most reads are: a call for each would be felt
             counter is None
@@ -192,11 +158,6 @@ class MeteredReader:
         known = len(messages)
         result: tuple[bool, bytes] = self._parser.feed_data(data)
         self._unfinished += len(data)
-        self._between = (
-            len(messages) == known + 1
-            and data[1:2] < MASKED  # a server's
-            and lone_text(data) == messages[-1][0].data
-        )
         if len(messages) > known and (messages[-1][0].type in MESSAGES or self._has_message(known)):
             self._unfinished = 0
         if self._unfinished or self.counted or queue._size >= STEP:  # noqa: SLF001  # else nothing is held for long
@@ -231,7 +192,6 @@ class MeteredReader:
     def close(self, abort: Callable[[], None]) -> None:
         """Drop the messages that wait; `abort` the connection if the peer sends many more."""
         self._queue._buffer.clear()  # noqa: SLF001  # as the module says
-        self._push = _refuse
         self._room, self._abort = min(self._room, CLOSING_MAX), abort
 
     def discard(self) -> None:

@@ -21,6 +21,7 @@ from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.frame_counter import FrameCounter
+from dragoman.adapters.websocket.lone_reader import LoneReader
 from dragoman.adapters.websocket.metered import MeteredReader
 from dragoman.mappings.dialect import Frame, Oversize
 
@@ -200,10 +201,14 @@ class WebSocketTransport:
     def count(self, protocol: BaseProtocol, counter: FrameCounter | None = None) -> None:
         """Count what aiohttp's `protocol` holds of this peer's messages; called by the code that made the transport.
 
-        `counter` bounds the fragments and control frames of a client.
+        `counter` bounds the fragments and control frames of a client. A server has none: its lone messages are pushed.
         """
-        if MeteredReader.possible(protocol, self._socket):
-            self._reader = MeteredReader(protocol, self._socket, self.meter, self._push, counter)
+        if not MeteredReader.possible(protocol, self._socket):
+            return
+        if counter is not None:
+            self._reader = MeteredReader(protocol, self._socket, self.meter, counter)
+        else:
+            self._reader = LoneReader(protocol, self._socket, self.meter, self._push)
 
     def discard(self) -> None:
         self._end()

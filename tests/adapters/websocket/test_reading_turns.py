@@ -75,7 +75,7 @@ class Client:
             return SlicedWork(work, fail, READ)
 
         socket = type("Socket", (), {"_reader": self.queue})()
-        self.reader = MeteredReader(self.protocol, socket, self.meter, lambda _: False, FrameCounter(new_work))
+        self.reader = MeteredReader(self.protocol, socket, self.meter, FrameCounter(new_work))
 
     @property
     def seen(self) -> list[Any]:
