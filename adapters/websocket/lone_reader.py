@@ -52,13 +52,9 @@ class LoneReader(MeteredReader, asyncio.Protocol):
             message = lone_text(data)
             if message is not None and self._push(message):
                 return
-        self._protocol.data_received(data)
-
-    def _parse(self, data: bytes) -> tuple[bool, bytes]:
         known = len(self._messages)
-        result = super()._parse(data)
+        self._protocol.data_received(data)
         self._between = len(self._messages) == known + 1 and lone_text(data) == self._messages[-1][0].data
-        return result
 
     def close(self, abort: Callable[[], None]) -> None:
         """Drop the messages that wait, and push none; `abort` the connection if the peer sends many more."""
