@@ -179,23 +179,18 @@ def is_utf8(frame: bytes) -> bool:
     return True
 
 
-ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
-"""An escape of JSON: a surrogate pair, half of one as the group, or another escape."""
-
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-
-ESCAPES_MAX = 16 * 1024
-"""Escapes of a frame that are looked at, each with a Python call: about 5 ms."""
+HALF = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
+)
+"""The escape of a surrogate without its partner, in JSON without escaped backslashes."""
 
 
 def without_halves(frame: bytes) -> bytes:
-    """Return the frame with U+FFFD for each escape of half a surrogate pair, as of a text that JavaScript has cut.
-
-    A frame with more than ESCAPES_MAX escapes is returned as it is.
-    """
-    if SURROGATE.search(frame) is None or frame.count(b"\\") > ESCAPES_MAX:
+    """Return the frame with U+FFFD for each escape of half a surrogate pair, as of a text that JavaScript has cut."""
+    if (rb"\ud" not in frame and rb"\uD" not in frame) or b"\0" in frame:  # NUL is in no JSON
         return frame
-    return ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], frame)
+    return HALF.sub(rb"\\ufffd", frame.replace(rb"\\", b"\0")).replace(b"\0", rb"\\")
 
 
 def read_json(frame: bytes, max_depth: int) -> object:
