@@ -94,14 +94,15 @@ class SessionIndex:
 def completed(session: Session, row: SessionSummary, *, stored: bool = False) -> SessionSummary:
     """Return the row of an open session, completed by the backend's own row.
 
-    With `stored`, the backend answers histories: a list counts the messages that it has, and not what was said here.
+    With `stored`, the backend answers histories: a list counts the messages that it has, and not what was said here,
+    unless it has forgotten them.
     """
-    own = session.summary()
+    own, counts = session.summary(), stored and session.state.forgotten is None
     return structs.replace(
         own,
         title=session.state.title or row.title or own.title,
         updated_at=max(own.updated_at, row.updated_at),
-        messages=row.messages if stored else max(own.messages, row.messages),
+        messages=row.messages if counts else max(own.messages, row.messages),
         archived=row.archived,
         ext={**(own.ext or {}), **(row.ext or {})},
     )

@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.gateway.routing.session_index import NAMES_MAX, completed
 from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import Gap
 from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.vocabulary import keep
 from tests.gateway.in_memory import SESSION, in_memory_gateway
@@ -76,6 +77,15 @@ async def test_the_count_of_messages_is_the_backend_s_if_it_answers_histories(st
         made.session.state.transcript += [Message(role="user", text="one"), Message(role="user", text="two")]
         row = SessionSummary(session=SESSION, title="one", messages=1)
         assert completed(made.session, row, stored=stored).messages == count
+
+
+async def test_a_backend_that_has_forgotten_the_conversation_does_not_count_its_messages() -> None:
+    """History is answered from the transcript then (docs/translation.md, rule 4.7)."""
+    async with in_memory_gateway() as made:
+        made.session.state.transcript += [Message(role="user", text="one"), Message(role="user", text="two")]
+        made.session.state.forgotten = Gap(text="the backend has forgotten the conversation", context=True)
+        row = SessionSummary(session=SESSION, title="one", messages=1)
+        assert completed(made.session, row, stored=True).messages == 2
 
 
 async def test_a_list_shows_the_count_of_a_smooth_server_and_not_its_own() -> None:
