@@ -73,7 +73,8 @@ class Loaded(Struct, frozen=True, gc=False):
 
 def _summary(thread: Thread) -> SessionSummary:
     status: Status = "paused" if thread.status == "paused" else "idle"  # servers report `running` for idle threads too
-    has_messages = thread.preview not in ("", NEW)  # servers do not report their number
+    # Servers do not report the number of messages, and since 0.10.2 the preview is always empty.
+    has_messages = thread.preview != NEW and bool(thread.preview or thread.updated_at > thread.created_at)
     return SessionSummary(
         session=session_id(thread.id),
         title=thread.name or (thread.preview if has_messages else ""),

@@ -10,7 +10,7 @@ from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.codewhale.to_canonical.replies import history, methods_of, session_opened, sessions_listed
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
-from tests.mappings.codewhale.data import CAPTURES, captured
+from tests.mappings.codewhale.data import CAPTURES, captured, thread_row
 
 
 def result_of(number: str, id: int) -> Raw:
@@ -34,6 +34,17 @@ def test_a_list_of_threads_has_names_and_times() -> None:
     assert [row.title for row in listed.sessions] == ['ログの重複 & "quotes" \\ 🧵', "", "branch"]
     assert {row.updated_at for row in listed.sessions} == {1_795_222_341 * NS}
     assert [row.session for row in loaded.sessions] == [row.session for row in listed.sessions]
+
+
+def test_a_thread_without_a_preview_has_messages_if_it_was_changed() -> None:
+    """The server of 0.10.2 tells no preview; lists for most clients leave out a session without messages and title."""
+    changes = {"preview": "", "created_at": 1_795_793_830, "updated_at": 1_795_793_832, "cli_version": "0.10.2"}
+    used = thread_row("thr_3f903cea") | changes
+    unused = used | {"id": "thr_baa24665", "updated_at": 1_795_793_830}
+    result = raw({"thread_id": "list", "status": "ok", "threads": [used, unused], "events": [], "data": {}})
+    listed = sessions_listed("r", result)
+    assert listed is not None
+    assert [(row.title, row.messages) for row in listed.sessions] == [("", 1), ("", 0)]
 
 
 def test_messages_in_a_history_that_a_client_gave_are_read() -> None:
