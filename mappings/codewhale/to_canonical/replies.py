@@ -149,7 +149,9 @@ def _saved_messages(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator
     """
     times: dict[tuple[str, str], deque[int]] = {}
     for item in items:
-        text = (item.detail or "").partition(f"\n{TURN_META}")[0]
+        text = item.detail or ""
+        if item.kind == ITEM_KINDS["user"]:
+            text = text.partition(f"\n{TURN_META}")[0]
         times.setdefault((item.kind, text), deque()).append(parse(item.started_at or "") or 0)
     for message in saved.messages:
         if text := _text_of(message):

@@ -203,10 +203,12 @@ def test_an_input_is_read_without_the_text_that_the_server_added_for_the_model()
     said = [
         {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": META}]},
         {"role": "user", "content": [{"type": "text", "text": "<turn_meta> is a tag"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "It is\n<turn_meta>"}]},
     ]
-    read = messages_read(said, saved_item("user_message", f"hi\n{META}", 6))
-    assert [message.text for message in read] == ["hi", "<turn_meta> is a tag"]
-    assert read[0].at == parse("2026-11-27T15:12:06.5Z")
+    items = saved_item("user_message", f"hi\n{META}", 6), saved_item("agent_message", "It is\n<turn_meta>", 7)
+    read = messages_read(said, *items)
+    assert [message.text for message in read] == ["hi", "<turn_meta> is a tag", "It is\n<turn_meta>"]
+    assert [message.at for message in read] == [parse("2026-11-27T15:12:06.5Z"), 0, parse("2026-11-27T15:12:07.5Z")]
 
 
 def test_messages_have_the_times_of_their_items() -> None:
