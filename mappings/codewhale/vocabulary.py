@@ -18,7 +18,7 @@ GENERATIONS = (HEAD, SEED)
 
 FAILED = -32603
 NOT_FOUND = -32004
-"""The error code of `thread/resume` and `thread/fork` for an unknown thread, since 0.9.4."""
+"""The error code for an unknown thread: of `thread/resume` and `thread/fork` since 0.9.4, of inputs since 0.10.2."""
 
 UNAVAILABLE = -32005
 """The error code `runtime_unavailable`, since 0.10.2: nothing ran, for example because the thread has pending work."""

@@ -337,12 +337,13 @@ UNKNOWN = [
         asked("prompt/run", {"prompt": "x", "thread_id": GHOST}),
         refused(-32603, f"failed to query thread current leaf id for thread {GHOST}"),
     ),
-    # A real server accepts a message in any thread (section 3); the gateway has no session of that name to say it in.
+    # A real 0.9.10 accepts a message in any thread (section 3); the gateway has no session of that name to say it in.
+    # So it refuses the message as a 0.10.2 does.
     *[
         row(
-            f"3: {method} in an unknown thread",
+            f"12: {method} in an unknown thread",
             asked(method, {"kind": "message", "thread_id": GHOST, "input": "x"}),
-            refused(-32603, f"thread not found: {GHOST}"),
+            refused(-32004, f"thread not found: {GHOST}", data=GONE),
         )
         for method in ("thread/message", "thread/request")
     ],

@@ -113,9 +113,11 @@ def _app(command: Command, failure: Failure) -> results.AppResponse:
 def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
     """Return the answer for an unknown thread; None if the method uses an ordinary error for it."""
     match command:
-        case commands.ResumeSession() | commands.ForkSession():
-            if generation == SEED or given(command.ext, "method", str, "") in GROUPS:
-                return missing(thread, UNKNOWN_THREAD)
+        case commands.ResumeSession() | commands.ForkSession() if (
+            generation == SEED or given(command.ext, "method", str, "") in GROUPS
+        ):
+            return missing(thread, UNKNOWN_THREAD)
+        case commands.ResumeSession() | commands.ForkSession() | commands.SubmitInput():
             data = raw({"error": "thread_not_found", "thread_id": thread})
             return Problem(code=NOT_FOUND, message=f"{UNKNOWN_THREAD}: {thread}", data=data)
         case commands.GetSession() | commands.GetHistory():
@@ -136,7 +138,6 @@ def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
             return results.ThreadResponse(thread_id=thread, status="empty", data=raw({"cleared": False}))
         case commands.CancelTurn():
             return results.Interrupted(thread_id=thread, interrupted=False)
-        case commands.SubmitInput() | commands.PromptOnce():
-            text = UNKNOWN_THREAD + ":" if isinstance(command, commands.SubmitInput) else UNKNOWN_LEAF
-            return Problem(code=FAILED, message=f"{text} {thread}")
+        case commands.PromptOnce():
+            return Problem(code=FAILED, message=f"{UNKNOWN_LEAF} {thread}")
     return None

@@ -196,7 +196,8 @@ async def test_a_message_to_an_unknown_thread_is_refused_and_leaves_no_session()
         client.sends(line(1, "thread/message", thread_id=KEPT, input="Hi"))
         await refuses(made, "thread/resume", -32004, f"thread not found: {KEPT}")
         (answer,) = client.news()
-        assert answer["error"] == {"code": -32603, "message": f"thread not found: {KEPT}", "data": None}
+        gone = {"error": "thread_not_found", "thread_id": KEPT}
+        assert answer["error"] == {"code": -32004, "message": f"thread not found: {KEPT}", "data": gone}
         assert made.router.sessions == []
 
 

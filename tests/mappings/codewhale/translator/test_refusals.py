@@ -105,7 +105,14 @@ def test_other_unsupported_commands_are_unknown_methods_and_a_busy_backend_fails
     already = no(commands.CancelTurn(), "unsupported", text="unsupported method: thread/interrupt")
     assert already["message"] == "unsupported method: thread/interrupt"
     assert no(commands.SubmitInput(segments=()), "busy")["code"] == -32603
-    assert no(commands.SubmitInput(segments=()))["message"] == f"thread not found: {GHOST}"
+
+
+def test_a_message_to_an_unknown_thread_is_refused_as_the_newest_server_does() -> None:
+    assert no(commands.SubmitInput(segments=())) == {
+        "code": -32004,
+        "message": f"thread not found: {GHOST}",
+        "data": {"error": "thread_not_found", "thread_id": GHOST},
+    }
 
 
 def test_the_refusal_of_a_backend_of_this_dialect_is_repeated() -> None:
