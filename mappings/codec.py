@@ -185,11 +185,17 @@ HALF = re.compile(
 )
 """The escape of a surrogate without its partner, in JSON without escaped backslashes."""
 
+ESCAPES_MAX = 16 * 1024
+"""Backslashes of a frame in which halves of pairs are looked for: as many halves take up to 15 ms."""
+
 
 def without_halves(frame: bytes) -> bytes:
-    """Return the frame with U+FFFD for each escape of half a surrogate pair, as of a text that JavaScript has cut."""
-    if (rb"\ud" not in frame and rb"\uD" not in frame) or b"\0" in frame:  # NUL is in no JSON
-        return frame
+    """Return the frame with U+FFFD for each escape of half a surrogate pair, as of a text that JavaScript has cut.
+
+    A frame with more than ESCAPES_MAX backslashes is returned as it is.
+    """
+    if (rb"\ud" not in frame and rb"\uD" not in frame) or b"\0" in frame or frame.count(b"\\") > ESCAPES_MAX:
+        return frame  # NUL is in no JSON
     return HALF.sub(rb"\\ufffd", frame.replace(rb"\\", b"\0")).replace(b"\0", rb"\\")
 
 

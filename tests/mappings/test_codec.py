@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, Struct, json
 
 from dragoman.mappings.canonical import Unmapped
-from dragoman.mappings.codec import MALFORMED, Codec, check_depth, without_halves
+from dragoman.mappings.codec import ESCAPES_MAX, MALFORMED, Codec, check_depth, without_halves
 from dragoman.mappings.errors import PeerError
 from tests.step_counter import count_steps
 
@@ -286,3 +286,9 @@ def test_the_depth_of_a_frame_takes_as_many_steps_for_any_depth() -> None:
 )
 def test_halves_of_surrogate_pairs_are_replaced_and_other_escapes_kept(frame: bytes, read: bytes) -> None:
     assert without_halves(frame) == read
+
+
+def test_halves_of_surrogate_pairs_are_kept_among_too_many_escapes() -> None:
+    frame = rb"\n" * (ESCAPES_MAX - 1) + rb"\ud83d"
+    assert without_halves(frame).endswith(rb"\ufffd")
+    assert without_halves(rb"\n" + frame) == rb"\n" + frame
