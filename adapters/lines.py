@@ -1,10 +1,10 @@
 """Split a byte stream into newline-delimited frames, without I/O.
 
 `feed` takes one chunk and returns every line that it completes: splitting a whole read costs a tenth of reading line by
-line. A line above the limit is discarded up to its newline and replaced by Oversize, so it costs the peer one message
-and no memory here. A line of ENDLESS times the limit is reported before its end, and ends the link: to discard it for
-ever would take half a core. Lines are trimmed of Unicode white space and blank lines are skipped
-(docs/dialects/pod.md, section 1; docs/dialects/codewhale.md, section 1). At EOF an unterminated last line counts.
+line. A line above the limit is discarded up to its newline and replaced by Oversize. It costs the peer one message and
+takes no memory here. A line of ENDLESS times the limit is reported before its end, and ends the link: to discard it for
+ever would take half a core. Lines are trimmed of Unicode white space and blank lines are skipped (docs/dialects/pod.md,
+section 1; docs/dialects/codewhale.md, section 1). At EOF an unterminated last line counts.
 """
 
 from __future__ import annotations

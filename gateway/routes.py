@@ -51,7 +51,7 @@ class RunningRoute(Struct, kw_only=True, eq=False):
 class Routes:
     """The routes of a gateway, and the authentication of their clients.
 
-    `make_router` returns the router of a route, `spawn` runs tasks of the gateway, and `listening` is called with the
+    `make_router` returns the router of a route, and `spawn` runs tasks of the gateway. `listening` is called with the
     endpoint of each listener that was opened. `stopped` is called with each router that a reload has stopped.
     """
 

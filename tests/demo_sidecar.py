@@ -1,7 +1,7 @@
 """Show the gateway as a sidecar: `make demo-sidecar`.
 
 Run the demo agent and `dragoman serve` with a token, TLS of its own making, an ops port and recordings. Then an
-authorised client talks and strangers are refused, a route is reloaded under a running turn, the agent dies and comes
+authorised client talks and strangers are refused. A route is reloaded under a running turn, the agent dies and comes
 back, and the gateway drains. Each step prints what was seen, and fails if it is not what it should be.
 """
 

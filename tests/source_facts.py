@@ -7,6 +7,7 @@ its facts are known.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -48,6 +49,7 @@ class SourceFacts(Struct, kw_only=True):
     classes: list[ClassFacts] = field(default_factory=list)
     functions: list[FunctionFacts] = field(default_factory=list)
     docstrings: list[tuple[int, str]] = field(default_factory=list)
+    """Pairs of a line and the docstring there: of the module (line 0), a class, a function or an attribute."""
     imports: list[tuple[str, str]] = field(default_factory=list)
     """Pairs of a module and a name that is imported from it, "" for the module itself."""
     assigned: set[tuple[str, str]] = field(default_factory=set)
@@ -76,9 +78,12 @@ def read_facts(text: str) -> SourceFacts:
 
 def _walk(node: ast.AST, facts: SourceFacts, owner: ClassFacts | None) -> None:
     """Note the statements below a node; `owner` is the class around them."""
+    previous: ast.AST | None = None
     for statement in _statements(node):
         around = owner
         match statement:
+            case ast.Expr(value=ast.Constant(value=str(text))) if isinstance(previous, ast.Assign | ast.AnnAssign):
+                facts.docstrings.append((statement.lineno, inspect.cleandoc(text)))
             case ast.ClassDef():
                 around = _note_class(facts, statement)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -92,6 +97,7 @@ def _walk(node: ast.AST, facts: SourceFacts, owner: ClassFacts | None) -> None:
             case _:
                 _note_assigned(facts, statement, owner)
         _walk(statement, facts, around)
+        previous = statement
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:

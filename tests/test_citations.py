@@ -16,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 THIS = Path(__file__).resolve()
-CITING = ("mappings", "adapters", "gateway", "tests", "docs")
-KINDS = ("*.py", "*.md", "*.toml", "*.html")
+CITING = ("mappings", "adapters", "gateway", "tests", "docs", "deploy")
+KINDS = ("*.py", "*.md", "*.toml", "*.html", "*.service", "*.socket", "*.yaml", "Containerfile")
 
 GAP = r"\s+(?:#\s*)?"  # a citation may be wrapped, also in a comment
 NUMBER = r"\d+[a-z]?(?:\.\d+)*"
@@ -92,7 +92,8 @@ def dangling(text: str, own: str = "") -> Iterator[str]:
 
 def citing() -> list[Path]:
     files = [path for top in CITING for kind in KINDS for path in (ROOT / top).rglob(kind)]
-    return sorted([*files, *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile"])
+    top = [path for kind in ("*.md", "*.toml", "dragoman/*.py", "Makefile") for path in ROOT.glob(kind)]
+    return sorted([*files, *top])
 
 
 def name(path: Path) -> str:

@@ -31,7 +31,7 @@ FILLED_IN = {"Context": "data that a rule needs beside its item"}
 # Attributes that another module assigns -> why.
 ASSIGNED_ANYWHERE = {"Turns.usual": "a method would be a further call for each frame of a client"}
 
-MAX_WORDS = 30  # of a sentence in a docstring: 25 is the aim
+MAX_WORDS = 25  # of a sentence in a docstring
 NAME_RIDDLE = re.compile(
     r"test_(it|its|they|those|that|of|what|who|whose|whoever|which|whatever|somebody|one_(that|who))_"
 )

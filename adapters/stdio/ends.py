@@ -1,8 +1,8 @@
 """The read end and the write end of a pipe on the event loop, or of a file, socket or terminal in its place.
 
-asyncio's own pipe transports refuse files, mistake a readable terminal or socket for a pipe whose reader is gone, and
-set O_NONBLOCK on a descriptor that other processes may share. uvloop's give a child sockets, which cannot be opened as
-/dev/stdin. So these ends use only `add_reader` and `add_writer`, and behave the same on both loops.
+asyncio's own pipe transports refuse files. They mistake a readable terminal or socket for a pipe whose reader is gone.
+They set O_NONBLOCK on a descriptor that other processes may share. uvloop's give a child sockets, which cannot be
+opened as /dev/stdin. So these ends use only `add_reader` and `add_writer`, and behave the same on both loops.
 
 An end that other processes share (our own stdin and stdout) is *patient*: its flags stay unchanged. It is read only
 when there is data, and written only when there is room, in pieces that a pipe with room takes without blocking.

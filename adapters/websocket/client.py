@@ -2,7 +2,7 @@
 
 Each connection has its own ClientSession, which ends with it. Nothing is pooled, no cookie is kept and no redirect is
 followed; a redirect is reported as a refusal that names the new place. A URL may carry a token in its query
-(docs/dialects/smooth.md, section 1) and errors end up in logs, so tokens are masked anywhere in an error's text.
+(docs/dialects/smooth.md, section 1), and errors end up in logs. So tokens are masked anywhere in an error's text.
 """
 
 from __future__ import annotations

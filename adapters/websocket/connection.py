@@ -38,7 +38,7 @@ class Connection(BaseProtocol):
         self._lost = lost
         self.peer = peer
         self.refusal = refusal
-        """Why there is no room for this connection; empty if it counts."""
+        """The reason why there is no room for this connection; empty if it counts."""
         self._tls: MeteredTls | None = None  # decrypts this connection until the end of the WebSocket handshake
         self._websocket: WebSocketTransport | None = None  # what the handshake made of this connection
 

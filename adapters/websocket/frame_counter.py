@@ -39,7 +39,7 @@ class FrameCounter:
         self.units = 0
         """The work (units) of the last piece."""
         self.error: WebSocketError | None = None
-        """Why the connection must close: behind the last piece is a frame that no client may send, or one too many."""
+        """The error that must close the connection: the next frame is one that no client may send, or one too many."""
         self._header = b""  # the beginning of a header whose rest is still to come
         self._skip = 0  # bytes of the current frame that are still to come
         self._fragments = 0  # of the unfinished message

@@ -4,8 +4,8 @@ A context has two threads and a few descriptors. 100 contexts are 200 threads th
 (docs/performance.md). Only a listener with CURVE has its own context, because libzmq has one authenticator for each.
 
 When the last holder releases them, the sockets are closed, each with a linger, and they leave their context. Bound
-sockets leave it when their lingering messages are sent or given up and their ports are free, which libzmq tells by the
-last event of their monitors. The last to leave the context waits for all lingering messages.
+sockets leave it when their lingering messages are sent or given up and their ports are free. The last event of a
+socket's monitor tells that. The last to leave the context waits for all lingering messages.
 
 No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9).
 """

@@ -13,7 +13,7 @@ One call of ours makes libzmq take all subscriptions that it has read, and those
 queue for them has room for one, so that libzmq soon finds it empty and returns.
 
 The descriptors belong to libzmq, which may have closed one and reused its number. So a number is used only if it still
-belongs to the same peer, and only to inspect and shut down the connection, never to close it.
+belongs to the same peer. It serves to inspect and shut down the connection, never to close it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 (docs/dialects/smooth.md, section 5).
 
 A HistoryLoader stands between a session and its backend. It loads the history of a resumed conversation into the
-session, and holds the commands of clients meanwhile, so that their effects come after the history.
+session. Meanwhile it holds the commands of clients, so that their effects come after the history.
 
     what is wanted                  what the backend is asked, and what the session gets
     `session=latest` of a listener  ListSessions, then as with an id; a new conversation if there is none

@@ -49,7 +49,7 @@ class BackendKind(ABC):
     """The backend of one route, with a connection for each session."""
 
     cannot_delete = ""
-    """Why a session of this backend cannot be deleted; "" if the gateway may forget it."""
+    """The reason why a session of this backend cannot be deleted; "" if the gateway may forget it."""
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         self._sessions = sessions

@@ -30,7 +30,7 @@ class BackendStatus(Struct, kw_only=True):
     dropped: int = 0
     """Connections that ended by themselves after the backend had said something."""
     fault: str = ""
-    """Why the last connection failed or was lost; "" once the backend has said something."""
+    """The reason why the last connection failed or was lost; "" once the backend has said something."""
     fault_at: int = 0
     """Time of that fault in nanoseconds since 1970."""
 

@@ -1,7 +1,7 @@
 """Show a configuration in force: every key with its value, secrets masked, and which values are defaults.
 
-A secret is the value of a field of type `Secret`, a value that was read with `${file:PATH}`, or an option of an
-endpoint such as its token.
+A secret is the value of a field of type `Secret`, a value from `${file:PATH}`, or an option of an endpoint such as its
+token.
 """
 
 from __future__ import annotations

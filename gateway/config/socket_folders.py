@@ -1,8 +1,8 @@
 """The folders of listening Unix sockets: who else could replace the socket.
 
-A user who may write to a folder can delete the socket in it and listen there instead, or lead its path elsewhere by a
-link. Clients would then talk to that program. In a folder with the sticky bit, such as /tmp, only the owner of a file
-can delete it.
+A user who may write to a folder can delete the socket in it and listen there instead. The user can also lead its path
+elsewhere by a link. Clients would then talk to that program. In a folder with the sticky bit, such as /tmp, only the
+owner of a file can delete it.
 """
 
 from __future__ import annotations

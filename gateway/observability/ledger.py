@@ -44,7 +44,7 @@ class Ledger:
     def __init__(self, *, times: bool = False) -> None:
         self.times = times
         self.traffic: dict[tuple[str, Role], Traffic] = {}
-        """What all links of a dialect and role exchanged with their peers."""
+        """Counts of what all links of a dialect and role exchanged with their peers."""
         self.turns: Counter[tuple[str, str]] = Counter()
         """Turns that ended, by (route, end)."""
         self._entries: dict[Key, Entry] = {}

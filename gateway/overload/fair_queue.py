@@ -7,14 +7,14 @@ at most `QUANTUM` units each.
 
 The method is weighted fair queueing, with equal weights: the next turn is that of the link which would be done first if
 all links were served at the same time. So a single frame waits for one step at most, however many other links flood.
-`given` is the work that a link was given, on a clock that shows the work which each waiting link would have been given
-by now. A link that was away, or is new, starts one quantum behind that clock, so it cannot save up turns. A frame
-larger than a quantum counts with its size, so small frames do not wait for one large frame of each other link.
+`given` is the work that a link was given. Its clock shows the work that each waiting link would have been given by now.
+A link that was away, or is new, starts one quantum behind that clock, so it cannot save up turns. A frame larger than a
+quantum counts with its size, so small frames do not wait for one large frame of each other link.
 
 What a command costs is known only once it is handled, and showing a long history takes many steps. So the first half of
 each step serves links for which only little waits: hundreds of new clients that ask for histories do not delay a ping.
-At most `CLIENT_FRAMES` frames of a client are admitted at once, and they are handled one by one, each only if the step
-has units left.
+At most `CLIENT_FRAMES` frames of a client are admitted at once. They are handled one by one, each only if the step has
+units left.
 
 Tokens pass inputs. A lone frame of a backend may use up to one step more than the step has. A waiting command of a
 client counts as what its last ones took, at most a quantum. The first command of a client counts as a quantum, and so

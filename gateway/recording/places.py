@@ -77,8 +77,8 @@ def place(text: str) -> Place:
     """Return the place that `--record` or `[recording]` names.
 
     It is a folder if it exists as one, ends in `/` or has no suffix; else it is a new file. Raise ConfigError for a
-    file that exists, because recordings are never overwritten, and for the name of a compressed file, because a file is
-    compressed only when it is closed.
+    file that exists, because recordings are never overwritten. Raise it also for the name of a compressed file, because
+    a file is compressed only when it is closed.
     """
     if not text:
         raise ConfigError("recordings need a place: name a folder, or a new file")

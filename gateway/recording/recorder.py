@@ -1,8 +1,8 @@
 """The recordings of a route: a Recorder, a Tap for each link, and a SessionRecorder for each session.
 
 Events come from the delivery of their session. Frames come from taps, and a link may carry many sessions. All of the
-following happens in one synchronous call, from the frames that a link reads to the last frame that is written because
-of them. This call is a step: its frames, events and commands are recorded together.
+following happens in one synchronous call. It begins with the frames that a link reads, and ends with the last frame
+that they cause. This call is a step: its frames, events and commands are recorded together.
 
     frames and command of a client   the session that the command is routed to
     frames that are sent meanwhile   the session that acts (`CurrentCall.session`)

@@ -7,8 +7,8 @@ redacting and encoding many of its pieces at once costs much less than one by on
     with redaction      three quarters of the redactor's window, or until the text ends
 
 Texts of several recordings that are due within ROUND are flushed together. A sync of the disk costs the same CPU for
-one file and for many, and code that runs once costs twice as much as in a row. Lone further pieces of a text are noted
-by a TextNotes, with one call for each piece and without an object for it.
+one file and for many. Code that runs once costs twice as much as in a row. Lone further pieces of a text are noted by a
+TextNotes, with one call for each piece and without an object for it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Writer:
         self._backlog = 0
         self.bytes_written = 0
         self.failure: tuple[str, float] | None = None
-        """Why a file could not be written last, and when (seconds of `time.monotonic`)."""
+        """The reason why a file could not be written last, and the time (seconds of `time.monotonic`)."""
         self._queue: list[QueuedBytes] = []
         self._wake = threading.Condition()
         self._flush = False

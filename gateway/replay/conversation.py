@@ -1,8 +1,8 @@
 """A backend of one session, as one conversation of a backend whose connections carry many (docs/design.md, section 5).
 
-The session has a connection of its own. (gateway/backends/shared.py serves all sessions of a route over one
-connection.) The first command opens a new conversation at the backend, and every command names that conversation. The
-other conversations of the backend are neither touched nor shown to the session.
+The session has a connection of its own. In contrast, gateway/backends/shared.py serves all sessions of a route over one
+connection. This class opens a new conversation at the backend with the first command, and every command names that
+conversation. The other conversations of the backend are neither touched nor shown to the session.
 
 After a lost connection another backend may answer. So the next command first asks whether the backend has the
 conversation, unless the backend's list says so. If it does not, the session is told, and a new one is opened.

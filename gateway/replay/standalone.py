@@ -77,7 +77,7 @@ QUICK = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs n
 START = 10.0  # seconds until the replay must listen
 END = 10.0  # seconds until the replay must have ended
 QUESTIONS: dict[type, type] = {ApprovalResolved: ApprovalRequested, InteractionResolved: InteractionRequired}
-"""How a question ended -> the question; the session adds how it ended, so a dialect need not express that."""
+"""The end of a question -> the question; the session adds the end, so a dialect need not express it."""
 
 PLACES = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",

@@ -35,7 +35,7 @@ WHY: dict[Outcome, str] = {
     "another_answer": "the recording goes on only for the answer that was given in it",
     "playing": "this replay plays by itself and takes no commands",
 }
-"""Why a command with this outcome is refused; the command is answered for any other outcome."""
+"""The reason to refuse a command with this outcome; the command is answered for any other outcome."""
 
 log = structlog.get_logger("dragoman.replay")
 

@@ -1,7 +1,7 @@
 """The commands of one session that were written to the backend and have no answer yet.
 
-Each has a request id of our own and a deadline. They count as memory of their session. If the gateway is out of memory
-and they are most of what the session holds, their clients are told that they have no answer, and they are dropped.
+Each has a request id of our own and a deadline. They count as memory of their session. They are dropped if the gateway
+is out of memory and they are most of what the session holds. Their clients are told that they have no answer.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class Inputs:
     def may_cancel(self, client: Client) -> bool:
         """Return True if this client may cancel what runs, if anything runs.
 
-        Clients of some dialects cancel only what they began, what a client began that has left, or a turn that the
-        gateway found running at the backend.
+        Clients of some dialects cancel only their own turns, those of a client that has left, and a turn found running
+        at the backend.
         """
         if not client.dialect.cancels_own_turns or not self.runs:
             return True

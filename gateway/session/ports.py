@@ -31,8 +31,8 @@ class Client(Protocol):
     peer that does not `attaches` only makes calls, and is shown nothing but their answers; one that `publishes` stands
     for all subscribers of a publication. `outbox` has the frames that wait for it; `alive` is False once it is gone.
 
-    `sessions` has the ids of the sessions to which it is attached or waits to be attached, `behind` those of which it
-    has not been sent everything. So a client that leaves, or has read everything, concerns no other session.
+    `sessions` has the ids of the sessions to which it is attached or waits to be attached. `behind` has those of which
+    it has not been sent everything. So a client that leaves, or has read everything, concerns no other session.
     """
 
     id: str
@@ -99,8 +99,8 @@ class Backend(Protocol):
 class NoBackend:
     """The backend of a session that has ended.
 
-    A session and its backend know each other. A stopped session takes this backend in place of its own, so that both
-    are freed at once, and not by a later run of the garbage collector.
+    A session and its backend know each other. A stopped session takes this backend in place of its own. So both are
+    freed at once, and not by a later run of the garbage collector.
     """
 
     def start(self) -> None:

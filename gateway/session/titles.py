@@ -1,7 +1,7 @@
 """The title of a session is kept by its backend, or by the gateway if the backend has no rename.
 
-A client that attaches learns the title from its dialect's own answer. One that only makes calls is answered with the
-row of the session, unless a backend of its own dialect has answered it with a row.
+A client that attaches learns the title from its dialect's own answer. A client that only makes calls gets the row of
+the session, unless a backend of its own dialect has answered it with a row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The states of a session's turn: this table runs the code, and makes the diagram in docs/design.md, section 5.
 
-Four things have a state side by side: the turn that clients are shown, the input that will begin the next turn, the
-cancel that somebody asked for, and the connection to the backend. A trigger moves each one that has a row for it.
+Four things have a state side by side: the shown turn, the input that will begin the next turn, the requested cancel,
+and the connection to the backend. A trigger moves each one that has a row for it.
 
 Each is a StrEnum: its hash is that of its text, and the hash of another Enum takes a Python call.
 """

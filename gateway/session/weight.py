@@ -1,7 +1,7 @@
 """Estimate the memory of events and commands: the characters of texts whose length peers choose.
 
-What a new client is shown (the transcript and the open turn) is counted as the JSON that it is sent, because a control
-character takes six bytes there.
+What a new client is shown (the transcript and the open turn) is counted as JSON, because a control character takes six
+bytes there.
 """
 
 from __future__ import annotations

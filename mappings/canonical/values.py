@@ -15,7 +15,7 @@ Ext = dict[str, Raw]
 """Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> JSON."""
 
 Visibility = Literal["public", "reasoning", "internal"]
-"""Who may see an event (docs/translation.md, rule 3.8). No rule may widen it."""
+"""The readers that may see an event (docs/translation.md, rule 3.8). No rule may widen it."""
 
 Status = Literal["idle", "running", "paused"]
 

@@ -1,7 +1,7 @@
 """The rendering of one session for all pod clients that are attached to it.
 
 It keeps no text, because the session's normal form has whole blocks and ids for tool calls. It keeps counters of model
-turns and model calls, which other dialects do not send, and the events that wait for the answer to a question.
+turns and model calls, which other dialects do not send. It holds the events that wait for the answer to a question.
 """
 
 from __future__ import annotations

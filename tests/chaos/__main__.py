@@ -4,8 +4,8 @@
     python -m tests.chaos soak [--minutes 10] [--clients 200] [--seed S] [--write]
     python -m tests.chaos sessions [--sessions 100000] [--write]
 
-The exit code is 1 if a turn was lost or ended twice, if something did not work again, or if sessions that were left
-took more memory. Durations do not matter.
+The exit code is 1 if a turn was lost or ended twice, if something stayed broken, or if left sessions took more memory.
+Durations do not matter.
 """
 
 from __future__ import annotations

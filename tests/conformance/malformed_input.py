@@ -1,7 +1,7 @@
 """Malformed input from one client, while two other clients of the same session must not notice it.
 
-A `MalformedInputHarness` is a gateway in the test's own loop on real sockets, with a smooth and a pod listener for one
-session, and two bystanders. A `MalformedInput` says what the client sends, in which state of the session, and what
+A `MalformedInputHarness` is a gateway in the test's own loop on real sockets. It has a smooth and a pod listener for
+one session, and two bystanders. A `MalformedInput` says what the client sends, in which state of the session, and what
 docs/dialects promises: the answer, what becomes of its connection, and that both bystanders go on to hold a turn each.
 
 No client reads in the background. To read what it has received, a client sends a request of its own and reads up to the

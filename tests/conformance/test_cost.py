@@ -1,7 +1,7 @@
 """The cost of a hostile message is proportional to its size, for every dialect in both roles.
 
-Each message that a dialect can write is enlarged in one of several ways, at n, 2n and 4n, and given to the translator
-that reads it. Steps are counted, never time. All dialects of the registry are tested, so a new one is too.
+Each message that a dialect can write is enlarged in one of several ways, at n, 2n and 4n. The translator that reads it
+gets each size. Steps are counted, never time. All dialects of the registry are tested, so a new one is too.
 """
 
 from __future__ import annotations

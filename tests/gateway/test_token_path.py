@@ -231,7 +231,7 @@ TOLD: dict[str, Callable[[Any], int]] = {
     "pando": lambda client: client.topics().count("llm.token"),
     "codewhale": lambda client: sum(line.get("type") == "response_delta" for line in client.lines),
 }
-"""How many tokens a client of each dialect was told."""
+"""Dialect of a client -> the number of tokens that it was told."""
 
 
 @pytest.mark.parametrize(("client", "backend"), PAIRS)

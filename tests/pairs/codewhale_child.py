@@ -1,6 +1,6 @@
 """A codewhale server that tests spawn as a process: its output, its actions, and its inner server.
 
-It speaks the default generation (docs/dialects/codewhale.md, sections 2, 3 and 10) and keeps its threads in a folder
+It speaks the default generation (docs/dialects/codewhale.md, sections 2, 3 and 10). It keeps its threads in a folder
 beside it, as a real server does in its store. Like a real server it stores no messages, so the history of a thread is
 always empty. While a turn runs, it executes only `thread/interrupt` and answers all other requests after the turn.
 
@@ -122,8 +122,8 @@ CODE = """
 
 def child(mark: str, store: Path, manners: str = "orderly") -> str:
     """Return the upstream endpoint that spawns the server; each of its processes has `mark` among its arguments. An
-    `orderly` one ends itself and its inner server at EOF, a `deaf` one ignores EOF and TERM, and one that `dies`
-    ends at its start.
+    `orderly` one ends itself and its inner server at EOF. A `deaf` one ignores EOF and TERM. One that `dies` ends at
+    its start.
     """
     folder = store / "threads"
     folder.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
 """The history of a codewhale thread, as clients of all four dialects get it.
 
-A real server of 0.9.10 stores no message and reads nothing but interrupts during a turn
-(docs/dialects/codewhale.md, sections 1.4 and 3), so the gateway answers from what it saw itself.
+A real server of 0.9.10 stores no message, and reads nothing but interrupts during a turn (docs/dialects/codewhale.md,
+sections 1.4 and 3). So the gateway answers from what it saw itself.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tests.players.test_recorded_backends import PLAYED, differences, otherwise
 DRIVERS = {"pod": "smooth", "smooth": "pod", "pando": "pod", "codewhale": "pod"}
 
 QUESTION_FIRST = {("smooth", "10", "terminal alone")}
-"""Where a question in words is asked before the text that stands before it in the recording."""
+"""Cases in which a question in words is asked before the text that stands before it in the recording."""
 
 CASES = [(backend, number, manner) for backend, number in PLAYED for manner in VARIANTS[backend]]
 rudely = pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.players.captures import CAPTURES
 
 PLAYED = [(backend, number) for backend in BACKENDS for number in CAPTURES[backend] if BACKENDS[backend].plays(number)]
 QUESTIONS = ("Answer approve or deny.", "skip declines.", "answer code and the number.")
-"""How a question in words ends; nothing else stands in its run, or it stands behind CODE_WANTED."""
+"""The ends of a question in words; nothing else stands in its run, or it stands behind CODE_WANTED."""
 
 CODE_WANTED = re.compile(r"\n\n\S+ needs a one-time code .*", re.DOTALL)
 ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}

@@ -1,9 +1,9 @@
 """Gather the texts in frames by field, so that a secret which is split over frames is found.
 
 Texts of two frames belong to one field if the frames are of one tap and kind and the texts have the same key. If a
-frame has several such keys, their order decides. A frame without escapes is split at its quotes, so that every string
-is seen, also in a frame that is cut off or repeats a key. A frame with escapes is decoded. Frames that differ in one
-word only are parsed once for all of their words.
+frame has several such keys, their order decides. A frame without escapes is split at its quotes. So every string is
+seen, also in a frame that is cut off or repeats a key. A frame with escapes is decoded. Frames that differ in one word
+only are parsed once for all of their words.
 """
 
 from __future__ import annotations

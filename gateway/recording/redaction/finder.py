@@ -1,6 +1,6 @@
 """Search a text for secrets, also inside the layers of JSON strings that it holds.
 
-A detector describes one shape of secrets. The shape begins at one of a few fixed words, its anchors, so a text without
+A detector describes one shape of secrets. The shape begins at one of a few fixed words, its anchors. So a text without
 them costs a search for words and no pattern at all. Every pattern is tried at its anchors alone, never backtracks
 (possessive repetitions), and goes on behind the characters it has read, secret or not. So a text is read once.
 """

@@ -1,9 +1,9 @@
 """A streamed text that is held back, searched as a whole, and released again in its deltas.
 
-A delta is released once its content is decided: at the end of the text, or earlier when it is overdue and no secret
-can begin in it any more. Released text is remembered as far as a secret may reach back, so the rest of a secret whose
-first letters are gone is still removed. A text that is overdue in the middle of a secret is released with a
-placeholder for the part that came. Together the released deltas are what `replaced` makes of the whole text.
+A delta is released once its content is decided: at the end of the text, or earlier when it is overdue and no secret can
+begin in it any more. Released text is remembered as far as a secret may reach back. So the rest of a secret is removed
+even if its first letters are gone. A text that is overdue in the middle of a secret is released with a placeholder for
+the part that came. Together the released deltas are what `replaced` makes of the whole text.
 """
 
 from __future__ import annotations

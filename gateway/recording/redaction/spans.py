@@ -1,8 +1,8 @@
 r"""The places of secrets in a text, and the text with placeholders instead: `[redacted:KIND:8 hex digits]`.
 
-The digits are a keyed hash of the secret. With the salt of one recording, equal secrets are equal in that recording
-and nowhere else, so nobody can look them up in a list of likely secrets. With a salt of the installation they are
-equal in all of its recordings.
+The digits are a keyed hash of the secret. With the salt of one recording, equal secrets are equal in that recording and
+nowhere else. So nobody can look them up in a list of likely secrets. With a salt of the installation they are equal in
+all of its recordings.
 
 Secrets are found in each layer of JSON escapes of a text: as it is, with its escapes decoded once, twice and so on.
 Tool arguments are JSON in a JSON string, and hold strings with JSON again. Each level hides a secret behind another

@@ -1,9 +1,10 @@
 """The thread of a link, opened or resumed before all other commands (docs/dialects/codewhale.md, sections 2.3 and 3).
 
 Servers before 0.10.2 keep the model's context only in memory. So clients get a Gap with `context` if such a server
-resumes a thread from its store, or if a new thread replaces a lost one. A server of 0.10.2 refuses to resume a thread
-while it has pending work, and in another folder than its own (section 12). So a refused resume is repeated without our
-folder. If that is refused too, the thread is not replaced: the commands that waited are refused as busy.
+resumes a thread from its store. They also get it if a new thread replaces a lost one. A server of 0.10.2 refuses to
+resume a thread while it has pending work, and in another folder than its own (section 12). So a refused resume is
+repeated without our folder. If that is refused too, the thread is not replaced: the commands that waited are refused as
+busy.
 """
 
 from __future__ import annotations

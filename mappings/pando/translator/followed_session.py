@@ -5,8 +5,8 @@ many come at once. So `message.list` is called at the end for the whole text, an
 equal results with a silence between them end the turn. After a `session.update` a run of ours is probably over, so the
 silence is shorter. An open tool call allows a long silence, unless the list has its results: then the run is not busy
 with it. Primaries with some model providers publish a call only when it has ended. In a session with such a call, a
-session.update without `llm.end` allows a long silence too, if the list has just the text that was published. Released
-primaries never publish `llm.start`. It is added here, because clients wait for it.
+session.update without `llm.end` allows a long silence too, if the list has only the published text. Released primaries
+never publish `llm.start`. It is added here, because clients wait for it.
 
 No primary publishes that the stream of a model broke. Text after a call without its whole input belongs to another run,
 if the list has a further input.
@@ -48,7 +48,7 @@ HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a 
 FOLLOWED_MAX = 10_000
 """Sessions of one primary that a link follows; past the limit the oldest idle session is removed.
 
-So many idle sessions take 11 MB, a look at all of them 5 to 8 ms once a second, and each further session 4 us.
+So many idle sessions take 11 MB. A look at all of them takes 5 to 8 ms once a second, and each further session 4 us.
 """
 
 

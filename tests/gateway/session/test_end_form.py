@@ -74,8 +74,8 @@ def test_a_terminal_corrects_contradicting_blocks(streamed: tuple[str, str], fin
 
 
 def test_a_terminal_with_only_the_end_of_the_streamed_text_is_no_contradiction() -> None:
-    """The real smooth server in Python ends a turn with the text of its last model call, and dragoman puts a line
-    about lost context before the first answer.
+    """The real smooth server in Python ends a turn with the text of its last model call. dragoman puts a line about
+    lost context before the first answer.
     """
     session = Session()
     session.accept()

@@ -164,7 +164,7 @@ ANSWER: dict[str, Callable[[Frame], bool]] = {
     "pando": lambda frame: "topic" not in frame,
     "codewhale": lambda frame: "jsonrpc" in frame,
 }
-"""Which frames of a dialect answer a request; a pod's have no request."""
+"""Dialect -> the frames that answer a request; a pod's have no request."""
 
 
 @pytest.mark.parametrize("dialect", ANSWER)

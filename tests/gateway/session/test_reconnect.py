@@ -2,7 +2,7 @@
 4.10).
 
 The frames are those of a real pod: it shows its log again to whoever connects, with the blocks that are whole
-(docs/dialects/pod.md, sections 3 and 9), and what still streams goes on behind it.
+(docs/dialects/pod.md, sections 3 and 9). Text that still streams follows.
 """
 
 from __future__ import annotations

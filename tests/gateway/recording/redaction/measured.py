@@ -1,8 +1,8 @@
 """Measure what redaction finds: kinds of secrets in all places, and innocent texts in which it must find
 nothing.
 
-The secrets are drawn from a fixed seed by the facts of prefixed_keys.py when this runs, so no scanner of repositories
-can take one of them for a real one. `make docs` writes the result into docs/recording.md.
+The secrets are drawn from a fixed seed by the facts of prefixed_keys.py when this runs. So no scanner of repositories
+can take one for a real one. `make docs` writes the result into docs/recording.md.
 """
 
 from __future__ import annotations
