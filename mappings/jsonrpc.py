@@ -127,7 +127,7 @@ class Replies(Generic[R]):
         if self._count is not None and request.size:
             self._count(request.size)
 
-    def wait(self, request: R) -> None:
+    def add_waiting(self, request: R) -> None:
         """Register a request under its id until `take_waiting` removes it."""
         self._waiting[request.id] = request
 

@@ -160,7 +160,7 @@ class FairQueue:
         if not self._scheduled:
             self._schedule()
 
-    def wait(self, turns: Waiting) -> None:
+    def enqueue(self, turns: Waiting) -> None:
         """Give a link a turn in one of the following steps. It must not wait already."""
         turns.given = max(turns.given, self._clock - QUANTUM)
         expected = turns.expected
@@ -200,7 +200,7 @@ class FairQueue:
             turns.given += given
             self._clock += given // (self.waiting_links + 1)
             if turns.waiting:
-                self.wait(turns)
+                self.enqueue(turns)
 
 
 class Crowd:
@@ -231,7 +231,7 @@ class Crowd:
             return
         self._pieces.append(act)
         if len(self._pieces) == 1:
-            self._queue.wait(self)
+            self._queue.enqueue(self)
 
     async def wait_for_turn(self) -> None:
         """Return once the step has room for a piece of work that the caller does then."""
@@ -313,7 +313,7 @@ class Turns:
             self._first = self._expect(frames[len(admitted)]) if frames else 0
             if not self._waits:
                 self._waits = True
-                self._queue.wait(self)
+                self._queue.enqueue(self)
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
     def note_cost(self, frames: int, units: int) -> None:
@@ -336,7 +336,7 @@ class Turns:
                 self.waiting += len(left)
                 if not self._waits:
                     self._waits, self._first = True, self._expect(left[0])
-                    self._queue.wait(self)
+                    self._queue.enqueue(self)
                 return
             yield frames[number : number + size]
 
@@ -390,7 +390,7 @@ class SlicedWork:
             return
         self.take()
         if self.waiting:
-            self._queue.wait(self)
+            self._queue.enqueue(self)
 
     def take(self) -> None:
         """Work until the turn of this link is used up."""

@@ -33,7 +33,7 @@ class Pace:
         """Set the current time in the recording to `t` (µs)."""
         self._last, self._due = t, self._clock()
 
-    def wait(self, t: int) -> float:
+    def seconds_until(self, t: int) -> float:
         """Return the seconds until the event at `t` is due, 0 or less if it is."""
         return self._at(t) - self._clock() if self._speed else 0.0
 
@@ -105,7 +105,7 @@ class PartPlayer:
         finally:
             self._playing = False
         if self._next is not None:
-            wait = 0.0 if self._then is not None else self._pace.wait(self._next[0].t)
+            wait = 0.0 if self._then is not None else self._pace.seconds_until(self._next[0].t)
             self._due.start(max(wait, 0.0), self.play)
             return
         then, self._then = self._then, None
@@ -120,7 +120,7 @@ class PartPlayer:
 
     def wait_for(self, part: TurnPart, then: Callable[[], None]) -> None:
         """Call `then` when this part is due."""
-        wait = max(self._pace.wait(part.t), 0.0)
+        wait = max(self._pace.seconds_until(part.t), 0.0)
         self._due.start(wait, then)
 
     def drop_rest(self) -> None:
@@ -141,7 +141,7 @@ class PartPlayer:
     def _is_due(self, line: EventLine) -> bool:
         if self._pace.instant:
             return True
-        if self._then is None and self._pace.wait(line.t) > 0:
+        if self._then is None and self._pace.seconds_until(line.t) > 0:
             return False
         self._pace.reached(line.t)
         return True

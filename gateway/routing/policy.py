@@ -42,8 +42,12 @@ class Policy:
         return self.sees_all or self.opens(principal, state)
 
     def publishes(self, state: SessionState) -> bool:
-        """Return True if every subscriber is told of the session: nobody knows who they are."""
-        return self._publishes_all or self.sees("", state)
+        """Return True if every subscriber is told of the session, once its backend has opened it.
+
+        Nobody knows who the subscribers are. A backend that is one session is open from the beginning.
+        """
+        opened = self._holds_one or state.backend_ids is not None
+        return opened and (self._publishes_all or self.sees("", state))
 
     def opens(self, principal: str, state: SessionState) -> bool:
         """Return True if the principal gets this session when it opens one and the backend has no other."""

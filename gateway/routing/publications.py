@@ -10,15 +10,11 @@ from dragoman.mappings.canonical import Event
 
 
 class Publications:
-    """The subscribers of a route. A session is published once its backend has opened it, if the policy allows it.
+    """The subscribers of a route, and the sessions that its policy lets them see."""
 
-    `holds_one` says that the backend is one session, which is open from the beginning.
-    """
-
-    def __init__(self, index: SessionIndex, policy: Policy, *, holds_one: bool) -> None:
+    def __init__(self, index: SessionIndex, policy: Policy) -> None:
         self._index = index
         self._policy = policy
-        self._holds_one = holds_one
         self._links: list[Link] = []
         self._published: set[str] = set()  # ids of sessions
         policy.watch(self._regroup)
@@ -47,7 +43,7 @@ class Publications:
 
     def note_session(self, session: Session) -> None:
         """Count a session that is new, has changed or is over as published, or stop counting it."""
-        if session in self._index and self._publishes(session):
+        if session in self._index and self._policy.publishes(session.state):
             self._published.add(session.state.id)
         else:
             self._published.discard(session.state.id)
@@ -64,12 +60,8 @@ class Publications:
             self.update_session(session)
 
     def _update(self, link: Link, session: Session) -> None:
-        shown = self._publishes(session)
+        shown = self._policy.publishes(session.state)
         if shown and link.id not in session.delivery.attachments:
             session.presence.attach(link)
         elif not shown:
             session.presence.detach(link)
-
-    def _publishes(self, session: Session) -> bool:
-        opened = session.state.backend_ids is not None or self._holds_one
-        return opened and self._policy.publishes(session.state)

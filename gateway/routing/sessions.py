@@ -75,7 +75,7 @@ class Sessions:
         self._accounts = SessionAccounts(services, self.list, self.quota, self.busy, recorder)
         self.listener_sessions = ListenerSessions()
         self.past = PastSessions(route.name)
-        self.publications = Publications(self.index, self.policy, holds_one=upstream.single_session)
+        self.publications = Publications(self.index, self.policy)
         observer = SessionObserver(
             on_renamed=self._changed,
             on_status=self._tell_watchers,

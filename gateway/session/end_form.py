@@ -44,7 +44,7 @@ class EndForm:
             end, failure = _verdict(turn, event.status)
             self.finish(end, failure, event.status, said_status=event)
 
-    def ended(self, event: events.TurnEnded) -> None:
+    def end_turn(self, event: events.TurnEnded) -> None:
         """End the turn as the backend told."""
         turn = self._runs.require_turn()
         if event.text and not turn.text().endswith(event.text):
@@ -79,7 +79,7 @@ class EndForm:
         turn = self._state.turn
         if turn is None:
             return
-        self._questions.close()
+        self._questions.close_question()
         used = said_end.usage if said_end is not None and turn.usage is None else None
         if used is not None and turn.result is None:  # usage stands between the last text and the end of the output
             self._content.close_block()

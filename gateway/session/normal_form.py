@@ -90,7 +90,7 @@ class NormalForm:
             if self._runs.states.turn is TurnState.DISCARDED and self._discard(event):
                 continue
             if self._runs.states.turn is TurnState.PARKED and _goes_on(event):
-                self.questions.close()
+                self.questions.close_question()
             handler = self._HANDLERS.get(type(event))
             if handler is None:
                 self._runs.emit(event)
@@ -180,17 +180,17 @@ class NormalForm:
         events.ToolCallFinished: ("_content", Content.call_finished),
         events.ModelContinuation: ("_content", Content.model_continued),
         events.ModelTurnEnded: ("_content", Content.model_turn_ended),
-        events.ApprovalRequested: ("questions", QuestionForm.asked),
-        events.InteractionRequired: ("questions", QuestionForm.asked),
-        events.ApprovalResolved: ("questions", QuestionForm.resolved),
-        events.InteractionResolved: ("questions", QuestionForm.resolved),
+        events.ApprovalRequested: ("questions", QuestionForm.open_question),
+        events.InteractionRequired: ("questions", QuestionForm.open_question),
+        events.ApprovalResolved: ("questions", QuestionForm.resolve_question),
+        events.InteractionResolved: ("questions", QuestionForm.resolve_question),
         events.OtpRequired: ("questions", QuestionForm.code_wanted),
         events.OtpSent: ("questions", QuestionForm.code_sent),
         events.MessageAppended: ("", _message),
         events.HistorySnapshot: ("", _history),
         events.TurnResult: ("_end", EndForm.result),
         events.StatusChanged: ("_end", EndForm.status),
-        events.TurnEnded: ("_end", EndForm.ended),
+        events.TurnEnded: ("_end", EndForm.end_turn),
         events.Alert: ("", _alert),
         events.Gap: ("_runs", Runs.tell_gap),
         **dict.fromkeys(_CONTENT, ("", _other_content)),

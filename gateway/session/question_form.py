@@ -76,10 +76,10 @@ class QuestionForm:
 
     # -- what the backend says ---------------------------------------------------------------------------
 
-    def asked(self, event: Question) -> None:
+    def open_question(self, event: Question) -> None:
         """Park the turn by a question; a further question replaces it."""
         turn = self._runs.require_turn()
-        self.close()
+        self.close_question()
         self._content.close_block()
         event = event if event.question else structs.replace(event, question=self._runs.new_id())
         self._runs.states.on(Trigger.ASKED)
@@ -87,15 +87,15 @@ class QuestionForm:
         if self._puts_in_words(event):
             self._put(event, wording.in_words(event), turn)
 
-    def resolved(self, event: Resolution) -> None:
+    def resolve_question(self, event: Resolution) -> None:
         """Close the question as the backend told."""
         turn = self._state.turn
         if turn is None or turn.question is None:
             self._runs.lose(event, "no question is open")
         else:
-            self._close_question(structs.replace(event, question=turn.question.asked.question), ())
+            self._resolve(structs.replace(event, question=turn.question.asked.question), ())
 
-    def close(self) -> None:
+    def close_question(self) -> None:
         """Close an open question by the answer that is on its way, else as denied: the backend no longer waits."""
         turn = self._state.turn
         if turn is not None and turn.question is not None:
@@ -123,7 +123,7 @@ class QuestionForm:
 
     def _answer(self, given: Given) -> None:
         self._begin_run(given.origin)
-        self._close_question(given.resolved, given.segments)
+        self._resolve(given.resolved, given.segments)
 
     def _note(self, text: str, segments: tuple[Segment, ...]) -> None:
         self._runs.emit(events.QuestionAnswered(model_turn=self._runs.next_model_turn(), segments=segments))
@@ -151,7 +151,7 @@ class QuestionForm:
             self._runs.split()
             self._runs.emit(events.TurnAccepted(request=origin.request))
 
-    def _close_question(self, event: Resolution, segments: tuple[Segment, ...]) -> None:
+    def _resolve(self, event: Resolution, segments: tuple[Segment, ...]) -> None:
         turn = self._state.turn
         if turn is None or turn.question is None:
             return

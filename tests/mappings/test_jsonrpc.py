@@ -93,7 +93,7 @@ def test_a_request_waits_under_its_id_until_it_is_taken() -> None:
     request = PeerCall(peer_id="a", id="own")
     replies.add(request)
     assert replies.find_waiting("own") is None
-    replies.wait(request)
+    replies.add_waiting(request)
     assert replies.find_waiting("own") is request
     assert (replies.take_waiting("own"), replies.take_waiting("own")) == (request, None)
 

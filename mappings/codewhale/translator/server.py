@@ -194,7 +194,7 @@ class ServerTranslator(Translator[Command, Event]):
         if isinstance(call.command, commands.GetCapabilities):
             self._answers.tell_capabilities(call)
             return
-        self._replies.wait(call)
+        self._replies.add_waiting(call)
         if call.command is not None:  # a call without a command was refused when it was read
             step.bursts.append(Burst(items=[call.command], request=call.id))
 

@@ -116,7 +116,7 @@ class ServerTranslator(Translator[Command, Event]):
         if isinstance(command, commands.GetHistory):
             command = replace(command, limit=HISTORY_MAX)
         call.command = command
-        self._replies.wait(call)
+        self._replies.add_waiting(call)
         step.bursts.append(Burst(items=[command], request=call.id))
 
     # -- to the client ----------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ async def test_two_messages_in_one_read_do_not_wait_for_several_commands_of_each
     clients = Clients(1)
     (client,) = clients.all
     for _ in range(20):
-        clients.queue.wait(Flood(clients.queue))
+        clients.queue.enqueue(Flood(clients.queue))
     for _ in range(4):
         clients.step()
     client.reader.feed_data(masked_text_frames([b"a", b"b"]))

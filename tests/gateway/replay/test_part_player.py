@@ -64,33 +64,33 @@ def paced(speed: float, idle_cap: float | None = None) -> tuple[Pace, ManualCloc
 
 def test_replay_pauses_are_as_long_as_recorded_by_default() -> None:
     pace, _ = paced(1.0)
-    assert pace.wait(3_500_000) == pytest.approx(2.5)
+    assert pace.seconds_until(3_500_000) == pytest.approx(2.5)
 
 
 def test_replay_at_twice_the_speed_halves_pauses() -> None:
     pace, _ = paced(2.0)
-    assert pace.wait(3_500_000) == pytest.approx(1.25)
+    assert pace.seconds_until(3_500_000) == pytest.approx(1.25)
 
 
 def test_a_long_pause_is_cut_and_then_made_shorter() -> None:
     pace, _ = paced(2.0, idle_cap=1.0)
-    assert pace.wait(60_000_000) == pytest.approx(0.5)
+    assert pace.seconds_until(60_000_000) == pytest.approx(0.5)
 
 
 def test_replay_at_instant_speed_has_no_pauses() -> None:
     pace, _ = paced(0.0)
-    assert pace.wait(60_000_000) <= 0
+    assert pace.seconds_until(60_000_000) <= 0
 
 
 def test_a_late_event_does_not_delay_the_following_ones() -> None:
     pace, time = paced(1.0)
     time.passes(5)
-    assert pace.wait(3_000_000) == pytest.approx(-3)
+    assert pace.seconds_until(3_000_000) == pytest.approx(-3)
     pace.reached(3_000_000)
-    assert pace.wait(7_000_000) == pytest.approx(1)
+    assert pace.seconds_until(7_000_000) == pytest.approx(1)
 
 
 def test_a_time_that_goes_back_is_no_pause() -> None:
     pace, _ = paced(1.0)
     pace.reached(2_000_000)
-    assert pace.wait(1_500_000) == pytest.approx(1)
+    assert pace.seconds_until(1_500_000) == pytest.approx(1)

@@ -12,7 +12,7 @@ from dragoman.mappings.canonical import SessionState
 
 
 def state(owner: str) -> SessionState:
-    return SessionState(id="s", owner=owner)
+    return SessionState(id="s", owner=owner, backend_ids={})
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,12 @@ def test_an_owned_session_is_published_only_if_shared_or_allowed_by_the_route(
     policy = Policy(RouteOptions(**options), holds_one=False)
     assert policy.publishes(state("ann")) is owned
     assert policy.publishes(state(""))
+
+
+@pytest.mark.parametrize("holds_one", [True, False])
+def test_a_session_that_no_backend_has_opened_is_published_only_if_its_backend_is_one_session(holds_one: bool) -> None:
+    policy = Policy(RouteOptions(), holds_one=holds_one)
+    assert policy.publishes(SessionState(id="s")) is holds_one
 
 
 @pytest.mark.parametrize("owner", ["ann", ""])

@@ -16,7 +16,7 @@ from tests.gateway.routing.counted_route import CountedRoute, touched
 def test_a_session_is_published_from_the_time_when_its_backend_has_opened_it() -> None:
     route = CountedRoute()
     session, sessions = route.open_session(route.connect("a")), route.router._all
-    publications = Publications(sessions.index, sessions.policy, holds_one=False)
+    publications = Publications(sessions.index, sessions.policy)
     backend_ids, session.state.backend_ids = session.state.backend_ids, None
     publications.note_session(session)
     assert publications.count == 0
