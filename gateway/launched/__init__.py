@@ -2,6 +2,5 @@
 
 route        selects the route to serve, and runs and ends the program
 parent       reports the events of a launched pod to the parent that started it
-child_state  writes the file by which that parent finds the pod
-state_file   writes such files
+state_files  keep a pod's conversation, and show the pod to that parent
 """

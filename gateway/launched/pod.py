@@ -9,7 +9,7 @@ program listens at the socket of this pod.
     --require-pod-state   restore a pod: fail if no conversation is kept for its name
     --store DIR           the folder of the pods' sessions, where the conversation of the name is kept
     --callback SOCKET     the parent pod, to which ends of runs and of the program are reported (parent.py), and which
-                          finds the state of its child in a file (child_state.py)
+                          finds the state of its child in a file (state_files.py)
     --adopt               accepted and ignored: the gateway claims no scope
 
 Without `--pod` and a name in the overlay, the pod has the route's name. Once it accepts connections it prints the pods'
@@ -25,7 +25,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
 import structlog
 import tomli
 from msgspec import Struct, structs
@@ -34,62 +33,18 @@ from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.launched.child_state import ChildState
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.launched.route import choose_route, make_parser, run_program
-from dragoman.gateway.launched.state_file import write_state
+from dragoman.gateway.launched.state_files import ChildState, Conversation, KeptConversation
 from dragoman.gateway.observability import logs
 from dragoman.gateway.pods.folder import check_name, sessions_directory
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.errors import ConfigError
 
-CONVERSATION_MAX = 64 * 1024  # bytes of a kept conversation: a real one has about 200
 READY = "INSOMNIA-READY\t{name}\t{path}"
 
 log = structlog.get_logger("dragoman.pod")
-
-
-class Conversation(Struct, frozen=True, kw_only=True):
-    """The id `session` of a conversation at the backend `upstream` of `route`."""
-
-    pod_name: str
-    route: str
-    upstream: str
-    session: str
-
-
-class KeptConversation:
-    """The file that keeps the conversation of a pod's name, so that `--pod NAME` resumes it in a later process.
-
-    It is SESSIONS/dragoman/NAME/conversation.json, next to the sessions of real pods. The metadata of a real pod names
-    its own log and is never changed.
-    """
-
-    def __init__(self, sessions: Path, name: str) -> None:
-        self._path = sessions / "dragoman" / name / "conversation.json"
-        self._written: Conversation | None = None
-
-    def read(self, route: str, upstream: str) -> str:
-        """Return the id that was kept for this backend of this route, or ""."""
-        try:
-            with self._path.open("rb") as file:
-                kept = msgspec.json.decode(file.read(CONVERSATION_MAX), type=Conversation)
-        except OSError:
-            return ""
-        except MALFORMED as error:
-            log.warning(
-                "cannot read the pod's conversation, beginning a new one", file=str(self._path), cause=str(error)
-            )
-            return ""
-        return kept.session if (kept.route, kept.upstream) == (route, upstream) else ""
-
-    def write(self, conversation: Conversation) -> None:
-        """Write the file atomically; a write error is logged and does not affect the session."""
-        problem = "cannot save the id of the pod's conversation"
-        if conversation != self._written and write_state(self._path, conversation, problem):
-            self._written = conversation
 
 
 class Launch(Struct, frozen=True, kw_only=True):

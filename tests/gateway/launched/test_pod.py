@@ -15,7 +15,8 @@ import pytest
 
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.launched.pod import Conversation, KeptConversation, launch
+from dragoman.gateway.launched.pod import launch
+from dragoman.gateway.launched.state_files import Conversation, KeptConversation
 from dragoman.mappings.errors import ConfigError
 from tests.pairs.gateway import LIMITS
 from tests.pairs.pod_client import PodClient
