@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapters.base import Sink, Transport
@@ -22,8 +23,8 @@ from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.traffic import counted_sink, timed_reading
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
-from dragoman.gateway.overload.command_limits import CommandLimits
-from dragoman.gateway.overload.fair_queue import EVENT, FEW, QUANTUM, STEP, Turns
+from dragoman.gateway.overload.command_limits import CommandLimits, expected_work
+from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, QUANTUM, STEP, Turns
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services
 from dragoman.mappings.dialect import Frame, Loss, Parts, Step, TextReader, TextSink, Translator
@@ -87,8 +88,9 @@ class FrameIntake:
         self._transport = transport
         if peer.limited:
             limits = CommandLimits(services.limits, peer.dialect)
-            self._unchecked, self._each = limits.unchecked, limits.work
-            self.turns = Turns(services.queue, transport.resume, limits.check, limits.work, limits.expected_work)
+            self._unchecked, self._each = limits.unchecked, FRAME * peer.dialect.request_work
+            expect = partial(expected_work, peer.dialect.input_commands)
+            self.turns = Turns(services.queue, transport.resume, limits.check, self._each, expect)
         else:
             self._unchecked, self._each = sys.maxsize, EVENT
             self.turns = Turns(services.queue, transport.resume, each=EVENT)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
+from dragoman.gateway.overload.fair_queue import QUANTUM
 from dragoman.mappings.dialect import Dialect, Frame, Oversize, Parts
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
@@ -19,21 +19,14 @@ from dragoman.mappings.value_count import check_value_count
 class CommandLimits:
     """The limits `max_command` and `message_values` for clients of one dialect."""
 
-    __slots__ = ("_inputs", "_large_part", "_size", "_values", "unchecked", "work")
+    __slots__ = ("_large_part", "_size", "_values", "unchecked")
 
     def __init__(self, limits: Limits, dialect: Dialect) -> None:
         self.unchecked = min(limits.max_command, limits.message_values)
         """Size (bytes) up to which a frame needs no check: each value has at least one byte."""
-        self.work = FRAME * dialect.request_work
-        """Work (units) of a frame beside its bytes."""
         self._size = limits.max_command
         self._values = limits.message_values
         self._large_part = dialect.large_part
-        self._inputs = dialect.input_commands
-
-    def expected_work(self, frame: Frame) -> int:
-        """Return the least work (units) that a frame is expected to take: its bytes, or those of an input."""
-        return QUANTUM if _contains(_parts(frame), self._inputs) else memory(frame)
 
     def check(self, frame: Frame) -> Frame:
         """Return the frame, or an Oversize in its place."""
@@ -51,9 +44,13 @@ class CommandLimits:
         return frame
 
 
+def expected_work(inputs: Sequence[bytes], frame: Frame) -> int:
+    """Return the least work (units) that a frame is expected to take: a quantum for an input, else that of its bytes.
+
+    `inputs` are the words by which a dialect's inputs are known (`Dialect.input_commands`).
+    """
+    return QUANTUM if any(word in part for part in _parts(frame) for word in inputs) else memory(frame)
+
+
 def _parts(frame: Frame) -> Sequence[bytes]:
     return frame.parts if isinstance(frame, Parts) else (frame,) if isinstance(frame, bytes) else ()
-
-
-def _contains(parts: Sequence[bytes], words: Sequence[bytes]) -> bool:
-    return any(word in part for part in parts for word in words)

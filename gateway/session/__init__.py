@@ -2,7 +2,7 @@
 
 session       builds the parts, performs their effects, carries events from the backend to the clients
 ports         the protocols of clients, the backend and the recorder
-context       what the parts share, and the effects that all of them have; delivery_context is that of delivery
+context       what the parts share, and the effects that all of them have
 
 commands      what clients ask: each command gets one answer       in_flight   commands without an answer yet
 inputs        what users type: one input at a time                 questions   who may answer a question, and when

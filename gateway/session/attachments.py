@@ -1,11 +1,14 @@
-"""The clients that are attached to a session (docs/design.md, section 6)."""
+"""The clients that are attached to a session, and what the parts of its delivery share (docs/design.md, section 6)."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.gateway.session.ports import Client
-from dragoman.mappings.canonical import Batch, events
+from dragoman.gateway.config.model import RouteOptions
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.ports import Client, EventRecorder
+from dragoman.mappings.canonical import Batch, SessionState, events
 from dragoman.mappings.dialect import Dialect, SessionProjection
 
 
@@ -42,3 +45,17 @@ class Group(Struct, kw_only=True, eq=False):
     projection: SessionProjection
     dialect: Dialect
     members: dict[Attachment, None]
+
+
+class DeliveryContext(Struct, frozen=True, kw_only=True):
+    """The state and the log of one session, and how its events are delivered. Without `recorder` they are not recorded.
+
+    `upstream` is the dialect of the backend.
+    """
+
+    state: SessionState
+    log: Log
+    services: Services
+    route: RouteOptions
+    upstream: Dialect
+    recorder: EventRecorder | None = None

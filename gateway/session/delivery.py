@@ -14,8 +14,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.traffic import timed
 from dragoman.gateway.overload.fair_queue import TURN
-from dragoman.gateway.session.attachments import Attachment, Group, is_own
-from dragoman.gateway.session.delivery_context import DeliveryContext
+from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group, is_own
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.slow_clients import SlowClients

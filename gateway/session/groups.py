@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 
 from dragoman.gateway.observability.traffic import timed_writer
-from dragoman.gateway.session.attachments import Attachment, Group
-from dragoman.gateway.session.delivery_context import DeliveryContext
+from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
 from dragoman.mappings.dialect import TextSink
 

@@ -19,11 +19,10 @@ from msgspec import Struct, field
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.attachments import Attachment
+from dragoman.gateway.session.attachments import Attachment, DeliveryContext
 from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.delivery import Delivery
-from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.digest import summary_of
 from dragoman.gateway.session.fold import happens
 from dragoman.gateway.session.in_flight import InFlight

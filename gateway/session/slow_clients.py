@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import structs
 
 from dragoman.gateway.overload.fair_queue import EVENT, FRAME
-from dragoman.gateway.session.attachments import Attachment, Group, is_own
-from dragoman.gateway.session.delivery_context import DeliveryContext
+from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group, is_own
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.pieces import join_pieces
 from dragoman.gateway.session.ports import Client

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.session.attachments import Attachment
-from dragoman.gateway.session.delivery_context import DeliveryContext
+from dragoman.gateway.session.attachments import Attachment, DeliveryContext
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.dialect import TextWriter
 

@@ -321,19 +321,20 @@ async def test_a_child_that_ends_silently_is_logged_with_the_variables_it_did_no
     assert [entry["variables"] for entry in logs if "variables" in entry] == ["API_KEY, MODEL"]
 
 
-async def test_the_log_names_no_missing_variables_for_a_child_that_the_gateway_ended(mark: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [("import sys; sys.stdin.read()", []), ("print('hello')", [b"hello"])],
+    ids=["ended by the gateway", "wrote output"],
+)
+async def test_the_log_names_missing_variables_only_for_a_child_that_failed(
+    code: str, output: list[bytes], mark: str
+) -> None:
     with capture_logs() as logs:
         async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
             settings = ChildSettings(env=ENV, withheld=("API_KEY",))
-            transport = await children.spawn(python("import sys; sys.stdin.read()", mark), LIMITS, settings)
-            await transport.close()
-    assert [entry for entry in logs if "variables" in entry] == []
-
-
-async def test_the_log_names_no_missing_variables_for_a_child_that_wrote_output(mark: str) -> None:
-    with capture_logs() as logs:
-        async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
-            settings = ChildSettings(env=ENV, withheld=("API_KEY",))
-            transport = await children.spawn(python("print('hello')", mark), LIMITS, settings)
-            assert await receive_all(transport) == [b"hello"]
+            transport = await children.spawn(python(code, mark), LIMITS, settings)
+            if output:
+                assert await receive_all(transport) == output
+            else:
+                await transport.close()
     assert [entry for entry in logs if "variables" in entry] == []

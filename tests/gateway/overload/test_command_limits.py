@@ -12,7 +12,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.command_limits import CommandLimits
+from dragoman.gateway.overload.command_limits import CommandLimits, expected_work
 from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
 from dragoman.gateway.peer import Peer
 from dragoman.mappings.dialect import Burst, Frame, Missed, Oversize, Parts
@@ -95,11 +95,11 @@ INPUTS = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_input_is_expected_to_take_more_work_than_a_ping(name: str) -> None:
-    limits = CommandLimits(LIMITS, registry.dialects()[name])
+    inputs = registry.dialects()[name].input_commands
     data, ping = json.dumps(INPUTS[name]).encode(), b'{"action":"ping"}'
-    assert limits.expected_work(data) == QUANTUM
-    assert limits.expected_work(Parts("rpc", b"me", (b"", data))) == QUANTUM
-    assert limits.expected_work(ping) < FRAME
+    assert expected_work(inputs, data) == QUANTUM
+    assert expected_work(inputs, Parts("rpc", b"me", (b"", data))) == QUANTUM
+    assert expected_work(inputs, ping) < FRAME
 
 
 @pytest.mark.parametrize("name", NAMES)

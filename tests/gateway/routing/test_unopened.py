@@ -21,7 +21,7 @@ async def test_a_client_that_leaves_takes_only_its_own_unopened_sessions_along()
         assert len(of_b) == 1
 
 
-async def test_a_chosen_name_is_in_use_until_its_session_is_opened() -> None:
+async def test_a_chosen_name_is_in_use_until_its_session_is_opened_and_then_nothing_is_left_of_it() -> None:
     async with in_memory_gateway() as made:
         unopened, link = UnopenedSessions(), made.join("a").link
         unopened.add(made.session, link)
@@ -29,12 +29,4 @@ async def test_a_chosen_name_is_in_use_until_its_session_is_opened() -> None:
         assert unopened.is_chosen("pando", "mine")
         unopened.remove(made.session)
         assert not unopened.is_chosen("pando", "mine")
-
-
-async def test_a_removed_session_leaves_nothing_behind() -> None:
-    async with in_memory_gateway() as made:
-        unopened, link = UnopenedSessions(), made.join("a").link
-        unopened.add(made.session, link)
-        unopened.choose(made.session, "pando", "mine")
-        unopened.remove(made.session)
         assert not any(vars(unopened).values())

@@ -17,8 +17,8 @@ from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import WorkOfLinks
 from dragoman.gateway.peer import Peer
+from dragoman.gateway.session.attachments import DeliveryContext
 from dragoman.gateway.session.delivery import Delivery
-from dragoman.gateway.session.delivery_context import DeliveryContext
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.weight import of_events
 from dragoman.mappings.canonical import Event, SessionState

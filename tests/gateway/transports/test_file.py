@@ -48,14 +48,7 @@ def test_the_problems_of_a_recording_are_reported(text: str, words: str) -> None
     assert words in str(caught.value)
 
 
-def test_a_route_may_replay_a_recording_and_a_probe_of_it_dials_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/sock"]\nupstream = "replay+file:{RECORDING}"\n')
-    config = check(file).config
-    assert config is not None
-
-
-async def test_a_probe_of_a_recording_succeeds(tmp_path: Path) -> None:
+async def test_a_route_may_replay_a_recording_and_a_probe_of_it_succeeds(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/sock"]\nupstream = "replay+file:{RECORDING}"\n')
     config = check(file).config
