@@ -121,7 +121,7 @@ class Questions:
         if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"
-        self._context.effects.say(events.Alert(level="warn", source="pod", text=text, at=services.clock()))
+        self._context.effects.say(events.Alert(level="warn", source="gateway", text=text, at=services.clock()))
         self._give(None, _verdict(block.asked, approved=False))
 
     # -- answers in a dialect's own form -----------------------------------------------------------------
