@@ -355,11 +355,11 @@ def segment_start(session: str, items: Sequence[Item], at: int) -> dict[str, obj
     }
 
 
-def made_entries(items: Iterable[Item], *, running: bool = False, paused: bool = False) -> list[object]:
-    """Return a log that is made of these items alone."""
+def made_entries(items: Iterable[Item]) -> list[object]:
+    """Return a log that is made of these items alone, after which no turn runs."""
     log = MadeLog()
     entries = [entry for item in items for entry in log.add_item(item)]
-    return entries + log.end(running=running, paused=paused)
+    return entries + log.end(running=False, paused=False)
 
 
 class MadeLog:

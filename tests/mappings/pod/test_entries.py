@@ -10,7 +10,7 @@ from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import FileRef, Message, Reasoning, Text, ToolCall, ToolResult
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.entries import canonical_items, made_entries, run_is_open
+from dragoman.mappings.pod.entries import MadeLog, canonical_items, made_entries, run_is_open
 from tests.mappings.pod.data import CAPTURES, captured
 
 TS = 1_700_000_000_000
@@ -139,15 +139,19 @@ def test_made_runs_begin_with_an_invoke_and_end_if_they_have_an_answer() -> None
 
 
 def test_the_last_made_run_stays_open_while_a_turn_runs() -> None:
-    assert kinds(made_entries(ITEMS[:1], running=True)) == ["invoke", "user_input"]
+    log = MadeLog()
+    assert kinds(log.add_item(ITEMS[0])) == ["invoke", "user_input"]
+    assert log.end(running=True, paused=False) == []
 
 
 def test_a_turn_without_input_is_a_wakeup() -> None:
-    assert made_entries([], running=True) == [{"kind": "invoke", "trigger": "wakeup", "ts": 0}]
+    assert MadeLog().end(running=True, paused=False) == [{"kind": "invoke", "trigger": "wakeup", "ts": 0}]
 
 
 def test_a_paused_session_ends_with_a_paused_run() -> None:
-    entry = made_entries(ITEMS[:1], paused=True)[-1]
+    log = MadeLog()
+    log.add_item(ITEMS[0])
+    (entry,) = log.end(running=False, paused=True)
     assert isinstance(entry, dict)
     assert entry["result"] == "paused"
 
