@@ -169,7 +169,7 @@ class JsonWebTokens:
             leeway=config.leeway,
             options={"require": REQUIRED},
         )
-        if not claims["sub"]:
+        if not claims["sub"].encode():  # half a surrogate pair raises ValueError: no answer could show it
             return NOT_ACCEPTED
         named = claims.get(config.groups)
         groups = [named] if isinstance(named, str) else named if isinstance(named, list) else []

@@ -101,7 +101,7 @@ class OpsServer:
         self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.to_thread(self._thread.join, 2 * CLOSE_DEADLINE)
         self._heartbeat.stop()
-        if self._file is not None and self._file == _identity(self._address):  # else it is another process's
+        if self._file is not None and self.is_reachable:  # else the file is another process's
             with contextlib.suppress(OSError):
                 os.unlink(self._address.path)
 
@@ -109,6 +109,11 @@ class OpsServer:
         """Use other options, with the same address, from the next request on."""
         self._options = options
         self._guard.change_options(options)
+
+    @property
+    def is_reachable(self) -> bool:
+        """Return False if nobody can connect any more: the file of the socket was removed or replaced."""
+        return self._file == _identity(self._address)
 
     @property
     def url(self) -> str:

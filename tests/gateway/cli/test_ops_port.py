@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -83,6 +84,21 @@ async def test_a_reload_that_fails_leaves_the_port_as_it_was() -> None:
         assert await status(first) == 200
         with pytest.raises(aiohttp.ClientConnectionError):
             await status(second)
+
+
+async def test_a_reload_opens_a_socket_again_whose_file_was_removed(tmp_path: Path) -> None:
+    path = tmp_path / "ops.sock"
+    ops = Ops(listen=f"unix:{path}")
+    async with served(ops) as ops_port:
+        path.unlink()
+        async with ops_port.replaced(ops):
+            pass
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as http,
+            http.get("http://localhost/openapi.json") as answer,
+        ):
+            assert answer.status == 200
+    assert not path.exists()
 
 
 async def test_a_port_that_is_taken_refuses_the_reload() -> None:

@@ -82,6 +82,7 @@ def unsigned(algorithm: str) -> str:
         (signed(exp=None), "this token is not accepted"),
         (signed(sub=None), "this token is not accepted"),
         (signed(sub=""), "this token is not accepted"),
+        (signed(sub="\ud800"), "this token is not accepted"),
         (signed(exp=10**400), "this token is not accepted"),
     ],
 )
