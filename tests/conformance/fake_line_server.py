@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-DEADLINE = 20.0  # seconds for anything that a test waits for
+from tests.awaited import Awaited
 
 
-class FakeLineServer:
+class FakeLineServer(Awaited):
     """A server of lines of JSON at a Unix socket. A subclass answers in `serve`, and notes each change."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.connections = 0
         self.writer: asyncio.StreamWriter
-        self._changed = asyncio.Event()
 
     @classmethod
     @asynccontextmanager
@@ -43,14 +43,3 @@ class FakeLineServer:
     def hang_up(self) -> None:
         """Close the connection."""
         self.writer.close()
-
-    def note(self) -> None:
-        """Wake whoever waits in `until`."""
-        self._changed.set()
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        """Wait until something holds."""
-        async with asyncio.timeout(DEADLINE):
-            while not holds():
-                self._changed.clear()
-                await self._changed.wait()

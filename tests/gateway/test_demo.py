@@ -29,6 +29,7 @@ from dragoman.mappings.canonical import Command, SessionState, commands, events
 from dragoman.mappings.canonical.values import Cause, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
+from tests.awaited import Awaited
 from tests.pairs.gateway import SmoothClient
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
@@ -189,13 +190,13 @@ def test_the_input_count_without_a_number_plays_the_conversation(text: str) -> N
 # -- the backend's states ---------------------------------------------------------------------------
 
 
-class Stage:
+class Stage(Awaited):
     """A session of the backend that notes the events it receives."""
 
     def __init__(self, group: asyncio.TaskGroup, turns: Sequence[list[Line]] = ()) -> None:
+        super().__init__()
         self._group = group
         self.state = SessionState(id="00000000-0000-0000-0000-00000000000a")
-        self._news = asyncio.Event()
         self.heard: list[Any] = []
         self.backend = DemoBackend(self, self._spawn, Scripts(turns))
 
@@ -204,19 +205,13 @@ class Stage:
 
     def receive(self, bursts: list[Burst[Any]]) -> None:
         self.heard += [item for burst in bursts for item in burst.items]
-        self._news.set()
+        self.note()
 
     def connected(self) -> SessionState:
         return self.state
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         raise AssertionError(f"played in process: never lost ({text})")
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not condition():
-                self._news.clear()
-                await self._news.wait()
 
     async def sent(self, *commands: Command) -> list[Any]:
         """Send these commands at once; return the events that follow at once."""
@@ -309,9 +304,9 @@ async def test_a_paused_turn_continues_where_it_stopped() -> None:
         await stage.sent(run("go on"))
         for pause in range(1, 4):
             so_far = len(stage.text())
-            await stage.until(lambda enough=so_far + 30: len(stage.text()) > enough)  # type: ignore[misc]  # bound now
+            await stage.until(lambda enough=so_far + 30: len(stage.text()) > enough)
             await stage.sent(commands.PauseTurn(request="p"))
-            await stage.until(lambda count=pause: stage.results() == ["paused"] * count)  # type: ignore[misc]  # as above
+            await stage.until(lambda count=pause: stage.results() == ["paused"] * count)
             assert stage.statuses()[-1] == "paused"
             assert await stage.sent(commands.ResumeTurn(request="q")) == [
                 *(events.Reply(request="q"), events.StatusChanged(status="running")),

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.awaited import Awaited
 from tests.oracle.codewhale import CodewhaleOracle
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 ROOM = 1 << 24
 
 
-class CodewhaleClient:
+class CodewhaleClient(Awaited):
     """A client with the received lines in `lines`; `thread` is the one that it began."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__()
         self._reader = reader
         self._writer = writer
-        self._news = asyncio.Event()
         self._number = 0
         self.oracle = CodewhaleOracle()
         self.lines: list[dict[str, Any]] = []
@@ -85,9 +86,9 @@ class CodewhaleClient:
             )
             self.oracle.got(frame)
             self.lines.append(frame)
-            self._news.set()
+            self.note()
         self.over = True
-        self._news.set()
+        self.note()
 
     async def send(self, method: str, **params: Any) -> int:
         """Write a request as a line; return its id."""
@@ -127,13 +128,10 @@ class CodewhaleClient:
         """Begin a turn; return its request id."""
         return await self.send("thread/message", thread_id=self.thread, input=text)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition()` is true for the received lines."""
-        async with asyncio.timeout(DEADLINE):
-            while not condition():
-                assert not self.over, f"the server is gone: {self.lines[-3:]}"
-                self._news.clear()
-                await self._news.wait()
+    async def news(self) -> None:
+        """Wait for the next line; fail if there can be none."""
+        assert not self.over, f"the server is gone: {self.lines[-3:]}"
+        await super().news()
 
     def text(self, start: int = 0) -> str:
         """Return the text streamed since this mark."""

@@ -16,6 +16,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.upstreams import MakeInProcess
+from tests.awaited import Awaited
 from tests.oracle import SmoothOracle
 from tests.smooth_frame_check import check
 
@@ -54,16 +55,18 @@ async def serving(app: App) -> AsyncIterator[list[str]]:
             app.stop.set()
 
 
-class SmoothClient:
+class SmoothClient(Awaited):
     """A bare smooth client: the received frames are in `frames`, each checked for its shape and order."""
 
+    deadline = DEADLINE
+
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        super().__init__()
         self.socket = socket
         self.oracle = SmoothOracle()
         self.frames: list[dict[str, Any]] = []
         self._ends: list[dict[str, Any]] = []
         self.session = ""
-        self._news = asyncio.Event()
         self._reading = asyncio.Event()
         self._reading.set()
         self._number = 0
@@ -98,7 +101,7 @@ class SmoothClient:
             self.frames.append(frame)
             if frame["type"] in TERMINALS and "requestId" in frame:
                 self._ends.append(frame)
-            self._news.set()
+            self.note()
             await self._reading.wait()
 
     def stop_reading(self) -> None:
@@ -108,11 +111,6 @@ class SmoothClient:
     def read_on(self) -> None:
         """Continue to read."""
         self._reading.set()
-
-    async def news(self) -> None:
-        """Wait for the next frame."""
-        self._news.clear()
-        await self._news.wait()
 
     async def send(self, frame: dict[str, Any]) -> str:
         """Send a frame; return its request id, which is added if it has none."""
@@ -131,12 +129,6 @@ class SmoothClient:
     async def say(self, text: str) -> str:
         """Begin a turn; return its request id."""
         return await self.send({"action": "send_message", "sessionId": self.session, "message": text})
-
-    async def until(self, condition: Any) -> None:
-        """Wait until `condition()` is true for the received frames."""
-        async with asyncio.timeout(DEADLINE):
-            while not condition():
-                await self.news()
 
     def terminals(self) -> list[dict[str, Any]]:
         """Return the terminal frames of turns, in order; an `error` without request id ends no turn."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -20,6 +20,7 @@ from uuid import uuid4
 import zmq
 import zmq.asyncio
 
+from tests.awaited import Awaited
 from tests.oracle.pando import PandoOracle
 from tests.pando_frame_check import check_published, check_reply
 
@@ -36,10 +37,11 @@ class RefusalError(Exception):
         self.message = message
 
 
-class PandoClient:
+class PandoClient(Awaited):
     """A connected client; `told` are the received publications, `shown` is the text that its terminal shows."""
 
     def __init__(self, context: zmq.asyncio.Context, host: str, publications: int, calls: int, room: int) -> None:
+        super().__init__()
         self._context = context
         self._calls = f"tcp://{host}:{calls}"
         self._subscriber = context.socket(zmq.SUB)
@@ -47,7 +49,6 @@ class PandoClient:
         self._subscriber.subscribe(b"")
         self._subscriber.connect(f"tcp://{host}:{publications}")
         self._views: list[tuple[str, zmq.asyncio.Socket]] = []
-        self._news = asyncio.Event()
         self._reading = asyncio.Event()
         self._reading.set()
         self._streamed: dict[str, list[str]] = {}
@@ -86,7 +87,7 @@ class PandoClient:
             self.oracle.got(envelope)
             self.told.append((envelope["topic"], envelope["payload"]))
             self._show(envelope["topic"], envelope["payload"])
-            self._news.set()
+            self.note()
             await self._reading.wait()
 
     def _show(self, topic: str, payload: dict[str, Any]) -> None:
@@ -166,17 +167,6 @@ class PandoClient:
     async def say(self, text: str) -> None:
         """Begin a turn."""
         assert await self.call("message.send", session_id=self.session, content=text) == {"ok": True}
-
-    async def news(self) -> None:
-        """Wait for the next publication."""
-        self._news.clear()
-        await self._news.wait()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition()` is true for the received publications."""
-        async with asyncio.timeout(DEADLINE):
-            while not condition():
-                await self.news()
 
     def topics(self, start: int = 0) -> list[str]:
         """Return the topics of the publications about our session since this mark."""

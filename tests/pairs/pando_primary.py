@@ -11,6 +11,7 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
+from tests.awaited import Awaited
 from tests.reserved_ports import reserved_port
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
@@ -30,16 +31,16 @@ def message(id: str, role: str, content: str) -> dict[str, Any]:
     return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T21:28:20Z"}
 
 
-class PandoPrimary:
+class PandoPrimary(Awaited):
     """A primary: `sessions` are its rows, `messages` those of each session, `called` the calls that it received."""
 
     def __init__(self, instance: str, ports: tuple[int, int]) -> None:
+        super().__init__()
         self.instance = instance
         self.sessions: dict[str, dict[str, Any]] = {}
         self.messages: dict[str, list[dict[str, Any]]] = {}
         self.called: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._news = asyncio.Event()
         self._subscribed = asyncio.Event()
         self._context = zmq.asyncio.Context()
         self._publisher, self._router = self._context.socket(zmq.XPUB), self._context.socket(zmq.ROUTER)
@@ -97,10 +98,7 @@ class PandoPrimary:
 
     async def was_called(self, method: str, times: int) -> None:
         """Wait until this method was called this many times."""
-        async with asyncio.timeout(DEADLINE):
-            while self.called.count(method) < times:
-                self._news.clear()
-                await self._news.wait()
+        await self.until(lambda: self.called.count(method) >= times)
 
     async def _listen(self) -> None:
         while True:
@@ -114,7 +112,7 @@ class PandoPrimary:
             call = json.loads(body)
             reply = {"jsonrpc": "2.0", "id": call["id"], **self._reply(call["method"], call.get("params") or {})}
             self.called.append(call["method"])
-            self._news.set()
+            self.note()
             await self._router.send_multipart([identity, b"", json.dumps(reply).encode()])
 
     def _reply(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

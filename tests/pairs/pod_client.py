@@ -6,24 +6,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, get_args
 
 from dragoman.mappings.pod.wire.events import Event
+from tests.awaited import Awaited
 from tests.oracle import PodOracle
 
-DEADLINE = 20.0  # seconds for anything that a test waits for
 KNOWN = {event.__struct_config__.tag for event in get_args(Event)}
 
 
-class PodClient:
+class PodClient(Awaited):
     """A connected client; the received events are in `events`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__()
         self._reader = reader
         self._writer = writer
-        self._news = asyncio.Event()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.oracle = PodOracle()
         self.judged = True
@@ -52,7 +52,7 @@ class PodClient:
                 self.oracle.got(event)
             self.events.append((event["event"], event.get("data") or {}))
             self.see(event)
-            self._news.set()
+            self.note()
 
     def see(self, event: dict[str, Any]) -> None:
         """Process an event, in addition to keeping it."""
@@ -69,13 +69,6 @@ class PodClient:
     async def say(self, text: str) -> None:
         """Begin a run."""
         await self.send("run", input=[{"kind": "text", "content": text}])
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition()` is true for the received events."""
-        async with asyncio.timeout(DEADLINE):
-            while not condition():
-                self._news.clear()
-                await self._news.wait()
 
     def names(self) -> list[str]:
         """Return the names of the events so far."""

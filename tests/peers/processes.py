@@ -10,18 +10,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.awaited import Awaited
+
 START = 20.0  # seconds until a process must listen, on a machine that does other things too
 END = 15.0  # seconds until a process must have ended after SIGTERM: its own drain deadline is 10
 
 
-class Process:
+class Process(Awaited):
     """A running `dragoman ...`: its endpoints, and its log so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
+        super().__init__()
         self.process = process
         self.endpoints: list[str] = []
         self.log: list[str] = []
-        self._more = asyncio.Event()  # lines in the log
 
     @property
     def url(self) -> str:
@@ -35,10 +37,7 @@ class Process:
 
     async def logs(self, text: str, mark: int = 0) -> None:
         """Wait until the process has logged this, in the lines from `mark` on."""
-        async with asyncio.timeout(START):
-            while not any(text in line for line in self.log[mark:]):
-                self._more.clear()
-                await self._more.wait()
+        await self.until(lambda: any(text in line for line in self.log[mark:]))
 
     def resident(self) -> int:
         """Return the resident memory of the process in bytes (Linux)."""
@@ -56,7 +55,7 @@ class Process:
         while line := await stream.readline():
             text = line.decode().rstrip("\n")
             self.log.append(text)
-            self._more.set()
+            self.note()
             if text.startswith("listening "):
                 self.endpoints.append(text.removeprefix("listening "))
                 ready.set()
