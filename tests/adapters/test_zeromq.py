@@ -14,9 +14,8 @@ import zmq
 from msgspec import structs
 
 from dragoman.adapters.zeromq import sockets
-from dragoman.adapters.zeromq.callers import Caller
 from dragoman.mappings.dialect import Missed, Parts
-from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, until
+from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, send_forever, until
 from tests.reserved_ports import reserved_port
 from tests.transport_reader import receive, receive_all
 
@@ -78,12 +77,6 @@ async def test_a_primary_detects_that_a_client_has_disconnected() -> None:
         await until(lambda: not len(ours.publication.subscribers))
         with pytest.raises(ConnectionError):
             await send_forever(caller)
-
-
-async def send_forever(caller: Caller) -> None:
-    while True:
-        await caller.send([b"anybody?"])
-        await asyncio.sleep(0)
 
 
 def descriptors() -> int:

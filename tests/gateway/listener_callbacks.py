@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from dragoman.adapters.base import Accept, PeerFacts, Transport
 from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.mappings.dialect import Instance, Loss
+from tests.adapters.websocket.peers import nothing_spawned
 
 
 def nobody(_transport: Transport) -> None:
     """Do nothing with a peer; none is expected."""
-
-
-def nothing_spawned(work: Coroutine[Any, Any, None], name: str) -> None:
-    """Fail: only a TLS handshake is spawned."""
-    work.close()
-    raise AssertionError(f"spawned: {name}")
 
 
 def callbacks(accept: Accept = nobody, publish: Accept = nobody) -> ListenerCallbacks:

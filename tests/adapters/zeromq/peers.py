@@ -29,6 +29,13 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
+async def send_forever(caller: Caller) -> None:
+    """Send answers until the caller is closed, which raises an error."""
+    while True:
+        await caller.send([b"anybody?"])
+        await asyncio.sleep(0)
+
+
 class Primary:
     """Our listener with its publication, its callers, and the losses that it reported."""
 

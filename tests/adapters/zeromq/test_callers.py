@@ -14,7 +14,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
 from dragoman.mappings.dialect import Frame, Loss, Oversize, Parts
-from tests.adapters.zeromq.peers import BOUNDS, LIMITS, Primary, peer, primary, until
+from tests.adapters.zeromq.peers import BOUNDS, LIMITS, Primary, peer, primary, send_forever, until
 from tests.transport_reader import receive
 
 Socket = zmq.Socket[bytes]
@@ -256,12 +256,6 @@ async def test_sending_an_answer_to_a_gone_caller_raises_connection_error() -> N
             caller, _ = await heard(ours)
         with pytest.raises(ConnectionError, match="gone"):
             await send_forever(caller)
-
-
-async def send_forever(caller: Caller) -> None:
-    while True:
-        await caller.send([b"anybody?"])
-        await asyncio.sleep(0)
 
 
 async def test_a_caller_that_does_not_read_its_answers_delays_only_itself() -> None:
