@@ -2,9 +2,9 @@
 
 Servers before 0.10.2 keep the model's context only in memory. So clients get a Gap with `context` if such a server
 resumes a thread from its store. They also get it if a new thread replaces a lost one. A server of 0.10.2 refuses to
-resume a thread while it has pending work, and in another folder than its own (section 12). So a refused resume is
-repeated without our folder. If that is refused too, the thread is not replaced: the commands that waited are refused as
-busy.
+resume a thread in another folder than its own, and for ever after a broken stream (section 12). So a refused resume is
+repeated without our folder. If that is refused too, the thread is read: such a server takes inputs of a thread that was
+not resumed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dragoman.mappings.canonical import SessionState, Unmapped, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import Event, Gap, SessionOpened
 from dragoman.mappings.canonical.values import Ext, Failure
+from dragoman.mappings.codewhale.from_canonical.commands import brought_along
 from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
 from dragoman.mappings.codewhale.wire.values import Thread
@@ -81,7 +82,7 @@ class Opening(SessionOpening):
         return self._placed(commands.ResumeSession(request=command.request, session=command.session))
 
     def _open(self, command: Command, event: SessionOpened) -> list[Event]:
-        resumes = isinstance(command, commands.ResumeSession)
+        resumes = isinstance(command, commands.ResumeSession | commands.GetSession)
         resumed = not self.session and resumes
         self.session = given(event.ext, "thread_id", str, event.session)
         known, self._known = self._known, ""
@@ -100,8 +101,17 @@ class Opening(SessionOpening):
             return None
         unplaced, self._unplaced = self._unplaced, None
         if failure is not None and failure.cause == "busy":
-            return unplaced  # if this fails too, the next command resumes the thread again
+            return unplaced or self._reading(command)
         return None if command.request or not self._known else replace(self._wanted, request="")
+
+    def _reading(self, resume: commands.ResumeSession) -> Command | None:
+        """Return the command that reads a thread instead; None if the resume was needed.
+
+        If the thread cannot be read either, the next command resumes it again.
+        """
+        if not self._resumes_context or brought_along(resume):
+            return None
+        return commands.GetSession(request=resume.request, session=resume.session, ext=resume.ext)
 
     def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
         """Add the folder to a resume: without it the server uses its own (docs/dialects/codewhale.md, section 2.3).

@@ -14,6 +14,8 @@ from dragoman.mappings.canonical.values import BackendInfo, FileAttachment, Text
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
+from dragoman.mappings.codewhale.wire import requests
+from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.opening import HELD_MAX
 from tests.mappings.codewhale.data import CAPTURES, captured, thread_row
@@ -256,9 +258,42 @@ def test_a_client_that_resumes_a_thread_without_a_folder_gets_it_in_its_own_fold
     assert (opened.request, opened.session) == ("r", SESSION)
 
 
-def test_a_thread_with_pending_work_is_not_replaced_and_the_next_command_resumes_it_again() -> None:
+def test_a_thread_that_is_never_resumed_is_read_and_used_without_a_resume() -> None:
+    """After a broken stream a 0.10.2 refuses each resume of the thread, but accepts messages (section 12)."""
     child = refusing_child()
+    assert child.answers("thread/resume", error=PENDING_WORK) == []
+    (read,) = child.asked
+    assert (read["method"], read["params"]) == ("thread/read", {"thread_id": THREAD})
+    opened, accepted = child.answers("thread/read", {"thread_id": THREAD, "status": "ok", "thread": ROW, "data": {}})
+    assert (opened.session, accepted) == (SESSION, events.TurnAccepted(request="m"))
+    assert [request["method"] for request in child.asked] == ["thread/message"]
+
+
+def test_a_client_that_resumes_a_thread_is_shown_it_if_the_server_only_lets_it_be_read() -> None:
+    child = Child("")
+    child.sent(commands.ResumeSession(request="r", session=SESSION, ext=keep(thread_id="thr_1")))
+    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
+    assert child.answers("thread/resume", error=PENDING_WORK) == []
+    assert child.asked[0]["params"] == {"thread_id": "thr_1"}
+    row = ROW | {"id": "thr_1"}
+    (opened,) = child.answers("thread/read", {"thread_id": "thr_1", "status": "ok", "thread": row, "data": {}})
+    assert (opened.request, read_raw(opened.ext["codewhale.thread_id"], str)) == ("r", "thr_1")
+
+
+def test_a_resume_that_brings_history_along_is_refused_if_the_server_only_lets_the_thread_be_read() -> None:
+    child = Child("")
+    brought = requests.ResumeParams(thread_id=THREAD, history=[raw({"role": "user", "content": "old"})])
+    child.sent(commands.ResumeSession(request="r", session=SESSION, ext=keep(params=brought)))
+    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
     (refused,) = child.answers("thread/resume", error=PENDING_WORK)
+    assert (refused.request, refused.failure.cause) == ("r", "busy")
+    assert child.asked == []
+
+
+def test_a_thread_that_can_be_neither_resumed_nor_read_is_resumed_again_for_the_next_command() -> None:
+    child = refusing_child()
+    assert child.answers("thread/resume", error=PENDING_WORK) == []
+    (refused,) = child.answers("thread/read", error=PENDING_WORK)
     assert (refused.request, refused.failure.cause, refused.failure.text) == ("m", "busy", PENDING_WORK[1])
     assert child.asked == []
     child.message(request="again")
