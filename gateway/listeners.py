@@ -119,7 +119,7 @@ class Listeners:
 
         directory = PodDirectory(Path(endpoint.address), router.route.name, listen=listen, behind=behind)
         await directory.open()
-        router.watch(lambda session: directory.update_session(session.state, lives=router.lives(session)))
+        router.watch(lambda session: directory.update_session(session.state, lives=router.is_live(session)))
         opened = OpenListener(endpoint, directory, target)
         opened.keep(self._spawn(directory.run(), f"{router.route.name}:directory"))
         return opened

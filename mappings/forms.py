@@ -111,7 +111,7 @@ class IdentityForm(Struct):
         return [
             FormField(
                 key=field.key,
-                question=_yours(field.label or field.key) + ("" if field.required else " (none leaves it out)"),
+                question=_question_for(field.label or field.key) + ("" if field.required else " (none leaves it out)"),
                 read=_required if field.required else _optional,
                 typed=lambda value: NONE if value is None else str(value),
             )
@@ -149,7 +149,7 @@ SPECS: dict[str, type[IdentityForm | ChoicesForm]] = {"identity_intake": Identit
 """Kind of interaction -> its spec."""
 
 
-def _yours(name: str) -> str:
+def _question_for(name: str) -> str:
     return f"{name}?" if name.lower().startswith("your ") else f"Your {name}?"
 
 

@@ -88,7 +88,7 @@ class WebSocketListener:
         connection = Connection(peer, refusal, self._lost)
         if self._rules.tls is None:
             tcp.set_protocol(connection)
-            self._shake(connection, tcp)
+            self._begin_handshake(connection, tcp)
         else:
             # `start_tls` would be too late: uvloop reads the peer's hello before it. So TLS gets its own transport.
             raw = _detached(tcp)
@@ -100,7 +100,7 @@ class WebSocketListener:
 
         def encrypted(tcp: asyncio.Transport) -> None:
             tcp.set_protocol(connection)
-            self._shake(connection, tcp)
+            self._begin_handshake(connection, tcp)
 
         loop = asyncio.get_running_loop()
         shaken: asyncio.Future[None] = loop.create_future()
@@ -126,7 +126,7 @@ class WebSocketListener:
         finally:
             self._encrypting.discard(raw)
 
-    def _shake(self, connection: Connection, tcp: asyncio.Transport) -> None:
+    def _begin_handshake(self, connection: Connection, tcp: asyncio.Transport) -> None:
         """Begin the handshake of a connection, with TLS or without."""
         self._shaking.add(connection)
         deadline = self._limits.handshake_deadline

@@ -65,7 +65,7 @@ class Polled:
         if not self._reading and not self.closed:
             self._reading = True
             self._loop.add_reader(self._descriptor, self._ready)
-            self._soon()
+            self._read_soon()
 
     def pause(self) -> None:
         """Stop reading. Messages stay in the socket; above its high water mark the peers wait."""
@@ -124,7 +124,7 @@ class Polled:
     def sent(self) -> None:
         """Check for data to receive, as a send may have cleared the signal."""
         if not self.closed and int(self.socket.getsockopt(zmq.EVENTS)) & POLLIN:
-            self._soon()
+            self._read_soon()
 
     async def wait_for_activity(self, most: float = RETRY) -> None:
         """Wait until an event on this socket may have made room, at most `most` seconds."""
@@ -143,15 +143,15 @@ class Polled:
             self.pause()
             self.closed = True
             self.socket.close(linger=round(linger * 1000))
-            self._stir()
+            self._wake_waiters()
 
     # --------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         if self._waiters or int(self.socket.getsockopt(zmq.EVENTS)) & POLLIN:
-            self._soon()
+            self._read_soon()
 
-    def _soon(self) -> None:
+    def _read_soon(self) -> None:
         if self._again is None and self._reading:
             self._again = self._loop.call_soon(self._ready)
 
@@ -161,13 +161,13 @@ class Polled:
             self._again = None
         messages, more = self.receive()
         if more:
-            self._soon()
+            self._read_soon()
         if self._waiters:
-            self._stir()
+            self._wake_waiters()
         if messages:
             self._take(messages)
 
-    def _stir(self) -> None:
+    def _wake_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -63,7 +63,7 @@ class Subscribers:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def hear(self, event: int, value: int) -> None:
+    def note_event(self, event: int, value: int) -> None:
         """Add or remove a connection; `value` is its descriptor."""
         if event == zmq.EVENT_ACCEPTED:
             self._connections.pop(value, None)  # its number was reused

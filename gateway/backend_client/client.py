@@ -1,8 +1,8 @@
 """A client of one backend with blocking calls, for `dragoman send`, `chat` and `drive`.
 
-    caller's thread                      thread with an event loop
-    BackendClient.say  -> commands ->    InProcessTransport -> gateway -> backend
-    next_event         <- bounded queue  <- canonical events
+    caller's thread                              thread with an event loop
+    BackendClient.send_command -> commands ->    InProcessTransport -> gateway -> backend
+    next_event                 <- bounded queue  <- canonical events
 
 The gateway runs in a thread of its own. So the caller may block in a terminal, and Ctrl-C is an ordinary
 KeyboardInterrupt.
@@ -106,7 +106,7 @@ class BackendClient:
         self._leave()
         transport = self._transport = InProcessTransport(lambda incoming: self._take(transport, incoming))
         self._call(self._app.join, in_process_dialect(self._dialect), transport)
-        request = self.say(ResumeSession(session=session) if session else OpenSession())
+        request = self.send_command(ResumeSession(session=session) if session else OpenSession())
         deadline = time.monotonic() + OPEN_DEADLINE
         while (incoming := self.next_event(deadline - time.monotonic())) is not None:
             if incoming.attached:
@@ -142,11 +142,11 @@ class BackendClient:
 
     # -- commands and events -----------------------------------------------------------------------------
 
-    def say(self, command: Command) -> str:
+    def send_command(self, command: Command) -> str:
         """Send a command; return its request id, by which its answer is known."""
         request = f"client-{next(self._requests)}"
         if self._transport is not None:
-            self._call(self._transport.say, structs.replace(command, request=request))
+            self._call(self._transport.send_command, structs.replace(command, request=request))
         return request
 
     def next_event(self, timeout: float | None) -> InProcessEvent | None:

@@ -96,7 +96,7 @@ class TurnRunner:
         """Send an input and return how its turn ended; raise TimeoutError after the deadline."""
         until = None if deadline is None else time.monotonic() + deadline
         while True:
-            self._begin(self._client.say(SubmitInput(segments=(Text(text=text),))))
+            self._begin(self._client.send_command(SubmitInput(segments=(Text(text=text),))))
             while not self._over:
                 incoming = self._client.next_event(None if until is None else until - time.monotonic())
                 if incoming is None:
@@ -115,7 +115,7 @@ class TurnRunner:
 
     def cancel(self, *, show: bool = True) -> TurnOutcome:
         """Cancel the turn, and wait for its end for a short time; without `show` its further events are not shown."""
-        self._client.say(CancelTurn())
+        self._client.send_command(CancelTurn())
         self._answer = self._given = None
         self._shown = show
         until = time.monotonic() + CANCEL_WAIT
@@ -162,5 +162,5 @@ class TurnRunner:
                 return False
             if self._answer is answer and (command := answer.take(line)) is not None:
                 self._answer, self._given = None, answer
-                self._client.say(command)
+                self._client.send_command(command)
         return True

@@ -164,7 +164,7 @@ class SharedKind(RememberingOpener):
         for session in list(self._made_up.values()):
             seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.presence.links)
             if seen and not session.in_flight:
-                self._sessions.move_on(session)
+                self._sessions.replace_session(session)
 
     def _end(self, session: Session) -> None:
         """End a session that the backend does not have any more.
@@ -175,7 +175,7 @@ class SharedKind(RememberingOpener):
         if session in self._sessions.index:
             session.commands.give_all(DeleteSession)
             session.give_up(GONE)
-            self._sessions.move_on(session)
+            self._sessions.replace_session(session)
 
     # -- from the sessions ---------------------------------------------------------------------------------
 

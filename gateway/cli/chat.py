@@ -204,7 +204,7 @@ class Chat:
 
     def _call(self, command: Command) -> Any:
         """Return the answer to a command; None if it was refused or did not come, which the user is told."""
-        request = self._client.say(command)
+        request = self._client.send_command(command)
         until = time.monotonic() + CALL_DEADLINE
         while (incoming := self._client.next_event(until - time.monotonic())) is not None:
             if getattr(incoming.event, "request", "") != request:

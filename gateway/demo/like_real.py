@@ -21,10 +21,10 @@ Message = dict[str, Any]
 class Flavour(Protocol):
     """Changes the frames of one dialect as its shipped programs would."""
 
-    def hear(self, message: Message) -> None:
+    def note_request(self, message: Message) -> None:
         """Note what a client said."""
 
-    def say(self, messages: Sequence[Message]) -> list[Message]:
+    def rewrite(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages to send in place of these, which were written together."""
 
 
@@ -39,10 +39,10 @@ class PodFlavour:
         self._invoked = True
         self._held: list[Message] = []  # deltas of a text that its `text_done` may tell
 
-    def hear(self, message: Message) -> None:
+    def note_request(self, message: Message) -> None:
         """Do nothing: a pod says the same to every client."""
 
-    def say(self, messages: Sequence[Message]) -> list[Message]:
+    def rewrite(self, messages: Sequence[Message]) -> list[Message]:
         aborted = any(self._aborts(message) for message in messages)
         said: list[Message] = []
         for message in messages:
@@ -84,12 +84,12 @@ class PandoFlavour:
         self._wrong: set[str] = set()  # sessions whose run was interrupted or has failed
         self._sessions: dict[str, Message] = {}  # session id -> its last publication
 
-    def hear(self, message: Message) -> None:
+    def note_request(self, message: Message) -> None:
         match message:
             case {"method": "session.interrupt", "params": {"session_id": str() as session}}:
                 self._wrong.add(session)
 
-    def say(self, messages: Sequence[Message]) -> list[Message]:
+    def rewrite(self, messages: Sequence[Message]) -> list[Message]:
         return [said for message in messages if (said := self._said(message)) is not None]
 
     def _said(self, message: Message) -> Message | None:
@@ -113,10 +113,10 @@ class PandoFlavour:
 class CodewhaleFlavour:
     """Keeps no message in the store, so that every history is empty (docs/dialects/codewhale.md, section 3)."""
 
-    def hear(self, message: Message) -> None:
+    def note_request(self, message: Message) -> None:
         """Do nothing: every history is empty."""
 
-    def say(self, messages: Sequence[Message]) -> list[Message]:
+    def rewrite(self, messages: Sequence[Message]) -> list[Message]:
         return [self._said(message) for message in messages]
 
     @staticmethod
@@ -133,12 +133,12 @@ class SmoothFlavour:
     def __init__(self) -> None:
         self._answers = 0
 
-    def hear(self, message: Message) -> None:
+    def note_request(self, message: Message) -> None:
         """Count the answers: each input gets one."""
         if message.get("action") == "send_message":
             self._answers += 1
 
-    def say(self, messages: Sequence[Message]) -> list[Message]:
+    def rewrite(self, messages: Sequence[Message]) -> list[Message]:
         return [m for m in messages if self._answers % 2 or m.get("type") != "stream_token"]
 
 
@@ -174,11 +174,11 @@ class LikeReal(WrappedTransport):
         if isinstance(body, bytes):
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 if isinstance(message := msgspec.json.decode(body), dict):
-                    self._flavour.hear(message)
+                    self._flavour.note_request(message)
 
     async def send(self, frames: Sequence[bytes]) -> None:
         topics = any(b"\0" in frame for frame in frames)
-        said = self._flavour.say([msgspec.json.decode(frame.rpartition(b"\0")[2]) for frame in frames])
+        said = self._flavour.rewrite([msgspec.json.decode(frame.rpartition(b"\0")[2]) for frame in frames])
         if said:
             await self._transport.send(
                 [(m["topic"].encode() + b"\0" if topics else b"") + msgspec.json.encode(m) for m in said]

@@ -37,7 +37,7 @@ class MemoryBudget:
         self.limit = limit
 
     @property
-    def tight(self) -> bool:
+    def is_scarce(self) -> bool:
         """True if no new connection or session must be accepted."""
         return self.used > TIGHT * self.limit
 
@@ -55,7 +55,7 @@ class MemoryBudget:
 
     def refusal(self) -> str:
         """Return why nothing new is accepted, in words for a peer; "" if there is room."""
-        if not self.tight:
+        if not self.is_scarce:
             return ""
         return f"the gateway is out of memory: {self.used} of {self.limit} bytes (`memory`) are in use; try again later"
 

@@ -48,7 +48,7 @@ class Keeper:
             self._jobs.append(compress(path))
         if self._folder is not None and not self._will_sweep:
             self._will_sweep = True
-            self._jobs.append(self._swept(self._folder))
+            self._jobs.append(self._sweep(self._folder))
 
     def step(self) -> None:
         """Do one step of the oldest job: compress a piece of a file, or delete files."""
@@ -66,9 +66,9 @@ class Keeper:
             if self._wanted.compress:
                 for path in left_files(self._folder):
                     yield from compress(path)
-            yield from self._swept(self._folder)
+            yield from self._sweep(self._folder)
 
-    def _swept(self, folder: Path) -> Iterator[None]:
+    def _sweep(self, folder: Path) -> Iterator[None]:
         self._will_sweep = False
         wanted = self._wanted
         if (wanted.keep_count, wanted.keep_age, wanted.keep_bytes) != (None, None, None):

@@ -138,7 +138,7 @@ class ReplayBackend:
             self._refuse(command, report.outcome, report)
             return
         self._reporter.report(report)
-        self._player.hurry(lambda: self._begin_turn(turn, command))
+        self._player.skip_pauses(lambda: self._begin_turn(turn, command))
 
     def _take_command(self, command: Command) -> None:
         """Handle a command within a turn: the next recorded one, or one that was recorded at any time."""
@@ -146,7 +146,7 @@ class ReplayBackend:
         place = self._find_part(command)
         if place is not None and not self._player.has_early_command:
             self._reporter.report(MatchReport(words=named(command), outcome="exact"))
-            self._player.hurry(lambda: self._begin_part(place, command))
+            self._player.skip_pauses(lambda: self._begin_part(place, command))
         elif isinstance(command, ANSWERS) and self._open_question and not self._player.has_early_command:
             self._fail_after_another_answer(command)
         else:

@@ -237,7 +237,7 @@ class Driver:
         return sum(len(event.text) for _, event in self._plan.events(part) if isinstance(event, events.TextDelta))
 
     def _send(self, command: Command) -> str:
-        return self._client.say(structs.replace(command, session=""))
+        return self._client.send_command(structs.replace(command, session=""))
 
     # -- from the backend ---------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class InProcessTransport:
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._pulled = PulledInbound()
 
-    def say(self, command: Command) -> None:
+    def send_command(self, command: Command) -> None:
         """Send this command as the client."""
         self._said.put_nowait(ENCODER.encode(command))
 

@@ -111,7 +111,7 @@ class PartPlayer:
         then, self._then = self._then, None
         (then or self._ended)()
 
-    def hurry(self, then: Callable[[], None]) -> None:
+    def skip_pauses(self, then: Callable[[], None]) -> None:
         """Send the rest of this part at once, and call `then` after it."""
         self._then = then
         self._due.stop()

@@ -120,7 +120,7 @@ class Router:
         session = self._all.index.find_session(name)
         return session.state.id if session is not None else ""
 
-    def lives(self, session: Session) -> bool:
+    def is_live(self, session: Session) -> bool:
         """Return True if this is a session of the route that has not ended."""
         return session in self._all.index
 
@@ -137,7 +137,7 @@ class Router:
         session.delivery.enter()
         session.give_up(Failure(cause="upstream_lost", text="an operator closed the session"))
         session.describe(SessionClosed)
-        self._all.move_on(session)
+        self._all.replace_session(session)
         return ""
 
     def change_route(self, route: Route, services: Services) -> None:

@@ -251,7 +251,7 @@ class Sessions:
             return not self.policy.sees(link.principal, known.state)
         return self.past.has_other_owner(name, link.principal)
 
-    def move_on(self, session: Session) -> None:
+    def replace_session(self, session: Session) -> None:
         """Drop a session and show its clients the one that is behind their listener now."""
         here = session.presence.clients
         left = [link for link in here if isinstance(link, Link) and link.dialect.single_session]

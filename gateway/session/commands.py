@@ -228,7 +228,7 @@ class Commands:
             self.give(event.request, event.failure, event)
         elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
             self._settle(event.request)
-            self._questions.judged(pending, event)
+            self._questions.note_verdict(pending, event)
         elif pending.client is not None:
             self._settle(event.request)
             pending.client.send([structs.replace(event, request=pending.command.request)])

@@ -37,7 +37,7 @@ class Effects(Protocol):
     def deliver(self, runs: list[Run], at: int) -> None:
         """Append runs to the log, and give them to every client."""
 
-    def say(self, event: Event) -> None:
+    def tell_clients(self, event: Event) -> None:
         """Tell the clients something that the gateway itself says."""
 
     def command(self, client: Client, command: Command) -> None:
@@ -61,7 +61,7 @@ class Effects(Protocol):
     def summary(self) -> SessionSummary:
         """Return the row of the session in a list."""
 
-    def deserted(self) -> None:
+    def on_last_detach(self) -> None:
         """Take note that the last client has left."""
 
     def rested(self) -> None:

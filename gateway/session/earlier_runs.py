@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
-from dragoman.gateway.session.wording import parks
+from dragoman.gateway.session.wording import ends_with_question
 from dragoman.mappings.canonical import Event, SessionState, events
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, content_of
 
@@ -26,7 +26,7 @@ def begin_of_run(state: SessionState) -> int:
 
 
 def _parks(item: Item) -> bool:
-    return isinstance(item, Message) and item.role == "assistant" and parks(item.text)
+    return isinstance(item, Message) and item.role == "assistant" and ends_with_question(item.text)
 
 
 def heard_before(state: SessionState) -> list[Item]:

@@ -30,7 +30,7 @@ DESCRIPTIONS = frozenset((events.HistorySnapshot, events.SessionActivated, event
 UNANSWERED_KEPT = 256  # calls of ended turns whose result may still come after a resume
 
 
-def happens(events: Sequence[Event]) -> bool:
+def changes_more_than_description(events: Sequence[Event]) -> bool:
     """Return True unless all of these events only describe the session."""
     return not DESCRIPTIONS.issuperset(map(type, events))
 

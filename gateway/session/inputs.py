@@ -56,7 +56,7 @@ class Inputs:
             client.refuse(command.request, "invalid", "the input is empty")
         elif states.connection is ConnectionState.SEVERED:
             client.refuse(command.request, "busy", BUSY)
-        elif self._questions.hear(client, command):
+        elif self._questions.take_typed(client, command):
             return
         elif states.turn is TurnState.DISCARDED:
             text = "the cancelled turn has not ended in the backend yet; try again"

@@ -26,7 +26,7 @@ class OneTimeCodes:
     def __init__(self, context: SessionContext) -> None:
         self._context = context
 
-    def hear(self, client: Client, command: SubmitInput) -> bool:
+    def take_typed(self, client: Client, command: SubmitInput) -> bool:
         """Act on an input that says a code; return False if it says none."""
         state = self._context.state
         if state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
@@ -43,7 +43,7 @@ class OneTimeCodes:
         audit.note("answer", client, session=self._context.state.id, outcome="code sent", question="")
         self._context.in_flight.forward(client, command, segments)
 
-    def judged(self, pending: PendingCommand, event: OtpInvalid | OtpVerified) -> None:
+    def note_verdict(self, pending: PendingCommand, event: OtpInvalid | OtpVerified) -> None:
         """Act on the verdict of the backend about a code."""
         state, command, client = self._context.state, pending.command, pending.client
         refused = state.otp.refused if state.otp is not None else ()

@@ -167,7 +167,7 @@ class Presence:
         return self._pending.waiting + self.links
 
     @property
-    def deserted(self) -> bool:
+    def has_no_clients(self) -> bool:
         """True if no client is attached; subscriptions to everything do not count."""
         delivery = self._context.delivery
         return len(delivery.attachments) == len(delivery.publications)
@@ -177,7 +177,7 @@ class Presence:
         """True if no client is attached and nothing was ever said, as after a probe."""
         state = self._context.state
         never_used = state.ids is None and not self._context.in_flight and not state.transcript
-        return never_used and not self._pending.waiting and self.deserted and state.turn is None
+        return never_used and not self._pending.waiting and self.has_no_clients and state.turn is None
 
     def enter(self, client: Client) -> None:
         """Attach a client once the history is known."""
@@ -204,7 +204,7 @@ class Presence:
     def connect_for_query(self) -> None:
         """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
         self._context.effects.backend.start()
-        if self.deserted and not self._expiry.is_running:
+        if self.has_no_clients and not self._expiry.is_running:
             self.await_client()
 
     def detach(self, client: Client) -> None:
@@ -217,8 +217,8 @@ class Presence:
             self._leave()
 
     def _leave(self) -> None:
-        if self.deserted:
-            self._context.effects.deserted()
+        if self.has_no_clients:
+            self._context.effects.on_last_detach()
             self.await_client()
 
     def await_client(self) -> None:
@@ -255,7 +255,7 @@ class Presence:
         """
         context = self._context
         waits = context.states.busy or context.in_flight or self._pending.waiting
-        if self.deserted and not waits and not context.upstream.turn_outlives_connection:
+        if self.has_no_clients and not waits and not context.upstream.turn_outlives_connection:
             self._context.effects.backend.rest()
 
     def close(self) -> None:

@@ -121,7 +121,8 @@ class Questions:
         if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"
-        self._context.effects.say(events.Alert(level="warn", source="gateway", text=text, at=services.clock()))
+        alert = events.Alert(level="warn", source="gateway", text=text, at=services.clock())
+        self._context.effects.tell_clients(alert)
         self._give(None, _verdict(block.asked, approved=False))
 
     # -- answers in a dialect's own form -----------------------------------------------------------------
@@ -160,11 +161,11 @@ class Questions:
 
     # -- answers in words ------------------------------------------------------------------------------
 
-    def hear(self, client: Client, command: SubmitInput) -> bool:
+    def take_typed(self, client: Client, command: SubmitInput) -> bool:
         """Act on an input that answers a question; return False if it answers none."""
         block = self.open
         if block is None:
-            return self.codes.hear(client, command)
+            return self.codes.take_typed(client, command)
         if block.words is None or client.can_be_asked(block.asked):
             return False
         text = flatten(command.segments)
@@ -241,12 +242,12 @@ class Questions:
         acknowledge(pending.client, command.request)
         return True
 
-    def judged(
+    def note_verdict(
         self, pending: PendingCommand, event: events.InteractionInvalid | events.OtpInvalid | events.OtpVerified
     ) -> None:
         """Act on the verdict of the backend about an answer: ask again for a form whose values it refused."""
         if not isinstance(event, events.InteractionInvalid):
-            self.codes.judged(pending, event)
+            self.codes.note_verdict(pending, event)
             return
         self.given, self._giver = None, ""
         client, request = pending.client, pending.command.request

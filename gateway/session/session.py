@@ -24,7 +24,7 @@ from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.digest import summary_of
-from dragoman.gateway.session.fold import happens
+from dragoman.gateway.session.fold import changes_more_than_description
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.log import Log
@@ -142,7 +142,7 @@ class Session:
 
     # -- clients ---------------------------------------------------------------------------------------
 
-    def deserted(self) -> None:
+    def on_last_detach(self) -> None:
         """Cancel the turn if the route says so: the last client has left."""
         self.memory.drop_rendered()
         if self._route.on_last_detach == "cancel" and self.form.states.busy:
@@ -235,7 +235,7 @@ class Session:
         finished: list[tuple[Attachment, Batch]] = []
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is events.TurnAccepted
-            if happens(run.events):
+            if changes_more_than_description(run.events):
                 self.state.updated_at = at
             size = in_turn(run.events, self.state)
             batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events), size)
@@ -268,7 +268,7 @@ class Session:
         self.backend.send([CancelTurn(request=self._services.new_id())])
         self.commands.deadline.note_discarded()
 
-    def say(self, event: Event) -> None:
+    def tell_clients(self, event: Event) -> None:
         """Tell the clients something that the gateway itself says."""
         now = self._services.clock()
         self.deliver(self.form.feed([event], now), now)
@@ -276,7 +276,7 @@ class Session:
     def describe(self, kind: type[events.SessionNews] = events.SessionUpdated) -> None:
         """Tell subscribers what the session is now, or what was done with it."""
         if self.delivery.publications:
-            self.say(kind(session=self.summary()))
+            self.tell_clients(kind(session=self.summary()))
 
     def summary(self) -> SessionSummary:
         """Return the row of the session in a list."""

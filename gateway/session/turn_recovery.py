@@ -96,13 +96,13 @@ def _state_of_run(run: PastRun | None, first: int, history: events.HistorySnapsh
 
 def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[PastRun]:
     """Return the runs behind the items that were known before the turn."""
-    known, spoken = _spoken(before), _spoken(history.items)
+    known, spoken = _said_by_role(before), _said_by_role(history.items)
     if spoken[: len(known)] != known:
         return []
-    return [run for run in history.runs if len(_spoken(history.items[: run.first])) >= len(known)]
+    return [run for run in history.runs if len(_said_by_role(history.items[: run.first])) >= len(known)]
 
 
-def _spoken(items: Sequence[Item]) -> list[tuple[str, str]]:
+def _said_by_role(items: Sequence[Item]) -> list[tuple[str, str]]:
     return [(item.role, item.text) for item in items if isinstance(item, Message) and item.role != "system"]
 
 
@@ -113,8 +113,8 @@ def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapsh
     """
     items = history.items
     inputs = [i for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
-    known = [text for role, text in _spoken(before) if role == "user"]
-    texts = [text for role, text in _spoken(items) if role == "user"]
+    known = [text for role, text in _said_by_role(before) if role == "user"]
+    texts = [text for role, text in _said_by_role(items) if role == "user"]
     if texts[: len(known)] == known:
         rest = inputs[len(known) :]
         is_there = bool(rest) and texts[len(known)] == text

@@ -39,7 +39,7 @@ def find_question(text: str) -> str:
     return text.rpartition("\n\n")[2].strip() if last in (ANSWER_APPROVAL, ANSWER_FORM, ANSWER_CODE) else ""
 
 
-def parks(text: str) -> bool:
+def ends_with_question(text: str) -> bool:
     """Return True if a text ends with a question in words whose answer is the next input of the same turn."""
     return text.rstrip().rpartition("\n")[2] in (ANSWER_APPROVAL, ANSWER_FORM)
 

@@ -3,7 +3,7 @@
 """
 
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
-from dragoman.mappings.codewhale.from_canonical.commands import brought_along, taken_along
+from dragoman.mappings.codewhale.from_canonical.commands import history_for_resume, history_length
 from dragoman.mappings.codewhale.from_canonical.replies import public_ids
 from dragoman.mappings.codewhale.projection import Projection
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
@@ -31,6 +31,6 @@ DIALECT = Dialect(
     single_session=False,
     lists_silent=True,
     overheard=Overheard,
-    takes_history=taken_along,
-    brings_history=brought_along,
+    takes_history=history_for_resume,
+    brings_history=history_length,
 )

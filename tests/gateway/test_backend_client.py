@@ -33,7 +33,7 @@ class ScriptedClient(BackendClient):
         self._answers = list(answers)
         self._events: list[InProcessEvent] = []
 
-    def say(self, command: Command) -> str:
+    def send_command(self, command: Command) -> str:
         self.said.append(command)
         request = f"client-{len(self.said)}"
         for event in self._answers.pop(0) if self._answers else ():

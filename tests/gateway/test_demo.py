@@ -854,9 +854,9 @@ def test_with_like_real_a_pando_publishes_a_session_instead_of_the_end_of_an_int
     of = {"session_id": "s"}
     end, started = {"topic": "llm.end", "payload": of}, {"topic": "llm.start", "payload": of}
     said = {"topic": "message.append", "payload": {**of, "role": "user", "content": "hi"}}
-    assert flavour.say([said, started, {"topic": "tool.start", "payload": of}, end]) == [started, end]
-    flavour.hear({"method": "session.interrupt", "params": of})
-    assert flavour.say([end, started, end]) == [{"topic": "session.update", "payload": {"id": "s"}}, started, end]
+    assert flavour.rewrite([said, started, {"topic": "tool.start", "payload": of}, end]) == [started, end]
+    flavour.note_request({"method": "session.interrupt", "params": of})
+    assert flavour.rewrite([end, started, end]) == [{"topic": "session.update", "payload": {"id": "s"}}, started, end]
 
 
 async def test_with_like_real_a_codewhale_has_an_empty_history(tmp_path: Path) -> None:

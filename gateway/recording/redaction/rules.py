@@ -275,7 +275,7 @@ def pattern(kind: str, text: str) -> Detector:
         raise ConfigError(f"the pattern {text!r} matches an empty text: require at least one character")
     if most > REACH_MAX:
         raise ConfigError(f"the pattern {text!r} can match over {REACH_MAX} characters: write {{1,64}} for + or *")
-    if _ways(parsed) > WAYS_MAX:
+    if _count_ways(parsed) > WAYS_MAX:
         raise ConfigError(
             f"{text!r} can match in more than {WAYS_MAX} ways at one place, which some texts make slow; "
             "write {1,64}+ for {1,64} where a repetition never has to give back, and (?>a|b) for (?:a|b)"
@@ -283,7 +283,7 @@ def pattern(kind: str, text: str) -> Detector:
     return Detector(kind=kind, anchors=(), pattern=compiled, reach=most)
 
 
-def _ways(part: Any) -> int:
+def _count_ways(part: Any) -> int:
     """Return in how many ways the engine may try a part of a parsed pattern at one place, at most CAP.
 
     Each way is another choice of alternatives and of how often something repeats; those in a row multiply.
@@ -291,14 +291,14 @@ def _ways(part: Any) -> int:
     match part:
         case (name, (low, high, repeated)) if str(name) in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             times = 1 if str(name) == "POSSESSIVE_REPEAT" else min(high - low + 1, CAP)
-            return _product([times, *[_ways(repeated)] * min(high, REACH_MAX)])
+            return _product([times, *[_count_ways(repeated)] * min(high, REACH_MAX)])
         case (name, (_, choices)) if str(name) == "BRANCH":
-            return min(sum(map(_ways, choices)), CAP)
+            return min(sum(map(_count_ways, choices)), CAP)
         case (name, (_, *choices)) if str(name) == "GROUPREF_EXISTS":
-            return min(sum(map(_ways, filter(None, choices))), CAP)
+            return min(sum(map(_count_ways, filter(None, choices))), CAP)
     # Anything else is a sequence, or a part with its arguments, some of which are patterns.
     is_whole = isinstance(part, tuple | list) or type(part).__name__ == "SubPattern"
-    return _product(map(_ways, part)) if is_whole else 1
+    return _product(map(_count_ways, part)) if is_whole else 1
 
 
 def _product(ways: Iterable[int]) -> int:

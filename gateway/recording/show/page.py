@@ -232,7 +232,7 @@ def _group(lines: Sequence[Line], lost: dict[int, list[str]]) -> str:
     if len(lines) > 1:
         return f"{_fold(lines)}{losses}"
     (line,) = lines
-    who = f'<span class="who">{_who(line)}{_mark(lines)}</span>'
+    who = f'<span class="who">{_peers_of(line)}{_mark(lines)}</span>'
     if isinstance(line, FrameLine) and line.frame() is None:
         return f'<p class="gone" id="l{line.seq}">{who} {_text(line.missing or "taken out")}</p>'
     texts = _contents(line)
@@ -259,7 +259,7 @@ def _fold(lines: Sequence[Line]) -> str:
     count = f' <span class="count">&times; {len(lines):,}</span>' if len(lines) > 1 else ""
     return (
         f'<details class="run" id="l{first.seq}" data-first="{first.seq}" data-last="{lines[-1].seq}" '
-        f'data-pieces="{packed}"><summary><b>{_text(label_of(first))}</b>{count} <span class="who">{_who(first)}'
+        f'data-pieces="{packed}"><summary><b>{_text(label_of(first))}</b>{count} <span class="who">{_peers_of(first)}'
         f"{_mark(lines)}</span> <code>{_text(sample(text or pieces[0][2], SAMPLE))}</code></summary>{whole}</details>"
     )
 
@@ -276,7 +276,7 @@ def _contents(line: Line) -> list[str]:
     return [part.text if part.text is not None else f"base64 {part.base64 or ''}" for part in parts]
 
 
-def _who(line: Line) -> str:
+def _peers_of(line: Line) -> str:
     """Return the peers of a frame or an item: a frame comes from one, an event of the log is for all."""
     if isinstance(line, FrameLine):
         return f"{'from' if line.dir == 'receive' else 'to'} {_named(line.link)}, {_text(line.dialect)}"

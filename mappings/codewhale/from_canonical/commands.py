@@ -95,7 +95,7 @@ def resume_session(command: commands.ResumeSession, context: Context) -> Request
     return _call(requests.Resume, command, context, replace(params, thread_id=thread))
 
 
-def taken_along(items: Sequence[Item]) -> Ext | None:
+def history_for_resume(items: Sequence[Item]) -> Ext | None:
     """Return the ext of a ResumeSession that adds history items of another session to a thread.
 
     The source is docs/dialects/codewhale.md, section 2.3.
@@ -104,7 +104,7 @@ def taken_along(items: Sequence[Item]) -> Ext | None:
     return keep(params=requests.ResumeParams(thread_id="", history=history, persist_extended_history=False))
 
 
-def brought_along(command: commands.ResumeSession) -> int:
+def history_length(command: commands.ResumeSession) -> int:
     """Return the number of history items in a client's resume."""
     params = given(command.ext, "params", requests.ResumeParams, None)
     return len(params.history or ()) if params is not None else 0

@@ -54,7 +54,7 @@ def test_a_stalled_subscriber_is_disconnected_at_its_deadline_and_not_before() -
     subscribers = bounded()
     with connection() as (stalled, peer), connection() as (reading, other):
         for ours in (stalled, reading):
-            subscribers.hear(ACCEPTED, ours.fileno())
+            subscribers.note_event(ACCEPTED, ours.fileno())
         fill(stalled)
         for now in (0.0, DEADLINE - 0.1):
             subscribers.disconnect_stalled(now)
@@ -70,7 +70,7 @@ def test_reading_restarts_the_deadline_of_a_subscriber() -> None:
     subscribers = bounded()
     with connection() as (slow, peer), connection() as (other, _):
         for ours in (slow, other):
-            subscribers.hear(ACCEPTED, ours.fileno())
+            subscribers.note_event(ACCEPTED, ours.fileno())
         fill(slow)
         subscribers.disconnect_stalled(0.0)
         peer.recv(1 << 22)
@@ -89,7 +89,7 @@ def fill_again(ours: socket.socket) -> None:
 def test_the_only_subscriber_is_not_disconnected() -> None:
     subscribers = bounded()
     with connection() as (stalled, _):
-        subscribers.hear(ACCEPTED, stalled.fileno())
+        subscribers.note_event(ACCEPTED, stalled.fileno())
         fill(stalled)
         for now in (0.0, DEADLINE, 2 * DEADLINE):
             subscribers.disconnect_stalled(now)
@@ -99,8 +99,8 @@ def test_the_only_subscriber_is_not_disconnected() -> None:
 def test_a_subscriber_that_left_is_forgotten() -> None:
     subscribers = bounded()
     with connection() as (ours, _):
-        subscribers.hear(ACCEPTED, ours.fileno())
-        subscribers.hear(DISCONNECTED, ours.fileno())
+        subscribers.note_event(ACCEPTED, ours.fileno())
+        subscribers.note_event(DISCONNECTED, ours.fileno())
         assert len(subscribers) == 0
 
 
@@ -108,7 +108,7 @@ def test_a_descriptor_that_now_belongs_to_another_connection_is_not_touched() ->
     subscribers = bounded()
     with connection() as (first, _), connection() as (second, _), connection() as (another, peer):
         for ours in (first, second):
-            subscribers.hear(ACCEPTED, ours.fileno())
+            subscribers.note_event(ACCEPTED, ours.fileno())
         os.dup2(another.fileno(), first.fileno())
         fill(another)
         for now in (0.0, DEADLINE):
@@ -121,7 +121,7 @@ def test_a_descriptor_that_now_belongs_to_another_connection_is_not_touched() ->
 def test_a_closed_descriptor_is_forgotten() -> None:
     subscribers = bounded()
     with connection() as (ours, _):
-        subscribers.hear(ACCEPTED, ours.fileno())
+        subscribers.note_event(ACCEPTED, ours.fileno())
     subscribers.disconnect_stalled(0.0)
     assert len(subscribers) == 0
 
@@ -133,7 +133,7 @@ def test_a_connection_whose_send_queue_cannot_be_measured_is_not_touched(monkeyp
     subscribers = bounded()
     with connection() as (first, _), connection() as (second, peer):
         for ours in (first, second):
-            subscribers.hear(ACCEPTED, ours.fileno())
+            subscribers.note_event(ACCEPTED, ours.fileno())
         monkeypatch.setattr(fcntl, "ioctl", refuse)
         for now in (0.0, DEADLINE):
             subscribers.disconnect_stalled(now)
@@ -145,7 +145,7 @@ def test_a_connection_whose_send_queue_cannot_be_measured_is_not_touched(monkeyp
 def test_a_number_that_now_belongs_to_a_file_is_forgotten_and_not_touched(tmp_path: Path) -> None:
     subscribers = bounded(topics=1)
     with connection() as (ours, _), (tmp_path / "file").open("wb") as file:
-        subscribers.hear(ACCEPTED, ours.fileno())
+        subscribers.note_event(ACCEPTED, ours.fileno())
         os.dup2(file.fileno(), ours.fileno())
         for topic in (b"1", b"2"):
             subscribers.subscribed(ours.fileno(), topic)
@@ -157,7 +157,7 @@ def test_a_connection_with_too_many_topics_is_shut_down_and_no_other() -> None:
     subscribers = bounded(topics=3, refused=told)
     with connection() as (greedy, peer), connection() as (modest, _):
         for ours in (greedy, modest):
-            subscribers.hear(ACCEPTED, ours.fileno())
+            subscribers.note_event(ACCEPTED, ours.fileno())
         for topic in (b"1", b"2", b"3", b"3", b"1"):
             subscribers.subscribed(greedy.fileno(), topic)
             subscribers.subscribed(modest.fileno(), topic)
@@ -172,7 +172,7 @@ def test_a_connection_with_too_many_topics_is_shut_down_and_no_other() -> None:
 def test_a_topic_that_was_given_up_makes_room_for_another() -> None:
     subscribers = bounded(topics=1)
     with connection() as (ours, _):
-        subscribers.hear(ACCEPTED, ours.fileno())
+        subscribers.note_event(ACCEPTED, ours.fileno())
         for topic in (b"1", b"2", b"3"):
             subscribers.subscribed(ours.fileno(), topic)
             subscribers.unsubscribed(ours.fileno(), topic)
@@ -183,8 +183,8 @@ def test_one_connection_too_many_is_shut_down() -> None:
     told: list[str] = []
     subscribers = bounded(most=1, refused=told)
     with connection() as (first, _), connection() as (second, peer):
-        subscribers.hear(ACCEPTED, first.fileno())
-        subscribers.hear(ACCEPTED, second.fileno())
+        subscribers.note_event(ACCEPTED, first.fileno())
+        subscribers.note_event(ACCEPTED, second.fileno())
         assert (subscribers.cut, len(subscribers)) == (1, 1)
         assert ended(peer)
         (why,) = told

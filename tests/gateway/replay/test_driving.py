@@ -61,7 +61,7 @@ class Client:
     def open(self) -> None:
         """Open a session at once."""
 
-    def say(self, command: Command) -> str:
+    def send_command(self, command: Command) -> str:
         request = f"r{next(self._requests)}"
         self.said.put(structs.replace(command, request=request))
         return request

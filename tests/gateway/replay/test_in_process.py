@@ -21,8 +21,8 @@ DIALECT = in_process_dialect(registry.dialect("pod"))
 async def test_events_of_an_in_process_client_arrive_unchanged() -> None:
     transport = InProcessTransport(lambda _told: True)
     translator = DIALECT.server(lambda: 0, lambda: "id", "")
-    transport.say(said("one", request="a"))
-    transport.say(Ping(request="b"))
+    transport.send_command(said("one", request="a"))
+    transport.send_command(Ping(request="b"))
     transport.leave()
     heard = translator.receive(await receive_all(transport)).bursts[0].items
     assert heard == [said("one", request="a"), Ping(request="b")]

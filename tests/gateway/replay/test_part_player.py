@@ -41,7 +41,7 @@ def test_a_part_is_played_at_its_pace_to_its_end(tmp_path: Path) -> None:
 
 def test_the_rest_of_a_part_comes_at_once_before_an_early_command(tmp_path: Path) -> None:
     playing = Playing(tmp_path)
-    playing.player.hurry(lambda: playing.log.append("command"))
+    playing.player.skip_pauses(lambda: playing.log.append("command"))
     assert playing.log == ["one", "two", "command"]
 
 

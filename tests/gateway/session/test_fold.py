@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from dragoman.gateway import registry
 from dragoman.gateway.session.delivery import up_to_questions
-from dragoman.gateway.session.fold import FOLD, add_usage, happens
+from dragoman.gateway.session.fold import FOLD, add_usage, changes_more_than_description
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.question_form import Given, denied
 from dragoman.gateway.session.runs import Run
@@ -70,7 +70,7 @@ def fold(state: SessionState, batch: Batch) -> None:
         function = FOLD.get(type(event))
         if function is not None:
             function(state, event)
-    if happens(batch.events):
+    if changes_more_than_description(batch.events):
         state.updated_at = batch.at
 
 
@@ -118,7 +118,7 @@ class Live:
                 at=self._at,
             )
             self.state.seq += len(run.events)
-            if happens(run.events):
+            if changes_more_than_description(run.events):
                 self.state.updated_at = self._at
             self.log.append(batch)
 

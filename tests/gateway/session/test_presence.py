@@ -58,7 +58,7 @@ async def test_a_subscriber_to_everything_keeps_no_session_awake() -> None:
         made.join("pando", publishes=True)
         await settle()
         (session,) = made.router.sessions
-        assert (len(session.presence.links), session.presence.deserted) == (1, True)
+        assert (len(session.presence.links), session.presence.has_no_clients) == (1, True)
         assert made.asked() == [], "nobody looks at it: its history is not asked for"
 
 
@@ -68,7 +68,7 @@ async def test_a_pod_client_keeps_its_session_awake() -> None:
         await made.begins(row(ONE))
         await made.answers("message.list", [])
         (session,) = made.router.sessions
-        assert not session.presence.deserted
+        assert not session.presence.has_no_clients
         assert TTL not in made.time.waiting
 
 
@@ -131,4 +131,4 @@ async def test_pod_clients_that_join_a_long_history_share_its_rendering_and_are_
         for client in (first, *others):
             client.transport.say()
         await gateway.settle()
-        assert (gateway.session.presence.deserted, gateway.session.state.rendered) == (True, {})
+        assert (gateway.session.presence.has_no_clients, gateway.session.state.rendered) == (True, {})
