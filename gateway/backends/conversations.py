@@ -116,11 +116,12 @@ class ConversationsKind(ReplayedKind):
         self._seek(link, GetSession(request=command.request, session=command.session), command)
         return True
 
-    def _seek(self, link: Link, command: GetSession, then: Command | None = None) -> None:
+    def _seek(self, link: Link, command: GetSession | ResumeSession, then: Command | None = None) -> None:
         """Ask for a session once the backend has listed the names of its sessions.
 
-        A smooth sessionId is derived from the canonical id, so only a list can tell which session it belongs to. The
-        server itself finds a session by its own id, but not by the conversationId of a rename.
+        A smooth sessionId is derived from the canonical id, which may be derived from an id like `thr_...` of a
+        codewhale 0.10.2. So only a list can tell which session it belongs to. The server itself finds a session by
+        its own id, but not by the conversationId of a rename.
         """
         catalog, upstream = self._listable(), self._sessions.upstream
         by_listed_name = upstream.renames_listed and isinstance(then, RenameSession)

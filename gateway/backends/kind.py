@@ -165,12 +165,13 @@ class SessionOpener(BackendKind):
         return None
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
-        return self.open_session(link, command)
+        self._seek(link, command)
+        return None
 
     def get_session(self, link: Link, command: GetSession) -> None:
         self._seek(link, command)
 
-    def _seek(self, link: Link, command: GetSession, then: Command | None = None) -> None:
+    def _seek(self, link: Link, command: GetSession | ResumeSession, then: Command | None = None) -> None:
         """Ask the backend for a session by the client's name for it, then act on `then`."""
         self._ask(link, command, then)
 

@@ -163,6 +163,25 @@ async def test_a_listed_conversation_opens_under_the_id_in_the_list() -> None:
         assert len(client.news()[0]["data"]["messages"]) == 2
 
 
+async def test_a_conversation_whose_id_was_derived_can_be_resumed_after_a_restart_of_the_gateway() -> None:
+    """Only a list tells which thread of a codewhale 0.10.2 has the id (docs/translation.md, rule 3.1)."""
+    stored = [thread("thr_0c2f9e5a", preview="Hi", updated_at=5)]
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = made.join("widget")
+        client.sends(ask("list_conversations", "l"))
+        await answers(made, "thread/list", threads=stored)
+        (row,) = client.news()[0]["data"]["conversations"]
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = made.join("widget")
+        client.sends(ask("create_conversation_session", "c", conversationId=row["conversationId"], agentId=OTHER))
+        await answers(made, "thread/list", threads=stored)
+        assert asked(made, "thread/resume")[0]["params"]["thread_id"] == "thr_0c2f9e5a"
+        await answers(made, "thread/resume", **shown("thr_0c2f9e5a"))
+        await answers(made, "thread/read", **shown("thr_0c2f9e5a", "ok", (("user", "Hi"),)))
+        (opened,) = client.news()
+        assert opened["data"]["conversationId"] == row["conversationId"]
+
+
 async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_reads_one() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("editor", dialect="codewhale")
