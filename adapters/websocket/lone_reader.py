@@ -1,8 +1,9 @@
 """Push a dialled server's message that comes alone, as tokens do, to the sink in the call that read it.
 
 aiohttp would parse it, queue it, and wake a task with a future, which costs more than a token does. So this reader is
-the protocol of the connection in the place of aiohttp's own, and gives it all other data. A message is pushed only while the parser is `between` two messages and none of them waits. A read shows
-that if it is one whole frame, and if the parser makes the message of just this frame from it.
+the protocol of the connection in the place of aiohttp's own, and gives it all other data. A message is pushed only
+while the parser is `between` two messages and none of them waits. A read shows that if it is one whole frame, and if
+the parser makes the message of just this frame from it.
 """
 
 from __future__ import annotations
