@@ -17,7 +17,7 @@ from dragoman.mappings.canonical import SessionState, Unmapped, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import Event, Gap, SessionOpened
 from dragoman.mappings.canonical.values import Ext, Failure
-from dragoman.mappings.codewhale.from_canonical.commands import brought_along
+from dragoman.mappings.codewhale.from_canonical.commands import history_length
 from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
 from dragoman.mappings.codewhale.wire.values import Thread
@@ -109,7 +109,7 @@ class Opening(SessionOpening):
 
         If the thread cannot be read either, the next command resumes it again.
         """
-        if not self._resumes_context or brought_along(resume):
+        if not self._resumes_context or history_length(resume):
             return None
         return commands.GetSession(request=resume.request, session=resume.session, ext=resume.ext)
 
