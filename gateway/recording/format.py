@@ -13,7 +13,6 @@ number and the time of their StepLine. Outside of it each has its own `seq` and 
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -95,7 +94,7 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A part of a ZeroMQ message: as text, or as base64 if it is not UTF-8."""
 
     text: str | None = None
-    base64: str | None = None
+    base64: bytes | None = None
 
 
 class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -114,7 +113,7 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     dir: Direction
     dialect: str
     text: str | None = None
-    base64: str | None = None
+    base64: bytes | None = None
     channel: str = ""
     parts: tuple[Part, ...] | None = None
     missing: str = ""
@@ -135,8 +134,8 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     def frame(self) -> bytes | Parts | None:
         """Return the frame, or None if it is not recorded. The identity of a ZeroMQ peer never is."""
         if self.parts is not None:
-            return Parts(self.channel, b"", tuple(_bytes(part.text, part.base64) or b"" for part in self.parts))
-        return _bytes(self.text, self.base64)
+            return Parts(self.channel, b"", tuple(_bytes(part) or b"" for part in self.parts))
+        return _bytes(self)
 
     def around_at(self, at: int) -> list[str]:
         """Return the strings around the text of a frame whose batch has the time `at` (ns)."""
@@ -239,7 +238,7 @@ def frame_line(link: str, dir: Direction, dialect: str, frame: Frame) -> FrameLi
         try:
             return FrameLine(link=link, dir=dir, dialect=dialect, text=frame.decode())
         except UnicodeDecodeError:
-            return FrameLine(link=link, dir=dir, dialect=dialect, base64=_base64(frame))
+            return FrameLine(link=link, dir=dir, dialect=dialect, base64=frame)
     if isinstance(frame, Parts):
         parts = tuple(map(_part, frame.parts))
         return FrameLine(link=link, dir=dir, dialect=dialect, channel=frame.channel, parts=parts)
@@ -258,17 +257,11 @@ def _part(part: bytes) -> Part:
     try:
         return Part(text=part.decode())
     except UnicodeDecodeError:
-        return Part(base64=_base64(part))
+        return Part(base64=part)
 
 
-def _base64(data: bytes) -> str:
-    return b64encode(data).decode("ascii")
-
-
-def _bytes(text: str | None, base64: str | None) -> bytes | None:
-    if text is not None:
-        return text.encode()
-    return b64decode(base64) if base64 is not None else None
+def _bytes(written: FrameLine | Part) -> bytes | None:
+    return written.text.encode() if written.text is not None else written.base64
 
 
 # -- one step ---------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from string import Template
 import msgspec
 
 from dragoman.gateway import registry
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.printable import printable, sample
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.show.projected import LossFinder
@@ -272,8 +272,11 @@ def _contents(line: Line) -> list[str]:
     """Return the texts of a frame, or of an event or command as JSON."""
     if isinstance(line, EventLine):
         return [msgspec.json.encode(line.item).decode()]
-    parts = line.parts if line.parts is not None else (line,)
-    return [part.text if part.text is not None else f"base64 {part.base64 or ''}" for part in parts]
+    return [_written(part) for part in (line.parts if line.parts is not None else (line,))]
+
+
+def _written(part: FrameLine | Part) -> str:
+    return part.text if part.text is not None else f"base64 {b64encode(part.base64 or b'').decode()}"
 
 
 def _peers_of(line: Line) -> str:

@@ -70,6 +70,13 @@ def test_an_invalid_line_is_refused(line: bytes) -> None:
     assert caught.value.unknown == ""
 
 
+@pytest.mark.parametrize("frame", [{"base64": "A"}, {"base64": "é"}, {"channel": "pub", "parts": [{"base64": "AAA"}]}])
+def test_a_line_with_invalid_base64_is_refused(frame: dict[str, object]) -> None:
+    written = {"link": "up", "dir": "receive", "dialect": "pod", **frame}
+    with pytest.raises(LineError):
+        decode_line(msgspec.json.encode({"kind": "step", "seq": 1, "t": 2, "frames": [written]}))
+
+
 @pytest.mark.parametrize("line", [b"", b"{}", b"hello", b'{"format":"asciicast","version":2}', b"\xff", b"[1]"])
 def test_a_file_that_is_no_recording_is_refused_by_name(line: bytes) -> None:
     with pytest.raises(ConfigError, match=r"a\.jsonl is not a recording"):

@@ -75,7 +75,7 @@ def test_a_zeromq_message_is_labelled_by_its_last_part_or_its_channel() -> None:
     line = FrameLine(seq=1, t=0, link="up", dir="receive", dialect="pando", channel="sub", parts=parts)
     assert label_of(line) == "a"
     empty = FrameLine(
-        seq=1, t=0, link="up", dir="receive", dialect="pando", channel="sub", parts=(Part(base64="/w=="),)
+        seq=1, t=0, link="up", dir="receive", dialect="pando", channel="sub", parts=(Part(base64=b"\xff"),)
     )
     assert label_of(empty) == "sub"
 
