@@ -5,6 +5,7 @@ Whatever else a parser raises is a bug. `seeds` are real messages from which the
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
@@ -15,11 +16,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.lines import LineSplitter
 from dragoman.gateway import registry
 from dragoman.gateway.config.check import check
+from dragoman.gateway.config.model import Jwt
 from dragoman.gateway.demo import script
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.identity.json_web_tokens import JsonWebTokens, KeySet
+from dragoman.gateway.identity.principal import Refusal
 from dragoman.gateway.observability.trace_context import read_trace
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
 from dragoman.gateway.recording.format import LineError, RecordingError, decode_header, decode_line
@@ -120,6 +125,21 @@ def _registry_of_pandos(path: Path) -> object:
     return pando_project.find_ports("/nowhere", path.parent)
 
 
+def _token(text: str) -> None:
+    """Check a token with our secret, and one whose header names a key of an authority."""
+    for tokens in (
+        JsonWebTokens(Jwt(secret="s" * 32, audience="a"), None),
+        JsonWebTokens(Jwt(audience="a"), KeySet(dict, lambda: 0.0)),
+    ):
+        header = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        for token in (text, f"{header}.e30.AA"):
+            assert isinstance(tokens.identify(PeerFacts(token=token)), Refusal)
+
+
+def _keys(data: bytes) -> None:
+    KeySet(lambda: json.loads(data), lambda: 0.0).read()
+
+
 def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
     return lambda data: read(data.decode("utf-8", "replace"))
 
@@ -139,6 +159,8 @@ PARSERS: dict[str, Callable[[bytes], None]] = {
     "registry of pandos": _file(_registry_of_pandos, "fuzz.json"),
     "trace context": _refusing(_text(lambda text: read_trace({"traceparent": text, "tracestate": text}))),
     "time": _refusing(_text(rfc3339.parse)),
+    "JSON Web Token": _refusing(_text(_token)),
+    "keys of tokens": _keys,
 }
 """Name -> a function that raises only if the parser did what it must not."""
 
