@@ -37,7 +37,7 @@ LISTEN = {
 }
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2, reconnect_grace=0.2)
 BUSY = {"smooth": "TURN_IN_PROGRESS", "pod": "already_running", "pando": "-32000", "codewhale": "-32603"}
-UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32603"}
+UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32004"}
 
 pairs = pytest.mark.parametrize(("client", "backend"), PAIRS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -28,18 +29,25 @@ async def strangers(port: OpsClient, number: int) -> AsyncIterator[list[asyncio.
             writer.close()
 
 
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    """Wait for the end of a connection; it is reset if the server had not read all of it."""
+    with contextlib.suppress(ConnectionResetError):
+        return await reader.read() == b""
+    return True
+
+
 async def test_connections_without_a_request_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 4)
     async with operated() as port, strangers(port, 12) as readers:
         assert (await port.ask("/livez"))[0] == 200
         async with asyncio.timeout(DEADLINE):
-            assert await readers[0].read() == b"", "the oldest was closed"
+            assert await is_closed(readers[0]), "the oldest was closed"
 
 
 async def test_a_connection_without_a_whole_request_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "IDLE_MAX", 0.01)
     async with operated() as port, strangers(port, 1) as readers, asyncio.timeout(DEADLINE):
-        assert await readers[0].read() == b""
+        assert await is_closed(readers[0])
 
 
 async def test_a_request_without_its_body_is_refused_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
