@@ -3,9 +3,10 @@
 router         brings commands to sessions         session_commands  open, resume, show and delete a session
 lists          answers with a page of sessions     session_list      the order and the pages
 sessions       made, published and dropped         session_factory   their first state
-session_index  found by their names                session_accounts  busy or not; places in lists, owners, losses
+session_index  found by their names                session_accounts  places in lists, owners, losses, recordings
 ids            ids that survive a restart          quota             how many sessions a principal may have
 policy         who may see, open and answer        publications      clients that subscribe to everything
 past_sessions  not open any more                   listener_sessions the sessions behind listeners
 unopened       asked for, and not opened yet       catch_ups         clients that read slowly
+busy           with an open turn or input
 """

@@ -1,10 +1,10 @@
-"""The accounts that a route keeps of its sessions: whether they are busy, places in lists, owners and losses."""
+"""The accounts that a route keeps of its sessions by id: places in lists, owners, losses and recordings."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from dragoman.gateway.routing.busy import BusySessions
 from dragoman.gateway.routing.quota import SessionQuota
 from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.services import Services
@@ -14,38 +14,6 @@ from dragoman.mappings.canonical import SessionState
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
     from dragoman.gateway.recording.session_recorder import SessionRecorder
-
-
-class BusySessions:
-    """The sessions of a route with an open turn, or with an input that waits to be accepted.
-
-    A gateway that stops asks no other session.
-    """
-
-    def __init__(self) -> None:
-        self._busy: set[Session] = set()
-        self._awaited: set[Session] = set()
-        self._finished = asyncio.Event()
-
-    def __bool__(self) -> bool:
-        return bool(self._busy)
-
-    def note(self, session: Session, busy: bool) -> None:  # by position: it is an observer
-        """Store whether a session is busy now."""
-        if busy:
-            self._busy.add(session)
-            return
-        self._busy.discard(session)
-        self._awaited.discard(session)
-        if not self._awaited:
-            self._finished.set()
-
-    async def finish(self) -> None:
-        """Return once each session that is busy now was not busy for a moment."""
-        self._awaited = set(self._busy)
-        self._finished.clear()
-        if self._awaited:
-            await self._finished.wait()
 
 
 class SessionAccounts:

@@ -13,13 +13,14 @@ from dragoman.gateway.config.model import Route
 from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import OPEN
+from dragoman.gateway.routing.busy import BusySessions
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.listener_sessions import ListenerSessions
 from dragoman.gateway.routing.past_sessions import PastSessions
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.publications import Publications
 from dragoman.gateway.routing.quota import SessionQuota
-from dragoman.gateway.routing.session_accounts import BusySessions, SessionAccounts
+from dragoman.gateway.routing.session_accounts import SessionAccounts
 from dragoman.gateway.routing.session_factory import SessionFactory
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
