@@ -150,7 +150,8 @@ class Link:
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
         limits = services.limits
         self.outbox = Outbox(limits.outbox_soft, limits.outbox_hard, transport, self._budget, peer.traffic)
-        self.put = self.outbox.put if tap is None else partial(_put_recorded, tap, self.outbox)  # no further call
+        # An attribute, because a method would be one more call for each write.
+        self.put = self.outbox.put if tap is None else partial(_put_recorded, tap, self.outbox)
         self.intake = FrameIntake(peer, transport, translator, services, self.outbox, tap, events.understands)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
         self._group, self._reading = asyncio.TaskGroup(), Reading()  # a task for the writer alone: one takes 1 KB

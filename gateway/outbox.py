@@ -1,5 +1,5 @@
-"""The way of frames to one peer: written at once while it keeps up, else in a bounded queue; putting never waits
-(docs/design.md, section 6).
+"""Write frames to one peer at once, or queue them while earlier ones wait; putting never waits (docs/design.md,
+section 6).
 
 Past `soft` bytes the outbox is `full`: a session keeps a cursor for this link instead of putting frames. Past twice as
 many it is `crowded`, mostly with answers: further commands of the peer wait until it has read. Past `hard` bytes it is

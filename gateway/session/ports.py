@@ -65,7 +65,10 @@ class Client(Protocol):
 
     @property
     def put(self) -> Callable[[Sequence[bytes]], None]:
-        """Record rendered frames, and write them or queue them; further text that is recorded goes to `outbox.put`."""
+        """Return the function that records rendered frames, and writes or queues them.
+
+        A stream of text records its pieces itself, and calls `outbox.put`.
+        """
 
     def can_be_asked(self, question: Event) -> bool:
         """Return True if the peer's dialect has a form for this question."""
