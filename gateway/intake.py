@@ -5,8 +5,8 @@ The transport shows the frames of a read to the sink, and keeps those that were 
     over        the link is: frames are counted as lost
     crowded     a client has many answers to read: none is taken now
     checked     a client's message above its limits becomes Oversize, so that it gets its dialect's own error
-    in turn     no room is left in this step: the others wait for their turn
     text        a lone further piece of the text that streams goes straight to its session
+    in turn     no room is left in this step: the others wait for their turn
     the rest    the translator reads it, and the link acts on the step, as much at once as the step has room for
 """
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Act = Callable[[Step[Any]], None]
 """Acts on what the translator made of some frames."""
 
+TEXT_MAX = 16 * 1024  # bytes of a piece of text that never waits: to let it wait would cost three times its own work
 WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
 DISCONNECTED = "came from a peer that was disconnected"
 
@@ -61,6 +62,7 @@ class FrameIntake:
         "_ledger",
         "_outbox",
         "_over",
+        "_queue",
         "_rates",
         "_read_text",
         "_receive",
@@ -96,7 +98,7 @@ class FrameIntake:
             self.turns = Turns(services.queue, transport.resume, each=EVENT)
         self._rates = ClientRates(services.limits, services.monotonic) if peer.limited else None
         self._receive, self._text_reader = timed_reading(translator, peer.traffic)
-        self._budget, self._ledger = services.queue.budget, services.ledger
+        self._queue, self._budget, self._ledger = services.queue, services.queue.budget, services.ledger
         self._dialect, self._traffic = peer.dialect, peer.traffic
         self._outbox, self._tap, self._understands = outbox, tap, understands
         self._act: Act = _do_nothing
@@ -122,20 +124,23 @@ class FrameIntake:
             return self.count_dropped(len(frames))
         if self._each > EVENT and self._outbox.crowded:  # the client has many answers to read
             return 0
-        given, budget, size, taken = len(frames), self._budget, 0, 0
-        before, debt = budget.left, STEP if self._each == EVENT else 0
-        if given == 1 and before > budget.turn_end - debt and type(frame := frames[0]) in WHOLE:
+        given, budget, tap, size, taken = len(frames), self._budget, self._tap, 0, 0
+        if given == 1 and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
-        if 0 < size <= self._unchecked:
+            add_text = self._add_text
+            if add_text is not None and size <= TEXT_MAX:
+                if tap is not None:
+                    tap.call.reading = frame  # no call: for each token
+                if self._read_text(frame, add_text):
+                    budget.left -= EVENT + size
+                    if budget.left < 0:
+                        self._queue.spend(0)  # else what comes next would wait although nobody else does
+                    return 1
+        before, debt = budget.left, STEP if self._each == EVENT else 0
+        if 0 < size <= self._unchecked and before > budget.turn_end - debt:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
             return 0
-        tap, add_text = self._tap, self._add_text
-        if add_text is not None and given == 1:
-            if tap is not None:
-                tap.call.reading = frames[0]  # no call: for each token
-            if self._read_text(frames[0], add_text):
-                return 1
         for some in (frames,) if given <= self.turns.piece else self.turns.pieces(frames):
             self.heard = self.heard or self._understands(some)
             if tap is None:

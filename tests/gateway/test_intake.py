@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from dragoman.gateway.intake import FrameIntake
+from dragoman.gateway.intake import TEXT_MAX, FrameIntake
 from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from dragoman.gateway.peer import Peer
 from dragoman.mappings.dialect import Burst, Frame, Step, TextReader, TextSink, Translator
 from dragoman.mappings.smooth import DIALECT
@@ -44,7 +46,9 @@ class Received:
         self.items: list[Frame] = []
         self.texts: list[str] = []
         self.ledger = Ledger()
-        given, transport = services(ledger=self.ledger), MemoryTransport()
+        self.soon = deque[Callable[[], None]]()
+        self.queue = FairQueue(self.soon.append)
+        given, transport = services(ledger=self.ledger, queue=self.queue), MemoryTransport()
         self.outbox = Outbox(10, 100, transport, given.queue.budget)
         peer = Peer(id="l1", dialect=DIALECT, limited=limited)
         self.intake = FrameIntake(peer, transport, Told(), given, self.outbox, None, lambda _frames: True)
@@ -90,6 +94,27 @@ def test_only_a_lone_piece_of_text_goes_straight_to_its_session() -> None:
     received.intake.stream_text(None)
     received.sink([b"+more"])
     assert received.texts == ["Hel"]
+
+
+def test_a_lone_piece_of_text_does_not_wait_although_the_step_is_full() -> None:
+    received = Received()
+    received.intake.stream_text(received.add_text)
+    received.queue.budget.left = -10 * STEP
+    assert received.sink([b"+token"]) == 1
+    assert received.texts == ["token"]
+    assert received.sink([b"end"]) == 0
+    assert received.sink([b"+" + b"x" * TEXT_MAX]) == 0
+
+
+def test_the_next_step_begins_once_the_pieces_of_text_have_used_up_this_one() -> None:
+    received = Received()
+    received.intake.stream_text(received.add_text)
+    received.sink([b"+token"])
+    assert not received.soon
+    received.queue.budget.left = 0
+    received.sink([b"+token"])
+    received.soon.popleft()()
+    assert received.queue.budget.left == STEP
 
 
 def test_a_closed_intake_keeps_no_link_alive() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import json
+
 import pytest
 
 from dragoman.mappings.canonical.events import TextDelta
@@ -9,6 +12,7 @@ from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import delta
 from tests.gateway.session.test_session import begun
 from tests.gateway.smooth_client_messages import token
+from tests.idle import settle
 
 
 def streaming(made: InMemoryGateway) -> Script:
@@ -49,3 +53,23 @@ async def test_a_piece_without_room_takes_the_general_path(text: str) -> None:
         assert stream is not None
         assert not stream.add_text(text, 0)
         assert stream.count == 0
+
+
+async def test_nothing_that_the_garbage_collector_tracks_is_kept_for_a_piece() -> None:
+    async with in_memory_gateway() as made:
+        await streaming(made).done()
+        lines = [json.dumps(delta(f"{number}")).encode() for number in range(60)]
+        stream = made.session.delivery.groups.text
+        assert stream is not None
+        gc.disable()
+        try:
+            for line in lines:
+                made.pods[-1].transport.say(line)
+                await settle()
+                if stream.count == 20:
+                    before = gc.get_count()[0]  # objects that were created, less those that were freed
+            kept = gc.get_count()[0] - before
+        finally:
+            gc.enable()
+        assert stream.count == len(lines)
+        assert kept < 10, "of 40 pieces"
