@@ -62,6 +62,7 @@ async def test_nothing_that_the_garbage_collector_tracks_is_kept_for_a_piece() -
         stream = made.session.delivery.groups.text
         assert stream is not None
         gc.disable()
+        before = 0
         try:
             for line in lines:
                 made.pods[-1].transport.say(line)
