@@ -15,6 +15,8 @@ LONGEST = 10 * 365 * 86_400  # seconds: ten years, which each clock and event lo
 MOST = 1_000_000_000
 MEMORY_MIN = 1024 * 1024  # bytes: fewer would refuse the first client
 Bytes = Annotated[int, Meta(ge=1024, le=1 << 50, extra={"unit": "bytes"})]
+MessageBytes = Annotated[int, Meta(ge=1024, le=1 << 29, extra={"unit": "bytes"})]
+"""Bytes of one message: the WebSocket parser counts four times as much with 32 bits."""
 MaybeBytes = Annotated[int, Meta(ge=0, le=1 << 50, extra={"unit": "bytes"})]
 Count = Annotated[int, Meta(ge=1, le=MOST)]
 Rate = Annotated[float, Meta(ge=0.001, le=MOST, extra={"unit": "a second"})]
@@ -32,7 +34,7 @@ Resource = Literal["as", "core", "cpu", "data", "fsize", "memlock", "nofile", "n
 class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
     """The limits that a route may have of its own, in `[route.limits]`. Sizes are in bytes, times in seconds."""
 
-    max_message: Bytes = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
+    max_message: MessageBytes = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
     max_command: Bytes = 1024 * 1024  # of a client; real ones are below 100 KiB, except attachments and stored messages
     message_values: Count = 16_384  # JSON values of a client's message: decoding them takes about 20 ms at worst
     message_parts: Count = 64  # parts of a ZeroMQ message: real ones have at most three

@@ -152,6 +152,15 @@ async def test_frames_go_both_ways_as_text() -> None:
         assert await receive(ours) == [b'{"type":"pong"}']
 
 
+async def test_the_largest_limit_that_a_configuration_may_set_works_at_both_ends() -> None:
+    limits = TransportLimits(max_message=1 << 29)
+    async with serving(limits) as server:
+        ours = await connect(server.url, limits)
+        await ours.send([b"{}"])
+        assert await receive(await server.next()) == [b"{}"]
+        await ours.close()
+
+
 async def test_a_burst_arrives_completely_and_in_order() -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with dialled() as (peer, ours), asyncio.TaskGroup() as group:

@@ -97,6 +97,10 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
             ROUTE + "[limits]\nmax_message = 3\n",
             (5, "limits.max_message", "expected a whole number >= 1024 bytes, got 3"),
         ),
+        (
+            ROUTE + "[limits]\nmax_message = 1_000_000_000\n",
+            (5, "limits.max_message", "expected a whole number <= 536870912 bytes, got 1000000000"),
+        ),
         (ROUTE + "[limits]\nheartbeat = 0\n", (5, "limits.heartbeat", "expected a number >= 0.001 seconds, got 0")),
         (ROUTE + "[limits]\nmemory = 7\n", (5, "limits.memory", "expected 0 or at least 1048576 bytes, got 7")),
         (ROUTE + "[limits]\nmemory = -1\n", (5, "limits.memory", "expected a whole number >= 0 bytes, got -1")),
