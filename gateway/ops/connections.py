@@ -2,7 +2,7 @@
 
 aiohttp waits for a first request without a deadline. So any peer could keep a descriptor for each
 connection, and the gateway shares its descriptors with its clients. A new connection closes the one that was idle
-longest, so that idle ones never keep a probe out.
+longest, so that idle ones never keep a probe out. While descriptors are short, there are at most SHORT_MAX.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import time
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from dragoman.gateway.overload.descriptors import descriptor_shortage
+
 CONNECTIONS_MAX = 64  # at once: probes, a scraper or two and some operators need ten
+SHORT_MAX = 8  # at once while descriptors are short: a probe and some operators, of the reserve for everything
 IDLE_MAX = 30.0  # seconds without a whole request: longer than the usual 15 s between two scrapes
 
 
@@ -51,7 +54,8 @@ class OpsConnections:
         alive = [one for one in self._server.connections if one.transport is not None]  # and not closed yet
         self._idle_since = {one: self._idle_since.get(one, now) for one in alive}
         alive.sort(key=lambda one: (one in self._busy, self._idle_since[one]))
-        excess = len(alive) + room - CONNECTIONS_MAX  # several are accepted before the first is in the list
+        most = SHORT_MAX if descriptor_shortage() else CONNECTIONS_MAX
+        excess = len(alive) + room - most  # several are accepted before the first is in the list
         for number, connection in enumerate(alive):
             is_old = connection not in self._busy and now - self._idle_since[connection] > IDLE_MAX
             if is_old or number < excess:

@@ -33,7 +33,7 @@ from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.ops.admin import Admin
-from dragoman.gateway.ops.connections import OpsConnections
+from dragoman.gateway.ops.connections import SHORT_MAX, OpsConnections
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
@@ -42,6 +42,7 @@ from dragoman.gateway.transports.spec import bind_failure
 
 LOOK = 0.5  # seconds between two looks at the heartbeat
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
+BACKLOG = 128  # connections that the kernel keeps until they are accepted
 CLOSE_DEADLINE = 1.0  # seconds for requests that are being answered when the gateway ends
 
 log = structlog.get_logger("dragoman.ops")
@@ -154,7 +155,9 @@ class OpsServer:
         if runner.server is None:
             raise RuntimeError("aiohttp made no server")
         connections.use_server(runner.server)
-        listener = await self._loop.create_server(connections.accept, sock=self._socket)
+        # asyncio accepts so many connections before the first of them gets its protocol, which closes others.
+        listener = await self._loop.create_server(connections.accept, sock=self._socket, backlog=SHORT_MAX)
+        self._socket.listen(BACKLOG)
         self._started.set_result(None)
         try:
             await self._watch(connections)

@@ -44,6 +44,15 @@ async def test_connections_without_a_request_keep_no_probe_out(monkeypatch: pyte
             assert await is_closed(readers[0]), "the oldest was closed"
 
 
+async def test_few_connections_stay_open_while_descriptors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "SHORT_MAX", 4)
+    monkeypatch.setattr(connections, "descriptor_shortage", lambda: "too many open files")
+    async with operated() as port, strangers(port, 12) as readers, asyncio.timeout(DEADLINE):
+        for reader in readers[:8]:
+            assert await is_closed(reader)
+        assert (await port.ask("/livez"))[0] == 200
+
+
 async def test_a_connection_without_a_whole_request_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "IDLE_MAX", 0.01)
     async with operated() as port, strangers(port, 1) as readers, asyncio.timeout(DEADLINE):
