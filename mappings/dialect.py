@@ -184,6 +184,9 @@ class Translator(ABC, Generic[Heard, Said]):
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
         """Set the limit of queued inputs; `count` is called with each change of the queued bytes."""
 
+    def note_backend(self, *, takes_images: bool) -> None:
+        """Note what the backend of this client's route can do, for a dialect that tells its clients."""
+
     def opened(self) -> Step[Heard]:
         """Return the frames to send when the link opens."""
         return Step()
@@ -462,6 +465,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     turn_outlives_connection: bool = False
     # Servers list a session from its start, not only after its first message.
     lists_silent: bool = False
+    # Inputs may have images, as `data:` URLs.
+    takes_images: bool = False
     # Set if one link carries all sessions of a backend: returns the backend_ids for the backend's own session id.
     session_ref: Callable[[str], Ext | None] | None = None
     # Makes the translator of the link that publishes to all clients, if `server` only answers calls

@@ -7,6 +7,7 @@ that another command does not have, makes no room.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -14,18 +15,18 @@ from msgspec import Raw, Struct, structs
 from dragoman.mappings.codec import MALFORMED
 
 
-def part_size(command: type[Struct]) -> Callable[[bytes], int]:
+def part_size(*commands: type[Struct]) -> Callable[[bytes], int]:
     """Return a function that returns the size (bytes) of the large parts of a frame; 0 if it is another command.
 
-    `command` has the name of the command as a Literal, and the large parts as fields of type Raw.
+    Each of `commands` has the name of the command as a Literal, and the large parts as fields of type Raw.
     """
-    decode = msgspec.json.Decoder(command).decode
+    decoders = [msgspec.json.Decoder(command) for command in commands]
 
     def size(frame: bytes) -> int:
-        try:
-            return _size(decode(frame))
-        except MALFORMED:
-            return 0
+        for decoder in decoders:
+            with suppress(*MALFORMED):
+                return _size(decoder.decode(frame))
+        return 0
 
     return size
 

@@ -51,7 +51,7 @@ SKELETON: dict[str, set[str]] = {
     "vocabulary": set(),
 }
 # Dialect -> the further modules that stand beside those: both directions use them.
-OWN_MODULES = {"codewhale": {"ids"}, "pod": {"entries"}}
+OWN_MODULES = {"codewhale": {"ids", "images"}, "pod": {"entries"}}
 
 SUPPRESSION = re.compile(
     r"#\s*(type:\s*ignore|noqa|pragma:\s*no cover)(\[[^\]]*\]|:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*)?(?P<rest>.*)"

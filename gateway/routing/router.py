@@ -96,7 +96,7 @@ class Router:
         self.route = route
         self.services = services = services.for_route(route)
         self._ledger = services.ledger
-        self._upstream = upstream
+        self.upstream = upstream
         self._all = Sessions(route, services, upstream, self._enter, recorder, events)
         self._backend = make_kind(self._all)
         self._work = WorkOfLinks(services.queue)
@@ -252,7 +252,7 @@ class Router:
                 self._commands.get_session(link, command)
             case ShutdownBackend():
                 self._shut_down(link, command)
-            case DeleteSession() if not self._upstream.commands.can_write_type(DeleteSession):
+            case DeleteSession() if not self.upstream.commands.can_write_type(DeleteSession):
                 self._commands.delete_session(link, command)
             case Unmapped():
                 link.refuse(command.request, "unsupported", f"unknown: {command.tag}")
@@ -310,8 +310,8 @@ class Router:
         self._events.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        control = self._backend.control() if self._upstream.commands.can_write_type(type(command)) else None
+        control = self._backend.control() if self.upstream.commands.can_write_type(type(command)) else None
         if control is not None:
             control.in_flight.forward(link, command)
         else:
-            link.refuse(command.request, "unsupported", f"a {self._upstream.name} backend cannot be asked this")
+            link.refuse(command.request, "unsupported", f"a {self.upstream.name} backend cannot be asked this")

@@ -27,6 +27,7 @@ DIALECT = Dialect(
     input_commands=(b'"send_message"',),
     has_request_ids=True,
     single_session=False,
+    takes_images=True,
     tells_calls=False,
     stores_history=True,
     cancels_own_turns=True,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dragoman.gateway.config.model import Config
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.endpoint import parse
 from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from tests.gateway.test_routes import Clients, route_of, running
+from tests.pairs.gateway import DEADLINE
 
 
 async def test_the_links_of_a_router_are_those_that_connected_to_its_listeners(tmp_path: Path) -> None:
@@ -58,3 +61,19 @@ async def test_clients_that_are_disconnected_together_are_ended_in_many_steps(
         assert max(ended) <= 2
         assert app.links == []
     peers.close()
+
+
+@pytest.mark.parametrize(
+    ("upstream", "told"), [("pod+unix:/played", None), ("smooth+ws://h", True), ("codewhale+unix:/played", True)]
+)
+async def test_a_codewhale_client_is_told_if_the_backend_of_its_route_takes_images(
+    tmp_path: Path, upstream: str, told: bool | None
+) -> None:
+    listen = (parse(f"codewhale+unix:{tmp_path}/s"),)
+    async with running(Config(routes=(Route(name="a", listen=listen, upstream=parse(upstream)),))):
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        writer.write(b'{"jsonrpc":"2.0","id":1,"method":"capabilities"}\n')
+        async with asyncio.timeout(DEADLINE):
+            answer = json.loads(await reader.readline())
+        writer.close()
+    assert answer["result"].get("turn_image_inputs") is told

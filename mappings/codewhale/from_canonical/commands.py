@@ -17,9 +17,10 @@ from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, Item, Message, attachments, flatten
 from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.ids import thread_id, write_id
+from dragoman.mappings.codewhale.images import NOT_INLINE, as_image
 from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, carried, given, keep
 from dragoman.mappings.codewhale.wire import requests
-from dragoman.mappings.codewhale.wire.values import Answer
+from dragoman.mappings.codewhale.wire.values import Answer, InlineImage
 from dragoman.mappings.extras import as_json, raw, read_raw
 from dragoman.mappings.losses import CLIENT_DETAILS
 from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
@@ -162,10 +163,15 @@ def store_write(command: commands.StoreWrite, context: Context) -> Requests:
 def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
     if command.model:
         context.lose(command, "model", "a thread has one model")
-    for _ in attachments(command.segments):
-        context.lose(command, "segments", "a codewhale takes no images or files by URL")
-    tools = given(command.ext, "allowed_tools", list[str], None)
-    params = requests.MessageParams(thread_id=_thread(command), input=flatten(command.segments), allowed_tools=tools)
+    images = [as_image(segment) for segment in attachments(command.segments)]
+    for _ in range(images.count(None)):
+        context.lose(command, "segments", NOT_INLINE)
+    params = requests.MessageParams(
+        thread_id=_thread(command),
+        input=flatten(command.segments),
+        allowed_tools=given(command.ext, "allowed_tools", list[str], None),
+        images=tuple(image for image in images if image is not None),
+    )
     return _call(requests.Message, command, context, params)
 
 
@@ -212,9 +218,12 @@ def _text(value: object) -> str:
 
 @FROM_COMMAND.rule(commands.PromptOnce, produces=(requests.Prompt,))
 def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
-    tools = given(command.ext, "allowed_tools", list[str], None)
     params = requests.PromptParams(
-        allowed_tools=tools, thread_id=_thread(command) or None, prompt=command.prompt, model=command.model or None
+        thread_id=_thread(command) or None,
+        prompt=command.prompt,
+        model=command.model or None,
+        allowed_tools=given(command.ext, "allowed_tools", list[str], None),
+        images=given(command.ext, "images", tuple[InlineImage, ...], ()),
     )
     return _call(requests.Prompt, command, context, params)
 

@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.mappings.canonical import Commands, commands
 from dragoman.mappings.canonical.values import Ext, Text
 from dragoman.mappings.codewhale.ids import read_id, session_id, thread_id
+from dragoman.mappings.codewhale.images import as_attachment
 from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.requests import RequestBase
@@ -106,7 +107,8 @@ def goal_progress(message: requests.GoalProgress) -> Commands:
 @TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,))
 def message(message: requests.Message) -> Commands:
     params = message.params
-    segments = (Text(text=params.input),) if params.input else ()
+    text = (Text(text=params.input),) if params.input else ()
+    segments = (*text, *map(as_attachment, params.images))
     head = _head(message, params.thread_id, allowed_tools=_unset_if_none(params.allowed_tools))
     return (commands.SubmitInput(segments=segments, **head),)
 
@@ -142,7 +144,12 @@ def submit_user_input(message: requests.SubmitUserInput) -> Commands:
 @TO_COMMAND.rule(requests.Prompt, produces=(commands.PromptOnce,))
 def prompt(message: requests.Prompt) -> Commands:
     params = message.params
-    head = _head(message, params.thread_id or "", allowed_tools=_unset_if_none(params.allowed_tools))
+    head = _head(
+        message,
+        params.thread_id or "",
+        allowed_tools=_unset_if_none(params.allowed_tools),
+        images=params.images or UNSET,
+    )
     return (commands.PromptOnce(prompt=params.prompt, model=params.model or "", **head),)
 
 

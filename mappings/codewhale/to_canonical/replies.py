@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import Message, Role, SessionSummary, Status
+from dragoman.mappings.canonical.values import ImageAttachment, Message, Role, SessionSummary, Status, Text
 from dragoman.mappings.codewhale.ids import session_id
 from dragoman.mappings.codewhale.vocabulary import NEW, keep
 from dragoman.mappings.codewhale.wire.codecs import typed
@@ -38,6 +38,12 @@ def resumes_context(result: Raw | UnsetType) -> bool:
     """Return True if the server resumes a thread with its context, as servers do since 0.10.2."""
     known = _known(result)
     return isinstance(known, Capabilities) and known.tool_free_turns is True
+
+
+def takes_images(result: Raw | UnsetType) -> bool:
+    """Return True if the server takes images with an input, as servers do since 0.10.2."""
+    known = _known(result)
+    return isinstance(known, Capabilities) and known.turn_image_inputs is True
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> events.SessionOpened | None:
@@ -100,6 +106,19 @@ class ModelMessage(Struct, frozen=True, gc=False):
     content: Any = None
 
 
+class ImageUrl(Struct, frozen=True, gc=False):
+    """The image of a content block."""
+
+    url: str
+
+
+class ImagePart(Struct, frozen=True, gc=False):
+    """A content block with an image, in the form of a model API."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
 class SavedSession(Struct, frozen=True, gc=False):
     """The conversation of a thread, as servers store it since 0.10.2."""
 
@@ -156,7 +175,13 @@ def _saved_messages(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator
     for message in saved.messages:
         if text := _text_of(message):
             known = times.get((ITEM_KINDS.get(message.role, ""), text))
-            yield Message(role=ROLES.get(message.role, "system"), text=text, at=known.popleft() if known else 0)
+            images = _images_of(message)
+            yield Message(
+                role=ROLES.get(message.role, "system"),
+                text=text,
+                segments=(Text(text=text), *images) if images else (),
+                at=known.popleft() if known else 0,
+            )
 
 
 def goal(result: Raw | UnsetType) -> tuple[events.GoalUpdated, ...]:
@@ -198,6 +223,12 @@ def _text_of(message: ModelMessage) -> str:
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     said = [text for text in texts if isinstance(text, str)]
     return "".join(text for n, text in enumerate(said) if n == 0 or not text.startswith(TURN_META))
+
+
+def _images_of(message: ModelMessage) -> list[ImageAttachment]:
+    parts = message.content if isinstance(message.content, list) else []
+    found = (read_raw(raw(part), ImagePart) for part in parts)
+    return [ImageAttachment(url=part.image_url.url) for part in found if part is not None]
 
 
 def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | None:

@@ -55,6 +55,11 @@ class Answers:
         self._clock = clock
         self._generation = generation
         self._sessions: dict[str, SessionState] = {}
+        self._takes_images = False
+
+    def note_backend(self, *, takes_images: bool) -> None:
+        """Note whether the backend takes images, which `capabilities` tells; the seed generation has none."""
+        self._takes_images = takes_images and self._generation != SEED
 
     def note_session(self, state: SessionState) -> None:
         """Remember a session that the client was shown."""
@@ -89,7 +94,7 @@ class Answers:
     def tell_capabilities(self, call: ThreadCall) -> None:
         """Answer with the capabilities of this server that the client asked for."""
         about = given(call.command.ext, "kind", str, "") if isinstance(call.command, commands.GetCapabilities) else ""
-        self._set_answer(call, _capabilities(about, self._generation))
+        self._set_answer(call, _capabilities(about, self._generation, self._takes_images))
 
     def show_session(self, call: ThreadCall, state: SessionState) -> None:
         """Answer with the requested session; a new session that was opened for an unknown thread id does not count."""
@@ -173,14 +178,17 @@ def encoded(answer: results.Answer) -> tuple[bytes, ...]:
     return (EVENTS.encode(answer),)
 
 
-def _capabilities(about: str, generation: str) -> Any:
+def _capabilities(about: str, generation: str, takes_images: bool) -> Any:
     """Return the capabilities of this server about `thread`, `prompt`, `app` or all methods."""
+    images = takes_images or UNSET
     match about:
         case "thread":
-            return results.Capabilities(methods=thread_methods(generation))
+            return results.Capabilities(turn_image_inputs=images, methods=thread_methods(generation))
         case "prompt":
             return results.Capabilities(methods=list(PROMPT_METHODS))
         case "app":
             return results.AppResponse(ok=True, data=raw(app_facts(generation)))
     families = ["thread/*", "app/*", "prompt/*"]
-    return results.Capabilities(transport="stdio", families=families, methods=methods(generation))
+    return results.Capabilities(
+        transport="stdio", families=families, turn_image_inputs=images, methods=methods(generation)
+    )

@@ -18,14 +18,21 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.values import Failure, attachments, flatten
+from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.codec import MALFORMED
+from dragoman.mappings.codewhale import images
 from dragoman.mappings.codewhale.directions import FROM_SERVER, is_blank
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.to_canonical.frames import plain
-from dragoman.mappings.codewhale.to_canonical.replies import goal, methods_of, resumes_context, typed_answer
+from dragoman.mappings.codewhale.to_canonical.replies import (
+    goal,
+    methods_of,
+    resumes_context,
+    takes_images,
+    typed_answer,
+)
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
@@ -59,6 +66,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._pending = Calls[Command](lambda: str(next(numbers)))
         self._turn: TurnInFlight | None = None
         self._opening = Opening()
+        self._takes_images = False
         self._interrupts = True  # True if the server has thread/interrupt, or until its methods are known
         self._abandoned = ""  # our id of a turn that an earlier connection left behind, to be interrupted
 
@@ -161,14 +169,22 @@ class ClientTranslator(Translator[Event, Command]):
             return None if runs else Failure(cause="not_running", text="no turn is in progress")
         if not isinstance(command, commands.SubmitInput):
             return None
-        if attachments(command.segments):
-            return Failure(cause="unsupported", text="a codewhale takes no images or files by URL")
         if not flatten(command.segments):
             return Failure(cause="invalid", text="the input is empty")
         return Failure(cause="busy", text="a turn is already in progress") if self._turn is not None else None
 
+    def _find_late_refusal(self, command: Command) -> Failure | None:
+        """Return why an input cannot be sent; what the server can do is known when its thread is open."""
+        if not isinstance(command, commands.SubmitInput):
+            return None
+        return images.refusal(command.segments, takes_images=self._takes_images)
+
     def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
+            refusal = self._find_late_refusal(command)
+            if refusal is not None:
+                self._tell(step, command, events.Reply(request=command.request, failure=refusal))
+                continue
             own = self._pending.new_id()
             context = Context(FROM_COMMAND, request=own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
@@ -242,6 +258,7 @@ class ClientTranslator(Translator[Event, Command]):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
             self._opening.note_server(resumes_context=resumes_context(event.result))
+            self._takes_images = takes_images(event.result)
         now, answers = self._opening.take_answer(
             command, typed_answer(command, event, self._clock()) or replace(event, request=command.request)
         )

@@ -90,6 +90,8 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
     if isinstance(command, GOALS):
         return replace(missing(thread, failure.text), ok=False)
     problem = problem_of(failure)
+    if problem.code == NO_METHOD and isinstance(command, commands.SubmitInput):
+        return replace(problem, code=FAILED)  # the method is known: its attachments are not
     if problem.code == NO_METHOD and not problem.message.startswith(UNSUPPORTED):
         return unknown_method(f"{_method(command)}: {problem.message}")
     return problem

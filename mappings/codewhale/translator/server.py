@@ -67,6 +67,10 @@ class ServerTranslator(Translator[Command, Event]):
         self._inputs_max = inputs
         self._replies.count_bytes(count)
 
+    def note_backend(self, *, takes_images: bool) -> None:
+        """Note whether the backend takes images."""
+        self._answers.note_backend(takes_images=takes_images)
+
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Read requests as commands, one at a time; queue an error for each request that a server refuses by itself."""
         step: Step[Command] = Step()

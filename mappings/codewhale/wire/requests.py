@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from dragoman.mappings.codewhale.wire.values import Answer, Wire
+from dragoman.mappings.codewhale.wire.values import Answer, InlineImage, Wire
 
 # -- params -----------------------------------------------------------------------------------------
 
@@ -70,6 +70,20 @@ class ImportedHistory(Struct, frozen=True):
 
     method: Literal["thread/resume"]
     params: HistoryParams
+
+
+class ImageParams(Struct, frozen=True):
+    """The images in the params of an input; `kind` is for `thread/request`."""
+
+    kind: Literal["", "message"] = ""
+    images: Raw = Raw(b"")
+
+
+class AttachedImages(Struct, frozen=True):
+    """The images of an input or a prompt, which make it longer than other requests."""
+
+    method: Literal["thread/message", "thread/request", "prompt/run", "prompt/request"]
+    params: ImageParams
 
 
 class ForkParams(Params, frozen=True, kw_only=True):
@@ -136,11 +150,12 @@ class ProgressParams(Params, frozen=True, kw_only=True):
 
 
 class MessageParams(Params, frozen=True, kw_only=True):
-    """Params that carry the user's input to a thread. `allowed_tools` since 0.10.2."""
+    """Params that carry the user's input to a thread. `allowed_tools` and `images` since 0.10.2."""
 
     thread_id: str
     input: str
     allowed_tools: list[str] | None = None
+    images: tuple[InlineImage, ...] = ()
 
 
 class KeyParams(Params, frozen=True, kw_only=True):
@@ -164,12 +179,13 @@ class AnswersParams(Params, frozen=True, kw_only=True):
 
 
 class PromptParams(Params, frozen=True, kw_only=True):
-    """Params of a single prompt. `allowed_tools` since 0.10.2."""
+    """Params of a single prompt. `allowed_tools` and `images` since 0.10.2."""
 
     thread_id: str | None = None
     prompt: str
     model: str | None = None
     allowed_tools: list[str] | None = None
+    images: tuple[InlineImage, ...] = ()
 
 
 # -- requests ---------------------------------------------------------------------------------------

@@ -74,6 +74,16 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
     created_at: int
 
 
+# -- inputs -----------------------------------------------------------------------------------------
+
+
+class InlineImage(Wire, frozen=True, kw_only=True, rename="camel"):
+    """An image of an input, as base64 with padding, since 0.10.2."""
+
+    mime: str
+    data_base64: str
+
+
 # -- approvals --------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,9 @@ def test_a_frame_of_more_values_than_message_values_is_refused(frame: bytes) -> 
         ("smooth", {"action": "send_message", "images": [{"url": "data:" + "x" * 30_000}]}),
         ("pando", {"method": "db.write", "params": {"text": "x" * 30_000}}),
         ("codewhale", {"method": "thread/resume", "params": {"history": ["x" * 30_000]}}),
+        ("codewhale", {"method": "thread/message", "params": {"images": [{"dataBase64": "x" * 30_000}]}}),
+        ("codewhale", {"method": "thread/request", "params": {"images": ["x" * 30_000], "kind": "message"}}),
+        ("codewhale", {"method": "prompt/run", "params": {"images": [{"dataBase64": "x" * 30_000}]}}),
     ],
 )
 def test_attachments_stored_messages_and_histories_may_be_longer(name: str, frame: dict[str, Any]) -> None:
@@ -73,6 +76,9 @@ def test_attachments_stored_messages_and_histories_may_be_longer(name: str, fram
         ("pando", {"method": "db.write", "more": "x" * 30_000}),
         ("codewhale", {"method": "healthz", "params": {"history": ["x" * 30_000]}}),
         ("codewhale", {"method": "thread/resume", "params": {"history": [], "path": "x" * 30_000}}),
+        ("codewhale", {"method": "thread/resume", "params": {"images": ["x" * 30_000]}}),
+        ("codewhale", {"method": "thread/request", "params": {"images": ["x" * 30_000], "kind": "read"}}),
+        ("codewhale", {"method": "thread/message", "params": {"images": [], "input": "x" * 30_000}}),
     ],
 )
 def test_the_rest_of_a_command_and_all_other_commands_may_not_be_longer(name: str, frame: dict[str, Any]) -> None:

@@ -154,6 +154,8 @@ REQUESTS = [
     called("thread/fork", **FORKED, operation_key="k"),
     called("thread/message", thread_id=THREAD, input="hi", allowed_tools=[]),
     called("prompt/run", prompt="hi", allowed_tools=["read"]),
+    called("thread/message", thread_id=THREAD, input="look", images=[{"mime": "image/png", "dataBase64": "AQ=="}]),
+    called("prompt/run", prompt="look", images=[{"mime": "image/png", "dataBase64": "AQ=="}]),
     called("thread/list"),
     called("thread/create", metadata=None),
     called("thread/message", thread_id="odd", input=""),

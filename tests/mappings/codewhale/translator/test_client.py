@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.mappings.canonical import Command, SessionState, commands, events
-from dragoman.mappings.canonical.values import BackendInfo, FileAttachment, Text
+from dragoman.mappings.canonical.values import BackendInfo, FileAttachment, ImageAttachment, Text
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
@@ -586,7 +586,9 @@ def test_settings_change_only_while_no_thread_is_open() -> None:
         (commands.Compact(request="r", session=SESSION), "unsupported"),
         (commands.SubmitInput(request="r", session=SESSION, segments=()), "invalid"),
         (
-            commands.SubmitInput(request="r", session=SESSION, segments=(FileAttachment(name="f", url="u"),)),
+            commands.SubmitInput(
+                request="r", session=SESSION, segments=(Text(text="hi"), FileAttachment(name="f", url="u"))
+            ),
             "unsupported",
         ),
     ],
@@ -595,6 +597,26 @@ def test_a_command_that_a_server_cannot_be_asked_is_refused_at_once(command: Com
     child = Child().open()
     (refused,) = child.sent(command)
     assert (refused.failure.cause, child.asked) == (cause, [])
+
+
+LOOK = (Text(text="look"), ImageAttachment(url="data:image/png;base64,AQ=="))
+
+
+def test_an_image_is_sent_inline_to_a_server_that_takes_images() -> None:
+    child = Child("")
+    assert child.sent(commands.SubmitInput(request="m", segments=LOOK)) == []
+    child.answers("capabilities", {"methods": methods(HEAD), "turn_image_inputs": True})
+    child.answers("thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}})
+    assert [request["params"]["images"] for request in child.asked] == [[{"mime": "image/png", "dataBase64": "AQ=="}]]
+
+
+def test_an_image_is_refused_once_a_server_without_images_has_opened_the_thread() -> None:
+    child = Child()
+    assert child.sent(commands.SubmitInput(request="m", segments=LOOK)) == []
+    answers = child.answers("thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}})
+    (refused,) = [answer for answer in answers if isinstance(answer, events.Reply)]
+    assert (refused.request, refused.failure and refused.failure.cause, child.asked) == ("m", "unsupported", [])
+    assert child.message() == [events.TurnAccepted(request="m")]
 
 
 def test_the_number_of_open_requests_is_bounded() -> None:

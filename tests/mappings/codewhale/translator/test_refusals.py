@@ -107,6 +107,10 @@ def test_other_unsupported_commands_are_unknown_methods_and_a_busy_backend_fails
     assert no(commands.SubmitInput(segments=()), "busy")["code"] == -32603
 
 
+def test_an_input_with_unsupported_attachments_fails_because_its_method_is_known() -> None:
+    assert no(commands.SubmitInput(segments=()), "unsupported") == {"code": -32603, "message": "no", "data": None}
+
+
 def test_a_message_to_an_unknown_thread_is_refused_as_the_newest_server_does() -> None:
     assert no(commands.SubmitInput(segments=())) == {
         "code": -32004,

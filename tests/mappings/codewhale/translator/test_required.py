@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import Gap, HistorySnapshot, SessionOpened
-from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.canonical.values import ImageAttachment, Message, Text
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
@@ -53,6 +53,9 @@ SAID: list[dict[str, Any]] = [
 ]
 
 READ = RESUMED | {"status": "ok", "data": {"history": {"version": 1, "session": {"messages": SAID}}}}
+
+
+PNG = {"mime": "image/png", "dataBase64": "AQ=="}
 
 
 def sent(request: requests.RequestBase) -> Any:
@@ -116,6 +119,8 @@ def test_a_turn_and_a_prompt_allow_no_tools_unless_the_client_named_some(
         ("thread/message", {"thread_id": THREAD, "input": "hi", "allowed_tools": ["read"]}),
         ("thread/message", {"thread_id": THREAD, "input": "hi", "allowed_tools": []}),
         ("prompt/run", {"prompt": "hi", "allowed_tools": []}),
+        ("thread/message", {"thread_id": THREAD, "input": "look", "images": [PNG, PNG]}),
+        ("prompt/run", {"prompt": "look", "images": [PNG]}),
         ("thread/start", {"cwd": "/w", "persist_extended_history": False, "operation_key": "its own"}),
     ],
 )
@@ -209,6 +214,14 @@ def test_an_input_is_read_without_the_text_that_the_server_added_for_the_model()
     read = messages_read(said, *items)
     assert [message.text for message in read] == ["hi", "<turn_meta> is a tag", "It is\n<turn_meta>"]
     assert [message.at for message in read] == [parse("2026-11-27T15:12:06.5Z"), 0, parse("2026-11-27T15:12:07.5Z")]
+
+
+def test_the_images_of_an_input_are_read() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AQ=="}}
+    text = {"type": "text", "text": "look"}
+    (read,) = messages_read([{"role": "user", "content": [text, image, {"type": "text", "text": META}]}])
+    assert read.segments == (Text(text="look"), ImageAttachment(url="data:image/png;base64,AQ=="))
+    assert read.text == "look"
 
 
 def test_messages_have_the_times_of_their_items() -> None:

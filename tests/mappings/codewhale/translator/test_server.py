@@ -32,6 +32,14 @@ def test_capabilities_are_those_of_the_generation(generation: str, method: str, 
     assert Client(generation).asks(method).line() == vector(name)
 
 
+@pytest.mark.parametrize(("generation", "told"), [(HEAD, True), (SEED, None)])
+@pytest.mark.parametrize("method", ["capabilities", "thread/capabilities"])
+def test_a_client_is_told_if_the_backend_takes_images(generation: str, method: str, told: bool | None) -> None:
+    client = Client(generation)
+    client.link.note_backend(takes_images=True)
+    assert client.asks(method).line()["result"].get("turn_image_inputs") is told
+
+
 def test_the_seed_lists_what_the_real_one_lists() -> None:
     path = next(path for path in CAPTURES if path.stem.startswith("13"))
     real = next(line for _, way, line in captured(path) if way == "s2c")
