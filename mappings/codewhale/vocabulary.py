@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.codewhale.wire import requests
@@ -62,6 +62,13 @@ def cause_of(code: int, text: str) -> Cause:
         return CAUSE_OF_CODE[code]
     return next((cause for words, cause in WORDS if words in text), "internal")
 
+
+TURN_OPTIONS: dict[str, Any] = {
+    "allowed_tools": list[str],
+    "max_output_tokens": int,
+    "max_output_tokens_alias": int,
+}
+"""Options of one input or prompt, which `ext` has under the names of their fields -> their type."""
 
 CAPABILITIES: dict[str, type[requests.RequestBase]] = {
     "": requests.Capabilities,

@@ -18,7 +18,7 @@ from dragoman.mappings.canonical.values import Ext, Item, Message, attachments, 
 from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.ids import thread_id, write_id
 from dragoman.mappings.codewhale.images import NOT_INLINE, as_image
-from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, carried, given, keep
+from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, TURN_OPTIONS, carried, given, keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.values import Answer, InlineImage
 from dragoman.mappings.extras import as_json, raw, read_raw
@@ -169,10 +169,14 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
     params = requests.MessageParams(
         thread_id=_thread(command),
         input=flatten(command.segments),
-        allowed_tools=given(command.ext, "allowed_tools", list[str], None),
         images=tuple(image for image in images if image is not None),
+        **_turn_options(command.ext),
     )
     return _call(requests.Message, command, context, params)
+
+
+def _turn_options(ext: Ext | None) -> dict[str, Any]:
+    return {name: given(ext, name, shape, None) for name, shape in TURN_OPTIONS.items()}
 
 
 SERVERS = Lossy(("session",))  # a setting belongs to the server, not to a thread
@@ -222,8 +226,8 @@ def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
         thread_id=_thread(command) or None,
         prompt=command.prompt,
         model=command.model or None,
-        allowed_tools=given(command.ext, "allowed_tools", list[str], None),
         images=given(command.ext, "images", tuple[InlineImage, ...], ()),
+        **_turn_options(command.ext),
     )
     return _call(requests.Prompt, command, context, params)
 

@@ -14,7 +14,7 @@ from dragoman.mappings.canonical import Commands, commands
 from dragoman.mappings.canonical.values import Ext, Text
 from dragoman.mappings.codewhale.ids import read_id, session_id, thread_id
 from dragoman.mappings.codewhale.images import as_attachment
-from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, keep
+from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, TURN_OPTIONS, keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.requests import RequestBase
 from dragoman.mappings.extras import raw
@@ -41,8 +41,9 @@ def _head(message: RequestBase, thread: str, params: object = UNSET, **more: obj
     return commands.CommandHead(request=read_id(message.id), session=session_id(thread), ext=ext)
 
 
-def _unset_if_none(value: object) -> object:
-    return UNSET if value is None else value
+def _turn_options(params: requests.MessageParams | requests.PromptParams) -> dict[str, object]:
+    """Return the options of one turn, which only servers of this dialect have."""
+    return {name: UNSET if (value := getattr(params, name)) is None else value for name in TURN_OPTIONS}
 
 
 def _ignored(params: requests.NoParams | Raw | UnsetType) -> object:
@@ -109,7 +110,7 @@ def message(message: requests.Message) -> Commands:
     params = message.params
     text = (Text(text=params.input),) if params.input else ()
     segments = (*text, *map(as_attachment, params.images))
-    head = _head(message, params.thread_id, allowed_tools=_unset_if_none(params.allowed_tools))
+    head = _head(message, params.thread_id, **_turn_options(params))
     return (commands.SubmitInput(segments=segments, **head),)
 
 
@@ -144,12 +145,7 @@ def submit_user_input(message: requests.SubmitUserInput) -> Commands:
 @TO_COMMAND.rule(requests.Prompt, produces=(commands.PromptOnce,))
 def prompt(message: requests.Prompt) -> Commands:
     params = message.params
-    head = _head(
-        message,
-        params.thread_id or "",
-        allowed_tools=_unset_if_none(params.allowed_tools),
-        images=params.images or UNSET,
-    )
+    head = _head(message, params.thread_id or "", images=params.images or UNSET, **_turn_options(params))
     return (commands.PromptOnce(prompt=params.prompt, model=params.model or "", **head),)
 
 

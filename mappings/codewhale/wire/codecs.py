@@ -331,22 +331,27 @@ _UNIQUE = json.JSONDecoder(object_pairs_hook=_unique)  # made once: json.loads w
 
 MISSING = re.compile(r"Object missing required field `(\w+)`")
 WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`(?: - at `\$([^`]*)`)?")
-TOO_SMALL = re.compile(r"Expected `int` >= 0 - at `\$([^`]*)`")
+OUT_OF_RANGE = re.compile(r"Expected `int` (?:>=|<=|<) \d+ - at `\$([^`]*)`")
 
 EXPECTED = {"str": "a string", "bool": "a boolean", "int": "i64", "array": "a sequence", "object": "a map"}
 
-UNSIGNED = ".limit"  # the path of the only unsigned integer: all others are i64
+UNSIGNED = {
+    ".limit": "usize",
+    ".maxOutputTokens": "a nonzero u32",
+    ".max_output_tokens": "a nonzero u32",
+}
+"""Paths of the integers that are not i64 -> what the real parser expects."""
 
 
 def in_words(error: str, params: object) -> str:
     """Return the real parser's error text for msgspec's `error` about `params`."""
     if found := MISSING.search(error):
         return f"missing field `{found[1]}`"
-    if found := TOO_SMALL.search(error):
-        return f"invalid value: {rust_kind_of(_at(params, found[1]))}, expected usize"
+    if found := OUT_OF_RANGE.search(error):
+        return f"invalid value: {rust_kind_of(_at(params, found[1]))}, expected {UNSIGNED.get(found[1], 'i64')}"
     if found := WRONG_TYPE.search(error):
         expected = EXPECTED.get(found[1].removesuffix(" | null"), found[1])
-        expected = "usize" if (found[2] or "").endswith(UNSIGNED) else expected
+        expected = UNSIGNED.get(found[2] or "", expected)
         return f"invalid type: {rust_kind_of(_at(params, found[2] or ''))}, expected {expected}"[:TEXT_MAX]
     return error[:TEXT_MAX]
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from dragoman.mappings.codewhale.wire.values import Answer, InlineImage, Wire
+
+NonZeroU32 = Annotated[int, Meta(ge=1, lt=1 << 32)]
 
 # -- params -----------------------------------------------------------------------------------------
 
@@ -150,12 +152,14 @@ class ProgressParams(Params, frozen=True, kw_only=True):
 
 
 class MessageParams(Params, frozen=True, kw_only=True):
-    """Params that carry the user's input to a thread. `allowed_tools` and `images` since 0.10.2."""
+    """Params that carry the user's input to a thread. Those after `input` since 0.10.2."""
 
     thread_id: str
     input: str
     allowed_tools: list[str] | None = None
     images: tuple[InlineImage, ...] = ()
+    max_output_tokens: NonZeroU32 | None = field(default=None, name="maxOutputTokens")
+    max_output_tokens_alias: NonZeroU32 | None = field(default=None, name="max_output_tokens")
 
 
 class KeyParams(Params, frozen=True, kw_only=True):
@@ -179,13 +183,15 @@ class AnswersParams(Params, frozen=True, kw_only=True):
 
 
 class PromptParams(Params, frozen=True, kw_only=True):
-    """Params of a single prompt. `allowed_tools` and `images` since 0.10.2."""
+    """Params of a single prompt. Those after `model` since 0.10.2."""
 
     thread_id: str | None = None
     prompt: str
     model: str | None = None
     allowed_tools: list[str] | None = None
     images: tuple[InlineImage, ...] = ()
+    max_output_tokens: NonZeroU32 | None = field(default=None, name="maxOutputTokens")
+    max_output_tokens_alias: NonZeroU32 | None = field(default=None, name="max_output_tokens")
 
 
 # -- requests ---------------------------------------------------------------------------------------

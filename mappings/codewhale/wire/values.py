@@ -42,7 +42,7 @@ class Thread(Wire, frozen=True, kw_only=True):
 
 
 class ThreadGoal(Wire, frozen=True, kw_only=True):
-    """The goal of a thread; `continuation_count` since 0.8.61."""
+    """The goal of a thread; `continuation_count` since 0.8.61, the last four members since 0.10.2."""
 
     thread_id: str
     goal_id: str
@@ -54,6 +54,10 @@ class ThreadGoal(Wire, frozen=True, kw_only=True):
     continuation_count: int | UnsetType = UNSET
     created_at: int
     updated_at: int
+    last_gap_fingerprint: str | UnsetType | None = UNSET
+    repeated_gap_count: int | UnsetType = UNSET
+    last_gap_pass: int | UnsetType | None = UNSET
+    pause_reason: str | UnsetType | None = UNSET
 
 
 class HistoryItem(Wire, frozen=True, kw_only=True):

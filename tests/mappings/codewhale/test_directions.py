@@ -44,6 +44,21 @@ APPROVAL = {
 }
 SHELL = {"type": "local_shell", "params": {"command": "ls"}}
 NO_BODY = {"type": "function", "success": False}
+GOAL = {
+    "thread_id": "t",
+    "goal_id": "g",
+    "objective": "o",
+    "status": "paused",
+    "tokens_used": 1,
+    "time_used_seconds": 2,
+    "continuation_count": 3,
+    "created_at": 4,
+    "updated_at": 5,
+    "last_gap_fingerprint": "f",
+    "repeated_gap_count": 6,
+    "last_gap_pass": 7,
+    "pause_reason": "no_progress",
+}
 FRAMES: list[dict[str, object]] = [
     {"event": "mcp_tool_call_end", "server_name": "s", "tool_name": "t", "ok": False},
     {"event": "apply_patch_approval_request", "request": APPROVAL},
@@ -66,6 +81,7 @@ FRAMES: list[dict[str, object]] = [
         "output": {"type": "mcp", "result": {"isError": "no"}},
     },
     {"event": "tool_call_result", "response_id": "r", "tool_name": "t", "output": [1]},
+    {"event": "thread_goal_updated", "goal": GOAL},
 ]
 
 THREAD_OF = {
@@ -155,6 +171,10 @@ REQUESTS = [
     called("thread/message", thread_id=THREAD, input="hi", allowed_tools=[]),
     called("prompt/run", prompt="hi", allowed_tools=["read"]),
     called("thread/message", thread_id=THREAD, input="look", images=[{"mime": "image/png", "dataBase64": "AQ=="}]),
+    called("thread/message", thread_id=THREAD, input="hi", maxOutputTokens=1500),
+    called("thread/message", thread_id=THREAD, input="hi", max_output_tokens=1500),
+    called("prompt/run", prompt="hi", maxOutputTokens=1500),
+    called("prompt/run", prompt="hi", max_output_tokens=1500),
     called("prompt/run", prompt="look", images=[{"mime": "image/png", "dataBase64": "AQ=="}]),
     called("thread/list"),
     called("thread/create", metadata=None),

@@ -49,6 +49,17 @@ def test_wrong_params_are_refused_in_the_words_of_the_real_server(params: bytes,
         ("thread/list", '{"limit":"x"}', 'invalid type: string "x", expected usize'),
         ("thread/list", '{"limit":1.5}', "invalid type: floating point `1.5`, expected usize"),
         ("thread/list", '{"limit":18446744073709551616}', "invalid value: an integer above 64 bits, expected usize"),
+        *(
+            ("prompt/run", f'{{"prompt":"p","{name}":{value}}}', f"invalid {text}, expected a nonzero u32")
+            for name in ("maxOutputTokens", "max_output_tokens")
+            for value, text in (
+                ("0", "value: integer `0`"),
+                ("-1", "value: integer `-1`"),
+                ("4294967296", "value: integer `4294967296`"),
+                ('"a"', 'type: string "a"'),
+                ("1.5", "type: floating point `1.5`"),
+            )
+        ),
         ("thread/list", "[true,5,7]", "invalid length 3, expected fewer elements in array"),
         (
             "thread/goal/set",
