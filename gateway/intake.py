@@ -27,7 +27,7 @@ from dragoman.gateway.overload.command_limits import CommandLimits, expected_wor
 from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, QUANTUM, STEP, Turns
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services
-from dragoman.mappings.dialect import Frame, Loss, Parts, Step, TextReader, TextSink, Translator
+from dragoman.mappings.dialect import Frame, Loss, Parts, Step, StreamedBlock, TextReader, TextSink, Translator
 from dragoman.mappings.errors import PeerErrorCode
 
 if TYPE_CHECKING:
@@ -167,10 +167,10 @@ class FrameIntake:
         finally:
             tap.end_step()
 
-    def stream_text(self, add_text: TextSink | None) -> None:
-        """Give lone further pieces of the text that the peer just said to this sink; None ends that."""
-        read = self._text_reader() if add_text is not None else None
-        self._add_text = add_text if read is not None else None
+    def stream_text(self, block: StreamedBlock | None) -> None:
+        """Give lone further pieces to this block, of which the peer just said a piece; None ends that."""
+        read = self._text_reader(block.delta) if block is not None else None
+        self._add_text = block.add_text if block is not None and read is not None else None
         self._read_text = read or _read_nothing
 
     def count_dropped(self, count: int) -> int:

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical.commands import ResumeSession
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
 from dragoman.mappings.canonical.values import Ext, Item
 from dragoman.mappings.codec import MALFORMED, Format
 from dragoman.mappings.errors import PeerError
@@ -75,12 +76,27 @@ class Missed(Struct, frozen=True):
 
 Frame = bytes | Parts | Oversize | Missed
 
+DeltaType = type[TextDelta] | type[ReasoningDelta]
+"""The type of the pieces of an open block: of text, or of reasoning."""
+
 TextSink = Callable[[str, int, str], bool]
-"""A function (session, text, time) that appends a piece to the open text block of a session.
+"""A function (text, time, session) that appends a piece to the open block of a session.
 
 `session` is the peer's own id, "" if the link carries only one session. The time is in ns, 0 means now. The function
 returns False and changes nothing if the piece must be received like any other message.
 """
+
+
+class StreamedBlock(Protocol):
+    """An open block that streams: `add_text` is the sink of its further pieces, which are of the type `delta`."""
+
+    @property
+    def delta(self) -> DeltaType:
+        """Return the type of its pieces."""
+
+    def add_text(self, text: str, at: int, session: str) -> bool:
+        """Append a piece, as a TextSink does."""
+
 
 TextReader = Callable[[Frame, TextSink], bool]
 """A function (frame, sink) that passes a frame to the sink if it only appends text to the open block.
@@ -226,8 +242,8 @@ class Translator(ABC, Generic[Heard, Said]):
         """
         return False
 
-    def text_reader(self) -> TextReader | None:
-        """Return a fast reader for further pieces of the text just received; None if `receive` must read them."""
+    def text_reader(self, _delta: DeltaType) -> TextReader | None:
+        """Return a fast reader for further pieces of the block just received; None if `receive` must read them."""
         return None
 
     def closed(self, cause: str) -> Step[Heard]:
@@ -247,8 +263,8 @@ class SessionProjection(Protocol):
     def render(self, batch: Batch) -> Rendered:
         """Return the frames that broadcast this batch."""
 
-    def text_writer(self) -> TextWriter | None:
-        """Return a fast writer for further pieces of the text just rendered; None if `render` must write them."""
+    def text_writer(self, delta: DeltaType) -> TextWriter | None:
+        """Return a fast writer for further pieces of the block just rendered; None if `render` must write them."""
 
     def copy(self, request: str | None = None) -> SessionProjection:
         """Return an independent copy; with `request`, for the link that owns the current run from now on."""

@@ -28,7 +28,7 @@ from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.events import Reply, SessionOpened
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Burst, TextSink
+from dragoman.mappings.dialect import Burst, StreamedBlock
 
 HELD_MAX = 1024  # items that one script holds: four times the commands that a session may have in flight
 TOO_MANY_HELD = f"{HELD_MAX} commands wait for the backend; try again later"
@@ -201,7 +201,7 @@ class RelayedBackend:
     def connected(self) -> SessionState:
         return self._session.connected()
 
-    def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
+    def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
         return self._session.receive(bursts)
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:

@@ -12,7 +12,8 @@ from msgspec import Struct
 from dragoman.gateway.backends.asking import Asking
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.dialect import Burst, TextSink
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.dialect import Burst, DeltaType, StreamedBlock, TextSink
 
 
 class SharedRequest(Struct, frozen=True, kw_only=True):
@@ -71,15 +72,17 @@ class SharedRequests:
 
 
 class SharedTexts:
-    """The sinks of the sessions that stream text, by their ids at the backend."""
+    """The open text of all sessions that stream, as one block: a piece finds its session by its id at the backend."""
+
+    delta: DeltaType = TextDelta  # no backend of many sessions reports reasoning
 
     def __init__(self) -> None:
         self._sinks: dict[str, TextSink] = {}
 
-    def note(self, session: str, sink: TextSink | None) -> None:
-        """Give further pieces of a session's text to this sink; None ends that."""
-        if sink is not None:
-            self._sinks[session] = sink
+    def note(self, session: str, block: StreamedBlock | None) -> None:
+        """Give further pieces of a session's text to this block; None ends that."""
+        if block is not None and block.delta is self.delta:
+            self._sinks[session] = block.add_text
         else:
             self._sinks.pop(session, None)
 

@@ -38,7 +38,7 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Cause, Failure, Item
-from dragoman.mappings.dialect import Burst, Loss, TextSink
+from dragoman.mappings.dialect import Burst, Loss, StreamedBlock
 
 PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
 RESUMED_MAX = 20 * PAGE  # messages of a resumed conversation that are loaded
@@ -111,7 +111,7 @@ class HistoryLoader(AskingBackend):
 
     # -- what the backend says -------------------------------------------------------------------------
 
-    def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
+    def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
         if not (self._asking.active or self._openings or self._readings or self._may_miss):
             return self._session.receive(bursts)
         answers = [item for burst in bursts for item in burst.items if self._asked_for(item) is not None]

@@ -60,7 +60,7 @@ from dragoman.mappings.canonical.events import (
     StoreChanged,
 )
 from dragoman.mappings.canonical.values import Cause, Ext, Failure, SessionSummary
-from dragoman.mappings.dialect import Burst, Dialect, Loss, TextSink
+from dragoman.mappings.dialect import Burst, Dialect, Loss, StreamedBlock
 from dragoman.mappings.errors import ConfigError
 
 ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
@@ -211,7 +211,7 @@ class SharedKind(RememberingOpener):
             self._upstream.attach(session.state)
         return self._state
 
-    def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
+    def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
         """Bring each answer to the session that asked, and each event to the session that it names."""
         for burst in bursts:
             request = self.requests.take(burst.request)
@@ -222,7 +222,7 @@ class SharedKind(RememberingOpener):
             else:
                 for item in burst.items:
                     self._receive_unaddressed(item)
-        return self._texts.add_text
+        return self._texts
 
     def _receive_events(self, burst: Burst[Event]) -> None:
         """Bring events to the session that they name; make the session if it is unknown."""

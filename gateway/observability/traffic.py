@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from dragoman.adapters.base import Sink
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.observability.histogram import Histogram
-from dragoman.mappings.dialect import Frame, Step, TextReader, TextSink, TextWriter, Translator
+from dragoman.mappings.dialect import DeltaType, Frame, Step, TextReader, TextSink, TextWriter, Translator
 
 Role = Literal["client", "backend"]
 Given = TypeVar("Given")
@@ -125,14 +125,14 @@ def timed_reader(read: TextReader, traffic: Traffic) -> TextReader:
 
 def timed_reading(
     translator: Translator[Heard, Any], traffic: Traffic | None
-) -> tuple[Callable[[Sequence[Frame]], Step[Heard]], Callable[[], TextReader | None]]:
+) -> tuple[Callable[[Sequence[Frame]], Step[Heard]], Callable[[DeltaType], TextReader | None]]:
     """Return `receive` and `text_reader` of a translator; with `traffic` their work on frames is timed."""
     if traffic is None:
         return translator.receive, translator.text_reader
     counted = traffic
 
-    def text_reader() -> TextReader | None:
-        read = translator.text_reader()
+    def text_reader(delta: DeltaType) -> TextReader | None:
+        read = translator.text_reader(delta)
         return timed_reader(read, counted) if read is not None else None
 
     return timed(translator.receive, counted.read_seconds), text_reader

@@ -21,6 +21,7 @@ from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.dialect import (
     Burst,
     Clock,
+    DeltaType,
     Dialect,
     Frame,
     NewId,
@@ -157,7 +158,7 @@ class _Projection:
     def render(self, batch: Batch) -> Rendered:
         return Rendered(frames=[_told(event=event, turn=batch.turn) for event in batch.events], losses=[])
 
-    def text_writer(self) -> None:
+    def text_writer(self, _delta: DeltaType) -> None:
         """Return None: each event is told with its turn."""
 
     def copy(self, request: str | None = None) -> SessionProjection:  # it has no state

@@ -11,7 +11,7 @@ from operator import attrgetter
 from dragoman.gateway.observability.traffic import timed_writer
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
-from dragoman.mappings.dialect import TextSink
+from dragoman.mappings.dialect import DeltaType, StreamedBlock
 
 _KEY = attrgetter("link.dialect.name", "view", "request")  # attachments with an equal key share a rendering
 
@@ -27,25 +27,25 @@ class Groups:
         self.text: TextStream | None = None
 
     @property
-    def text_sink(self) -> TextSink | None:
-        """Return the sink for further pieces of the open text, if nothing but a lone piece of text has happened."""
+    def streamed(self) -> StreamedBlock | None:
+        """Return the block that streams, if nothing but a lone piece of it has happened."""
         text = self.text
-        return text.add_text if text is not None and text.open else None
+        return text if text is not None and text.open else None
 
-    def open_text(self) -> None:
-        """Make a stream of the text that was just delivered, if each rendering can write text by itself."""
+    def open_text(self, delta: DeltaType) -> None:
+        """Make a stream of the piece that was just delivered, if each rendering can write further ones by itself."""
         turn, targets, ledger = self._context.state.turn, [], self._context.services.ledger
         if turn is None:
             return
         for group in self.by_key.values():
-            write = group.projection.text_writer()
+            write = group.projection.text_writer(delta)
             if write is None:
                 return
             if ledger.times:
                 write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
             outboxes = [member.link.outbox for member in group.members]
             targets.append(TextTarget(write=write, members=[*group.members], outboxes=outboxes))
-        self.text = TextStream(self._context, turn, targets)
+        self.text = TextStream(self._context, turn, delta, targets)
 
     def clear_log(self, attachments: Mapping[str, Attachment]) -> None:
         """Empty the log between two turns, unless a client that reads slowly needs it."""

@@ -26,6 +26,7 @@ from dragoman.gateway.session.weight import of_text
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.dialect import DeltaType
 
 EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is counted as its memory
 MERGED_AT_ONCE = 4096  # events: about 1 ms of work
@@ -65,6 +66,7 @@ class Log:
         "_batches",
         "_close_text",
         "_count",
+        "_delta",
         "_events_max",
         "_grown",
         "_merged",
@@ -88,6 +90,7 @@ class Log:
         self._grown = 0  # bytes appended since `_on_growth` was called
         self._on_growth: Callable[[], None] = _nothing
         self._close_text: Callable[[], Sequence[str]] | None = None
+        self._delta: DeltaType = TextDelta  # of the pieces that it returns
         self.text_is_open = False  # more text may be added to the newest batch
         self.turn_weight = 0
         self.cleared = 0
@@ -129,14 +132,16 @@ class Log:
         self._grow(len(events), weight)
         return batch
 
-    def open_text(self, events: int, weight: int, close: Callable[[], Sequence[str]]) -> tuple[int, int]:
-        """Return how many further pieces of text the caller may collect for the newest batch, and their characters.
+    def open_text(
+        self, delta: DeltaType, events: int, weight: int, close: Callable[[], Sequence[str]]
+    ) -> tuple[int, int]:
+        """Return how many further pieces of the type `delta` the caller may collect, and their characters.
 
-        There are at most this many, and room is made for them. Before anything else happens `close` is called, which
-        returns the collected pieces.
+        They belong to the newest batch. There are at most this many, and room is made for them. Before anything else
+        happens `close` is called, which returns the collected pieces.
         """
         self.close_text()
-        self._close_text, self.text_is_open = close, True
+        self._delta, self._close_text, self.text_is_open = delta, close, True
         events, weight = min(events, self._events_max // PARTS), min(weight, self._weight_max // PARTS)
         self._make_room(events, weight)
         return events, weight
@@ -150,7 +155,7 @@ class Log:
         text = "".join(pieces)
         self.turn_weight += of_text(text)
         batch, weight = self._batches[-1]
-        batch = structs.replace(batch, events=[*batch.events, *[TextDelta(text=piece) for piece in pieces]])
+        batch = structs.replace(batch, events=[*batch.events, *[self._delta(text=piece) for piece in pieces]])
         self._batches[-1] = (batch, weight + len(text))  # a copy: others may keep the batch that they were given
         self._grow(len(pieces), len(text))
 

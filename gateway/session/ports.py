@@ -20,7 +20,7 @@ from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.gateway.outbox import Outbox
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
-from dragoman.mappings.dialect import Burst, Dialect, TextSink
+from dragoman.mappings.dialect import Burst, Dialect, StreamedBlock
 from dragoman.mappings.errors import PeerError
 
 
@@ -125,8 +125,8 @@ NO_BACKEND = NoBackend()
 class BackendEvents(Protocol):
     """The calls that a backend makes to its session."""
 
-    def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
-        """Act on what the backend said. If that was a lone piece of text, return a sink for further pieces."""
+    def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
+        """Act on what the backend said. If that was a lone piece of a block, return the block, for further pieces."""
 
     def connected(self) -> SessionState:
         """Return the state that a new connection is about."""

@@ -41,11 +41,12 @@ from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.gateway.session.weight import in_turn, of_events, of_text
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, events
 from dragoman.mappings.canonical.commands import CancelTurn
-from dragoman.mappings.canonical.state import Question, TextBlock
+from dragoman.mappings.canonical.state import Question, ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
-from dragoman.mappings.dialect import Burst, Dialect, TextSink
+from dragoman.mappings.dialect import Burst, DeltaType, Dialect, StreamedBlock
 
-_ONLY_TEXT = frozenset({events.TextDelta})
+_DELTA_OF: dict[type, DeltaType] = {TextBlock: events.TextDelta, ReasoningBlock: events.ReasoningDelta}
+_DELTAS = frozenset(_DELTA_OF.values())
 _TEXT = attrgetter("text")
 _ENDED = attrgetter("ended")
 
@@ -158,7 +159,7 @@ class Session:
 
     # -- the backend -----------------------------------------------------------------------------------
 
-    def receive(self, bursts: Sequence[Burst[Event]]) -> TextSink | None:
+    def receive(self, bursts: Sequence[Burst[Event]]) -> StreamedBlock | None:
         """Normalise, log and deliver what the backend said. After a lone piece of text, return a sink for more."""
         now = self._services.clock()
         for burst in bursts:
@@ -167,7 +168,7 @@ class Session:
                 items = self.reconnect.take(items, at)
                 if not items:
                     continue
-            if _ONLY_TEXT.issuperset(map(type, items)) and self._deliver_text(items, at):
+            if _DELTAS.issuperset(map(type, items)) and self._deliver_text(items, at):
                 continue
             if self._names_only:
                 items, losses = tool_names_only(items)
@@ -184,12 +185,15 @@ class Session:
             if events.HistorySnapshot in map(type, items):
                 self.memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
-        return None if self.reconnect.filters_events else self.delivery.groups.text_sink
+        return None if self.reconnect.filters_events else self.delivery.groups.streamed
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
-        """Deliver further text of the open block; return False, and do nothing, if the normal form adds anything."""
+        """Deliver further pieces of the open block; return False, and do nothing, if the normal form adds anything."""
         turn = self.state.turn
-        if turn is None or type(block := turn.open) is not TextBlock or self.form.states.turn is TurnState.DISCARDED:
+        if turn is None or (block := turn.open) is None or self.form.states.turn is TurnState.DISCARDED:
+            return False
+        delta = _DELTA_OF[type(block)]
+        if not {delta}.issuperset(map(type, events)):
             return False
         block.parts += (texts := [*map(_TEXT, events)])
         self.state.updated_at = turn.now = at
@@ -199,7 +203,7 @@ class Session:
         if self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
         elif len(events) == 1:
-            self.delivery.groups.open_text()
+            self.delivery.groups.open_text(delta)
         return True
 
     def connected(self) -> SessionState:

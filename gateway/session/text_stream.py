@@ -1,11 +1,11 @@
-"""The open text of a turn while nothing else happens in its session (docs/design.md, section 6).
+"""The open text or reasoning of a turn while nothing else happens in its session (docs/design.md, section 6).
 
-Most of what a gateway carries is one more piece of text. The general path finds out anew for each piece that it changes
-nothing else, and touches a hundred objects for it. So the general path, once it has delivered text that came alone,
-makes a TextStream: the few objects that a further piece changes, and one function for each rendering. Whatever is not
-a further piece takes the general path, which closes the stream first.
+Most of what a gateway carries is one more piece of such a block. The general path finds out anew for each piece that
+it changes nothing else, and touches a hundred objects for it. So the general path, once it has delivered a piece that
+came alone, makes a TextStream: the few objects that a further piece changes, and one function for each rendering.
+Whatever is not a further piece takes the general path, which closes the stream first.
 
-    made    by Groups, after a lone text was delivered, if each rendering can write text by itself
+    made    by Groups, after a lone piece was delivered, if each rendering can write further ones by itself
     left    by anything but a lone piece of text, by a full outbox, after EVENTS_MAX pieces or WEIGHT_MAX characters
     closed  by the log, which takes its pieces then, and the attachments count them; the open block has each at once
 """
@@ -19,14 +19,14 @@ from msgspec import Struct
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext
 from dragoman.mappings.canonical import OpenTurn
-from dragoman.mappings.dialect import TextWriter
+from dragoman.mappings.dialect import DeltaType, TextWriter
 
 EVENTS_MAX = 64  # pieces of one batch of the log: the memory budget hears of them when the stream is closed
 WEIGHT_MAX = 16 * 1024  # characters, for the same reason
 
 
 class TextTarget(Struct, frozen=True, kw_only=True):
-    """The attachments that share a rendering, and the function that renders a further piece of text for them."""
+    """The attachments that share a rendering, and the function that renders a further piece for them."""
 
     write: TextWriter
     members: Sequence[Attachment]
@@ -34,7 +34,7 @@ class TextTarget(Struct, frozen=True, kw_only=True):
 
 
 class TextStream:
-    """The open text block of a turn. `count` pieces of `weight` characters were added, not counted yet."""
+    """The open block of a turn, with pieces of the type `delta`. `count` pieces of `weight` characters were added."""
 
     __slots__ = (
         "_clock",
@@ -46,16 +46,19 @@ class TextStream:
         "_turn",
         "_weight_max",
         "count",
+        "delta",
         "open",
         "weight",
     )
 
-    def __init__(self, context: DeliveryContext, turn: OpenTurn, targets: Sequence[TextTarget]) -> None:
+    def __init__(
+        self, context: DeliveryContext, turn: OpenTurn, delta: DeltaType, targets: Sequence[TextTarget]
+    ) -> None:
         log, services, recorder = context.log, context.services, context.recorder
-        self.open = True
+        self.open, self.delta = True, delta
         self.count = self.weight = 0
         self._state, self._turn, self._clock = context.state, turn, services.clock
-        self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX, self._close)
+        self._events_max, weight_max = log.open_text(delta, EVENTS_MAX, WEIGHT_MAX, self._close)
         self._weight_max = min(weight_max, services.limits.transcript_max - log.turn_weight)
         self._parts: list[str] = turn.open.parts if turn.open is not None else []
         self._targets = targets
@@ -63,7 +66,7 @@ class TextStream:
         self._notes = recorder.open_text(links) if recorder is not None else None
 
     def add_text(self, text: str, at: int, _session: str = "") -> bool:
-        """Log a further piece of the text and give it to every client; `at` is its time (ns), 0 for now.
+        """Log a further piece of the block and give it to every client; `at` is its time (ns), 0 for now.
 
         Return False, and do nothing, if the piece must take the general path. A link that carries many sessions has
         found this stream by the session's id.

@@ -21,7 +21,7 @@ from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import frames, lines, results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS
 from dragoman.mappings.codewhale.wire.frames import FrameBase
-from dragoman.mappings.dialect import Rendered, TextWriter
+from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn
 
 FRAMES_MAX = 10_000
@@ -84,9 +84,9 @@ class Projection(Context):
                 self._say(self.answer(accepted(self)), out)
         return Rendered(frames=bundled(out), losses=self.take_losses())
 
-    def text_writer(self) -> TextWriter | None:
-        """Return a fast writer for further text; None if `render` must write it."""
-        if self._parked_turn.parked:
+    def text_writer(self, delta: DeltaType) -> TextWriter | None:
+        """Return a fast writer for further text; None if `render` must write it, as it does with reasoning."""
+        if self._parked_turn.parked or delta is not events.TextDelta:
             return None
         if self._hidden:
             return hide_text

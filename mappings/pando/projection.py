@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import Ext, Message
-from dragoman.mappings.dialect import Instance, Rendered, TextWriter
+from dragoman.mappings.dialect import DeltaType, Instance, Rendered, TextWriter
 from dragoman.mappings.pando.from_canonical.context import NOBODY, Context, Messages
 from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pando.from_canonical.replies import public_ids
@@ -57,9 +57,9 @@ class Projection(Context):
             self._note(event)
         return Rendered(frames=frames, losses=self.take_losses())
 
-    def text_writer(self) -> TextWriter | None:
-        """Return a fast writer for further text; None while a question parks the turn."""
-        return None if self._parked_turn.parked else self._write_text
+    def text_writer(self, delta: DeltaType) -> TextWriter | None:
+        """Return a fast writer for further text; None for reasoning, and while a question parks the turn."""
+        return None if self._parked_turn.parked or delta is not events.TextDelta else self._write_text
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
         if not self.instance.topics:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.mappings.canonical import Batch
-from dragoman.mappings.dialect import Rendered, TextWriter
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
+from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
@@ -32,9 +33,9 @@ class Projection(Context):
         self.turn = batch.turn
         return self.write(self._parked_turn.admit_events(batch.events, self.lose), batch.at)
 
-    def text_writer(self) -> TextWriter | None:
-        """Return a fast writer for further text; None while a question parks the turn."""
-        return None if self._parked_turn.parked else write_text
+    def text_writer(self, delta: DeltaType) -> TextWriter | None:
+        """Return a fast writer for further pieces of a block; None while a question parks the turn."""
+        return None if self._parked_turn.parked else WRITERS[delta]
 
     def write(self, items: Iterable[Any], at: int) -> Rendered:
         """Return the items as lines, in order, and the losses."""
@@ -55,3 +56,11 @@ class Projection(Context):
 def write_text(text: str, _at: int) -> list[bytes]:
     """Return a piece of text as a `text_delta` line."""
     return [EVENTS.encode(wire.TextDelta(data=wire.TextData(text=text)))]
+
+
+def write_thinking(text: str, _at: int) -> list[bytes]:
+    """Return a piece of reasoning as a `thinking_delta` line."""
+    return [EVENTS.encode(wire.ThinkingDelta(data=wire.TextData(text=text)))]
+
+
+WRITERS: dict[DeltaType, TextWriter] = {TextDelta: write_text, ReasoningDelta: write_thinking}

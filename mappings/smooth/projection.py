@@ -8,14 +8,15 @@ the client, so errors are held until the turn has ended. Every frame is small en
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, TextDelta
+from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, ReasoningDelta, TextDelta
 from dragoman.mappings.canonical.values import Cause
-from dragoman.mappings.dialect import Rendered, TextWriter
+from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
 from dragoman.mappings.extras import as_json
 from dragoman.mappings.parked_turn import ParkedTurn
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
@@ -94,12 +95,14 @@ class Projection(Context):
                 frames += fitted(message, self) if len(line) > MAX_EVENT else [line]
         return Rendered(frames=frames, losses=self.take_losses() if self.lost else [])
 
-    def text_writer(self) -> TextWriter | None:
-        """Return a fast writer for further text; None while a question parks the turn."""
-        return None if self._parked_turn.parked else self._write_text
+    def text_writer(self, delta: DeltaType) -> TextWriter | None:
+        """Return a fast writer for further pieces of a block; None if `render` must write them or leave them out."""
+        if self._parked_turn.parked or (self.seed and delta in UNSHOWN_BY_SEED):
+            return None
+        return partial(self._write_text, PIECES[delta])
 
-    def _write_text(self, text: str, at: int) -> list[bytes]:
-        message = wire.StreamToken(
+    def _write_text(self, piece: type[wire.StreamToken | wire.StreamReasoning], text: str, at: int) -> list[bytes]:
+        message = piece(
             request_id=self.top,
             token=text,
             data=wire.TokenData(request_id=self.request_id, token=text),
@@ -168,6 +171,11 @@ class Projection(Context):
 
 # -- frames that are too large (docs/translation.md, rule 3.15) -------------------------------------
 
+
+PIECES: dict[DeltaType, type[wire.StreamToken | wire.StreamReasoning]] = {
+    TextDelta: wire.StreamToken,
+    ReasoningDelta: wire.StreamReasoning,
+}
 
 SPLIT = frozenset((wire.StreamToken, wire.StreamReasoning, wire.StreamPreamble))
 """Messages whose text may be split."""

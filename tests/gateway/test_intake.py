@@ -14,7 +14,8 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from dragoman.gateway.peer import Peer
-from dragoman.mappings.dialect import Burst, Frame, Step, TextReader, TextSink, Translator
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.dialect import Burst, DeltaType, Frame, Step, TextReader, TextSink, Translator
 from dragoman.mappings.smooth import DIALECT
 from tests.memory_transport import MemoryTransport
 from tests.services import services
@@ -29,7 +30,7 @@ class Told(Translator[Any, Any]):
     def send(self, items: Sequence[Any]) -> Step[Any]:
         return Step()
 
-    def text_reader(self) -> TextReader:
+    def text_reader(self, _delta: DeltaType) -> TextReader:
         def read(frame: Frame, add_text: TextSink) -> bool:
             assert isinstance(frame, bytes)
             return frame.startswith(b"+") and add_text(frame[1:].decode(), 0, "")
@@ -41,6 +42,7 @@ class Received:
     """The link of an intake, and what it was given; `limited` is True for the intake of a client."""
 
     log: Any = None
+    delta: DeltaType = TextDelta
 
     def __init__(self, *, limited: bool = False) -> None:
         self.items: list[Frame] = []
@@ -88,7 +90,7 @@ def test_frames_of_a_client_with_many_answers_to_read_stay_in_the_transport() ->
 
 def test_only_a_lone_piece_of_text_goes_straight_to_its_session() -> None:
     received = Received()
-    received.intake.stream_text(received.add_text)
+    received.intake.stream_text(received)
     assert (received.sink([b"+Hel"]), received.sink([b"+l", b"+o"]), received.sink([b"end"])) == (1, 2, 1)
     assert (received.texts, received.items) == (["Hel"], [b"+l", b"+o", b"end"])
     received.intake.stream_text(None)
@@ -98,7 +100,7 @@ def test_only_a_lone_piece_of_text_goes_straight_to_its_session() -> None:
 
 def test_a_lone_piece_of_text_does_not_wait_although_the_step_is_full() -> None:
     received = Received()
-    received.intake.stream_text(received.add_text)
+    received.intake.stream_text(received)
     received.queue.budget.left = -10 * STEP
     assert received.sink([b"+token"]) == 1
     assert received.texts == ["token"]
@@ -108,7 +110,7 @@ def test_a_lone_piece_of_text_does_not_wait_although_the_step_is_full() -> None:
 
 def test_the_next_step_begins_once_the_pieces_of_text_have_used_up_this_one() -> None:
     received = Received()
-    received.intake.stream_text(received.add_text)
+    received.intake.stream_text(received)
     received.sink([b"+token"])
     assert not received.soon
     received.queue.budget.left = 0

@@ -18,8 +18,8 @@ from msgspec import structs
 from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.text_stream import TextTarget
-from dragoman.mappings.canonical.events import TextDelta
-from dragoman.mappings.dialect import Frame, TextSink, TextWriter
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
+from dragoman.mappings.dialect import DeltaType, Frame, StreamedBlock, TextSink, TextWriter
 from tests.gateway.test_token_path import WARM, demo_in_a_thread
 from tests.pairs.gateway import bridged
 from tests.pairs.table import PAIRS
@@ -38,13 +38,13 @@ class BothPaths:
         """Compare both paths in every session and link of this thread's gateway; the demo backend has another."""
         open_text, stream_text, ours = Groups.open_text, FrameIntake.stream_text, get_ident()
 
-        def open_spied(groups: Groups) -> None:
-            open_text(groups)
+        def open_spied(groups: Groups, delta: DeltaType) -> None:
+            open_text(groups, delta)
             if get_ident() == ours and groups.text is not None and groups.text.open:
                 groups.text._targets = list(self._spied_targets(groups))
 
-        def stream_spied(intake: Any, add_text: TextSink | None) -> None:
-            stream_text(intake, add_text)
+        def stream_spied(intake: Any, block: StreamedBlock | None) -> None:
+            stream_text(intake, block)
             if get_ident() != ours:
                 return
             read = intake._read_text
@@ -61,12 +61,13 @@ class BothPaths:
         assert groups.text is not None
         state = groups._context.state
         batch, _ = groups._log._batches[-1]  # `batches_from` would close the stream
+        delta = groups.text.delta
         for target, group in zip(groups.text._targets, groups.by_key.values(), strict=True):
 
             def write_both(
                 text: str, at: int, write: TextWriter = target.write, projection: Any = group.projection
             ) -> list[bytes]:
-                piece = structs.replace(batch, first_seq=state.seq, events=[TextDelta(text=text)], at=at)
+                piece = structs.replace(batch, first_seq=state.seq, events=[delta(text=text)], at=at)
                 general = projection.copy().render(piece).frames
                 frames = write(text, at)
                 self.written.append((frames, general))
@@ -95,14 +96,30 @@ class BothPaths:
 async def test_further_text_of_any_pair_is_read_and_written_as_on_the_general_path(
     client: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await compare_paths(client, backend, TextDelta, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(("client", "backend"), [(c, b) for c, b in PAIRS if {c, b} <= {"smooth", "pod"}])
+async def test_further_reasoning_is_read_and_written_as_on_the_general_path(
+    client: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await compare_paths(client, backend, ReasoningDelta, tmp_path, monkeypatch)
+
+
+async def compare_paths(
+    client: str, backend: str, delta: DeltaType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stream pieces of this type through the pair, and compare both paths of each."""
     both = BothPaths()
     for name in ("backend", "own"):
         (tmp_path / name).mkdir()
     listen = LISTEN[client].format(folder=tmp_path, name="own")
-    async with demo_in_a_thread(LISTEN[backend].format(folder=tmp_path, name="backend"), pause=0.01) as upstream:
+    async with demo_in_a_thread(
+        LISTEN[backend].format(folder=tmp_path, name="backend"), pause=0.01, delta=delta
+    ) as upstream:
         both.spy_on(monkeypatch)
         async with bridged(upstream, listen=listen) as (_app, url), join(client, url) as peer:
-            await peer.begin("stream", tokens=WARM)
+            await peer.begin("stream", tokens=0)
             await peer.client.until(lambda: min(len(both.written), len(both.read)) >= WARM)
             await peer.cancel()
             await peer.finish()

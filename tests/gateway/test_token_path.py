@@ -23,7 +23,8 @@ from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.script import Line
 from dragoman.gateway.endpoint import parse
-from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
+from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, ReasoningStarted, TextDelta, TurnEnded
+from dragoman.mappings.dialect import DeltaType
 from tests.conformance.fake_pod import FakePod, event
 from tests.conformance.fake_smooth import FakeSmooth, of_turn
 from tests.pairs.gateway import LIMITS, SmoothClient, bridged, serving, socket_path
@@ -259,13 +260,15 @@ async def test_a_lone_token_of_any_pair_takes_few_calls(client: str, backend: st
 
 
 @asynccontextmanager
-async def demo_in_a_thread(endpoint: str, pause: float = 0.1) -> AsyncIterator[str]:
+async def demo_in_a_thread(endpoint: str, pause: float = 0.1, delta: DeltaType = TextDelta) -> AsyncIterator[str]:
     """Serve a backend that streams tokens in a loop of another thread, whose calls are not counted; yield its endpoint.
 
     The first tokens come soon, and may be read together. The last one of WARM and all others come after a pause (s).
+    Their type is `delta`.
     """
-    tokens = [Line(event=TextDelta(text=f"{n} "), delay=0.01 if n < WARM - 1 else pause) for n in range(600)]
-    turn = [Line(event=ModelTurnStarted()), *tokens, Line(event=TurnEnded(end="completed"))]
+    tokens = [Line(event=delta(text=f"{n} "), delay=0.01 if n < WARM - 1 else pause) for n in range(600)]
+    begun = [ModelTurnStarted(), *([ReasoningStarted()] if delta is ReasoningDelta else [])]
+    turn = [*[Line(event=event) for event in begun], *tokens, Line(event=TurnEnded(end="completed"))]
     loop, ready = asyncio.get_running_loop(), asyncio.Queue[str]()
     made: list[tuple[App, asyncio.AbstractEventLoop]] = []
 

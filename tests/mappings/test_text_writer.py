@@ -6,8 +6,15 @@ import pytest
 
 from dragoman.gateway.registry import dialect as dialect_named
 from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnAccepted
+from dragoman.mappings.canonical.events import (
+    ModelTurnStarted,
+    ReasoningDelta,
+    ReasoningStarted,
+    TextDelta,
+    TurnAccepted,
+)
 from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.smooth.vocabulary import SEED
 
 TURN = "8a1d9a08-6a4b-4c8e-8f0e-0d5f9b6c2a11"
 AT = 1_700_000_000_123_000_000
@@ -25,13 +32,36 @@ def batch(*events: Event, seq: int = 0) -> Batch:
     )
 
 
+TEXTS = ["more", 'quotes " and \\ and\nlines', "\u00e4\u2028\U0001f40b", "x" * 1_100_000]
+
+
 @pytest.mark.parametrize("request_id", ["", "r1"])
 @pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
-@pytest.mark.parametrize("text", ["more", 'quotes " and \\ and\nlines', "\u00e4\u2028\U0001f40b", "x" * 1_100_000])
+@pytest.mark.parametrize("text", TEXTS)
 def test_further_text_is_written_as_it_is_rendered(dialect: str, request_id: str, text: str) -> None:
     projection = dialect_named(dialect).projection(request_id, "")
     projection.render(batch(TurnAccepted(request="r1"), ModelTurnStarted(), TextDelta(text="begun ")))
-    write = projection.text_writer()
+    write = projection.text_writer(TextDelta)
     assert write is not None
     rendered = projection.copy().render(batch(TextDelta(text=text), seq=3)).frames
     assert write(text, AT) == rendered
+
+
+@pytest.mark.parametrize("request_id", ["", "r1"])
+@pytest.mark.parametrize("dialect", ["smooth", "pod"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_further_reasoning_is_written_as_it_is_rendered(dialect: str, request_id: str, text: str) -> None:
+    projection = dialect_named(dialect).projection(request_id, "")
+    begun = (TurnAccepted(request="r1"), ModelTurnStarted(), ReasoningStarted(), ReasoningDelta(text="begun "))
+    projection.render(batch(*begun))
+    write = projection.text_writer(ReasoningDelta)
+    assert write is not None
+    rendered = projection.copy().render(batch(ReasoningDelta(text=text), seq=4)).frames
+    assert write(text, AT) == rendered
+
+
+@pytest.mark.parametrize(("dialect", "view"), [("pando", ""), ("codewhale", ""), ("smooth", SEED)])
+def test_reasoning_has_no_fast_writer_in_a_dialect_that_counts_it_as_lost_or_keeps_it_for_the_end(
+    dialect: str, view: str
+) -> None:
+    assert dialect_named(dialect).projection("r1", view).text_writer(ReasoningDelta) is None

@@ -36,7 +36,18 @@ from dragoman.mappings.codewhale.to_canonical.replies import (
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
+from dragoman.mappings.dialect import (
+    Burst,
+    Clock,
+    DeltaType,
+    Frame,
+    Loss,
+    NewId,
+    Step,
+    TextReader,
+    TextSink,
+    Translator,
+)
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 
 CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
@@ -125,10 +136,10 @@ class ClientTranslator(Translator[Event, Command]):
         ours = (own for own, command in self._pending.items() if isinstance(command, commands.SubmitInput))
         return next(ours, self._abandoned)
 
-    def text_reader(self) -> TextReader | None:
+    def text_reader(self, delta: DeltaType) -> TextReader | None:
         """Return a fast reader for further text lines of the running turn; None if no turn streams text."""
         turn = self._turn
-        if turn is None or not turn.spoke:
+        if turn is None or not turn.spoke or delta is not events.TextDelta:
             return None
 
         def read_text(frame: Frame, add_text: TextSink) -> bool:

@@ -22,6 +22,7 @@ from dragoman.mappings.dialect import (
     Alarm,
     Burst,
     Clock,
+    DeltaType,
     Frame,
     Loss,
     Missed,
@@ -165,8 +166,8 @@ class ClientTranslator(Translator[Event, Command]):
         for session in public_ids(state.id, state.backend_ids) if state.backend_ids is not None else ():
             self._sessions.forget(session)
 
-    def text_reader(self) -> TextReader:
-        """Return a fast reader for tokens of any session whose open turn waits for no reply."""
+    def text_reader(self, _delta: DeltaType) -> TextReader:
+        """Return a fast reader for tokens of any session whose open turn waits for no reply: a pando has no others."""
         return self._read_text
 
     def closed(self, cause: str) -> Step[Event]:

@@ -10,7 +10,19 @@ from msgspec import structs
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Status, attachments
 from dragoman.mappings.codec import MALFORMED
-from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
+from dragoman.mappings.dialect import (
+    Alarm,
+    Burst,
+    Clock,
+    DeltaType,
+    Frame,
+    Loss,
+    NewId,
+    Step,
+    TextReader,
+    TextSink,
+    Translator,
+)
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod.directions import FROM_SERVER
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
@@ -18,7 +30,7 @@ from dragoman.mappings.pod.from_canonical.events import problem
 from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
 from dragoman.mappings.pod.wire.codecs import EVENTS, METHODS
-from dragoman.mappings.pod.wire.events import TextDelta
+from dragoman.mappings.pod.wire.events import TextDelta, ThinkingDelta
 from dragoman.mappings.rules import Emulated
 
 CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {events.TurnResult, events.ErrorReported}
@@ -86,9 +98,9 @@ class ClientTranslator(Translator[Event, Command]):
             step.bursts.append(Burst(items=answers))
         return step
 
-    def text_reader(self) -> TextReader | None:
-        """Return a fast reader for further text, which never answers a command; None if the text is late."""
-        return None if self._is_late else _read_text
+    def text_reader(self, delta: DeltaType) -> TextReader | None:
+        """Return a fast reader for further pieces, which never answer a command; None if they are late."""
+        return None if self._is_late else READERS[delta]
 
     def closed(self, cause: str) -> Step[Event]:
         """Answer all pending commands with a failure."""
@@ -259,13 +271,23 @@ ANSWER_TO: dict[type, type] = {
 }
 
 
-def _read_text(frame: Frame, add_text: TextSink) -> bool:
-    """Pass the text of a `text_delta` to the sink; return False for any other frame, or if the sink refuses it."""
-    try:
-        message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
-    except MALFORMED:
-        return False
-    return type(message) is TextDelta and add_text(message.data.text, 0, "")
+def _reader_of(kind: type[TextDelta | ThinkingDelta]) -> TextReader:
+    """Return a reader that passes the text of such lines to the sink; it returns False for any other frame."""
+
+    def read_text(frame: Frame, add_text: TextSink) -> bool:
+        try:
+            message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
+        except MALFORMED:
+            return False
+        return isinstance(message, kind) and add_text(message.data.text, 0, "")
+
+    return read_text
+
+
+READERS: dict[DeltaType, TextReader] = {
+    events.TextDelta: _reader_of(TextDelta),
+    events.ReasoningDelta: _reader_of(ThinkingDelta),
+}
 
 
 def _opens_turn(event: Event) -> bool:

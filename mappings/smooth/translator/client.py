@@ -18,7 +18,18 @@ from dragoman.mappings.canonical import Command, Event, SessionState, commands, 
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codec import MALFORMED
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
+from dragoman.mappings.dialect import (
+    Burst,
+    Clock,
+    DeltaType,
+    Frame,
+    Loss,
+    NewId,
+    Step,
+    TextReader,
+    TextSink,
+    Translator,
+)
 from dragoman.mappings.smooth.directions import FROM_SERVER
 from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.smooth.from_canonical.context import Context
@@ -27,7 +38,7 @@ from dragoman.mappings.smooth.translator.opening import Opening
 from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire.actions import Cancel
 from dragoman.mappings.smooth.wire.codecs import ACTIONS, EVENTS
-from dragoman.mappings.smooth.wire.events import StreamToken
+from dragoman.mappings.smooth.wire.events import StreamReasoning, StreamToken
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
 
 WAITING_MAX = 1024
@@ -109,21 +120,22 @@ class ClientTranslator(Translator[Event, Command]):
         ours += [own for own, command in self._pending.items() if isinstance(command, commands.SubmitInput)]
         return ours[-1] if ours else self._abandoned
 
-    def text_reader(self) -> TextReader | None:
-        """Return a fast reader for further text of the open turn; None unless exactly one turn is open."""
+    def text_reader(self, delta: DeltaType) -> TextReader | None:
+        """Return a fast reader for further pieces of the open turn; None unless exactly one turn is open."""
         if len(self._turns) != 1:
             return None
         turns = self._turns
         (own,) = turns
         if not own:
             return None
+        kind: type[StreamToken | StreamReasoning] = StreamToken if delta is events.TextDelta else StreamReasoning
 
         def read_text(frame: Frame, add_text: TextSink) -> bool:
             try:
                 message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
             except MALFORMED:
                 return False
-            if type(message) is StreamToken and message.request_id == own and own in turns and message.timestamp:
+            if isinstance(message, kind) and message.request_id == own and own in turns and message.timestamp:
                 return add_text(message.token, message.timestamp * NS_PER_MS, "")
             return False
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dragoman.gateway.backends.demultiplexing import SharedRequest, SharedRequests, SharedTexts
 from dragoman.mappings.canonical import Event
-from dragoman.mappings.dialect import Burst
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
+from dragoman.mappings.dialect import Burst, DeltaType
 from tests.gateway.in_memory import in_memory_gateway
 
 
@@ -36,8 +37,9 @@ async def test_a_session_whose_requests_were_answered_leaves_nothing_behind() ->
         assert not any(vars(requests).values())
 
 
-class Sink:
-    def __init__(self) -> None:
+class Block:
+    def __init__(self, delta: DeltaType = TextDelta) -> None:
+        self.delta = delta
         self.texts: list[str] = []
 
     def add_text(self, text: str, _at: int, _session: str) -> bool:
@@ -46,23 +48,29 @@ class Sink:
 
 
 def test_each_piece_goes_to_the_session_that_it_names() -> None:
-    texts, one, other = SharedTexts(), Sink(), Sink()
-    texts.note("s1", one.add_text)
-    texts.note("s2", other.add_text)
+    texts, one, other = SharedTexts(), Block(), Block()
+    texts.note("s1", one)
+    texts.note("s2", other)
     assert texts.add_text("a", 0, "s1")
     assert texts.add_text("b", 0, "s2")
     assert (one.texts, other.texts) == (["a"], ["b"])
 
 
 def test_a_piece_of_a_session_that_streams_no_more_is_not_taken() -> None:
-    texts, one = SharedTexts(), Sink()
-    texts.note("s1", one.add_text)
+    texts, one = SharedTexts(), Block()
+    texts.note("s1", one)
     texts.note("s1", None)
     assert not texts.add_text("a", 0, "s1")
 
 
+def test_a_piece_of_text_does_not_go_to_open_reasoning() -> None:
+    texts, one = SharedTexts(), Block(ReasoningDelta)
+    texts.note("s1", one)
+    assert not texts.add_text("a", 0, "s1")
+
+
 def test_no_sink_is_kept_once_they_are_cleared() -> None:
-    texts, one = SharedTexts(), Sink()
-    texts.note("s1", one.add_text)
+    texts, one = SharedTexts(), Block()
+    texts.note("s1", one)
     texts.clear()
     assert not texts.add_text("a", 0, "s1")

@@ -12,14 +12,14 @@ from tests.gateway.smooth_client_messages import token
 async def test_a_lone_piece_of_text_opens_a_stream() -> None:
     async with in_memory_gateway() as made:
         await begun(made).done()
-        assert made.session.delivery.groups.text_sink is None
+        assert made.session.delivery.groups.streamed is None
         for text in ("a", "b"):
             await made.script().pod_sends(delta(text)).receives("a", token("r1", text)).done()
-        assert made.session.delivery.groups.text_sink is not None
+        assert made.session.delivery.groups.streamed is not None
 
 
 async def test_a_client_that_leaves_closes_the_stream() -> None:
     async with in_memory_gateway() as made:
         await streaming(made).done()
         made.session.delivery.detach(made.clients["a"].link)
-        assert made.session.delivery.groups.text_sink is None
+        assert made.session.delivery.groups.streamed is None

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.canonical.events import ReasoningDelta, ReasoningDone, TextDelta
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import delta
 from tests.gateway.session.test_session import begun
@@ -33,6 +33,24 @@ async def test_a_further_piece_is_logged_and_belongs_to_the_turn() -> None:
         ((batch, after),) = made.session.log.batches_from(before - 1, 100)
         assert batch.events == [TextDelta(text="b"), TextDelta(text="c")]
         assert after == before + 1
+
+
+async def test_reasoning_streams_like_text_and_text_ends_it() -> None:
+    async with in_memory_gateway() as made:
+        await begun(made).done()
+        for text in ("a", "b", "c"):
+            thought = {"event": "thinking_delta", "data": {"text": text}}
+            await (
+                made.script().pod_sends(thought).receives("a", token("r1", text) | {"type": "stream_reasoning"}).done()
+            )
+        stream = made.session.delivery.groups.text
+        assert stream is not None
+        assert (stream.delta, stream.count, stream.open) == (ReasoningDelta, 1, True)
+        await made.script().pod_sends(delta("said")).receives("a", token("r1", "said")).done()
+        assert not stream.open
+        logged = [event for batch, _ in made.session.log.batches_from(0, 100) for event in batch.events]
+        thoughts = [ReasoningDelta(text=text) for text in ("a", "b", "c")]
+        assert logged[-5:] == [*thoughts, ReasoningDone(text="abc"), TextDelta(text="said")]
 
 
 async def test_the_log_counts_the_pieces_when_the_stream_is_closed() -> None:
@@ -68,8 +86,8 @@ async def test_nothing_that_the_garbage_collector_tracks_is_kept_for_a_piece() -
                 made.pods[-1].transport.say(line)
                 await settle()
                 if stream.count == 20:
-                    before = gc.get_count()[0]  # objects that were created, less those that were freed
-            kept = gc.get_count()[0] - before
+                    before = len(gc.get_objects())
+            kept = len(gc.get_objects()) - before
         finally:
             gc.enable()
         assert stream.count == len(lines)

@@ -72,7 +72,7 @@ def test_a_publication_without_subscribers_encodes_nothing_and_keeps_its_state()
     projection = Projection(instance=structs.replace(US, topics=topics))
     described = SessionSummary(session=SESSION, title="T", messages=4)
     assert published(projection, events.SessionUpdated(session=described), user("no"), events.ModelTurnStarted()) == []
-    write = projection.text_writer()
+    write = projection.text_writer(events.TextDelta)
     assert write is not None
     assert write("a", AT) == []
     topics.add(b"llm.")

@@ -385,10 +385,11 @@ def test_reasoning_in_a_line_never_becomes_text() -> None:
     child = Child().open()
     child.message()
     assert child.streams("delta", delta="a") == [events.TextDelta(text="a")]
-    read_text = child.link.text_reader()
+    read_text = child.link.text_reader(events.TextDelta)
     line = {"type": "response_delta", "response_id": "thr:turn", "delta": "b", "channel": "reasoning"}
     assert read_text is not None
     assert not read_text(json.dumps(line).encode(), lambda *_: True)
+    assert child.link.text_reader(events.ReasoningDelta) is None
     assert child.sends(line) == [events.ReasoningDelta(text="b")]
     assert child.streams("delta", delta="c", channel="text") == [events.TextDelta(text="c")]
     assert child.streams("delta", delta="d", channel="of a later release") == []

@@ -439,9 +439,9 @@ def told_after_silence(step: Step[Any]) -> list[Any]:
 def test_after_content_of_a_pod_that_stopped_its_status_is_told_again(status: bytes, known: Status) -> None:
     pod = Pod()
     step = pod.link.receive([RUNNING, status, LATE])
-    assert pod.link.text_reader() is None
+    assert pod.link.text_reader(events.TextDelta) is None
     assert told_after_silence(step) == [events.StatusChanged(status=known)]
-    assert pod.link.text_reader() is not None
+    assert pod.link.text_reader(events.TextDelta) is not None
     assert told_after_silence(step) == []
 
 
