@@ -47,10 +47,18 @@ async def playing(path: Path, dialect: str, folder: Path) -> AsyncIterator[str]:
 
 ORDER = "the child that is asked for lists plays those that were recorded in their order, to their end"
 TIMES = "the gateway's list is ordered by when something was said, in parts of a second"
+IMAGES = "`turn_image_inputs` is told: before a codewhale runs, nobody knows whether it takes images"
 HISTORY = "what a child's store knows from before is not taken over: the history is what was said here"
 
 OWN: dict[str, dict[int, str]] = {
-    "01": {5: "which configuration file a child reads is its own affair", 7: ORDER, 14: ORDER, 16: ORDER},
+    "01": {
+        2: IMAGES,
+        3: IMAGES,
+        5: "which configuration file a child reads is its own affair",
+        7: ORDER,
+        14: ORDER,
+        16: ORDER,
+    },
     "06": {
         4: "a session that is open is shown: nothing is added to its history",
         5: HISTORY,
