@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import chain
 from typing import Any, get_args
 
 from dragoman.mappings.canonical.values import Cause
@@ -22,6 +24,9 @@ NOT_FOUND = -32004
 
 UNAVAILABLE = -32005
 """The error code `runtime_unavailable`, since 0.10.2: nothing ran, for example because the thread has pending work."""
+
+INPUT_REFUSALS = frozenset((INVALID_PARAMS, NOT_FOUND, UNAVAILABLE))
+"""The error codes with which servers refuse an input; every turn that fails later has FAILED."""
 
 NEW = "New conversation"
 """The preview of a thread without messages."""
@@ -51,16 +56,53 @@ WORDS: tuple[tuple[str, Cause], ...] = (
     ("already in progress", "busy"),
     ("not sent: ", "busy"),
     ("runtime event stream ended", "upstream_lost"),
-    ("runtime API returned", "upstream_lost"),
 )
 """Parts of an error's text -> the cause; the code is the same for all causes."""
+
+MODEL_WORDS: tuple[tuple[str, Cause], ...] = (
+    ("Rate limit exceeded: ", "rate_limited"),
+    ("Provider plan quota exhausted: ", "rate_limited"),
+    *(
+        (words, "model_failed")
+        for words in (
+            "Authentication failed: ",
+            "Authorization failed: ",
+            "Content policy violation: ",
+            "Context length exceeded: ",
+            "Invalid request (",
+            "LLM error: ",
+            "Model error: ",
+            "Network error: ",
+            "Provider stream ",
+            "Request timed out after ",
+            "Response parsing error: ",
+            "Server error (",
+        )
+    ),
+)
+"""Beginnings of an error's text -> the cause. They quote what the model's provider answered."""
+
+REFUSED = re.compile(r"runtime API returned (\d{3}) ")
+CAUSE_OF_STATUS: dict[str, Cause] = {
+    "400": "invalid",
+    "404": "not_found",
+    "409": "busy",
+    "413": "too_large",
+    "422": "invalid",
+    "429": "rate_limited",
+}
+"""The HTTP status with which the runtime of a server refused a turn -> the cause."""
 
 
 def cause_of(code: int, text: str) -> Cause:
     """Return the cause for an error's code and text."""
     if code in CAUSE_OF_CODE:
         return CAUSE_OF_CODE[code]
-    return next((cause for words, cause in WORDS if words in text), "internal")
+    refused = REFUSED.match(text)
+    if refused is not None:
+        return CAUSE_OF_STATUS.get(refused[1], "upstream_lost")
+    of_model = (cause for words, cause in MODEL_WORDS if text.startswith(words))
+    return next(chain(of_model, (cause for words, cause in WORDS if words in text)), "internal")
 
 
 TURN_OPTIONS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, Messages
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import thread_id
-from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERRUPTED, carried, given
+from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INPUT_REFUSALS, INTERRUPTED, carried, given
 from dragoman.mappings.codewhale.wire import frames, lines, results, values
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.extras import raw, read_raw
@@ -165,6 +165,8 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     return (*words, *turn_result(events.TurnResult(end="completed"), context))
 
 
+UNEXPLAINED = Failure(cause="internal", text="turn failed")
+
 # -- answers ----------------------------------------------------------------------------------------
 
 
@@ -178,9 +180,9 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     if event.end in ANSWERED:
         return (context.answer(accepted(context, event.ext if context.alone else None)),)
     if event.end == "failed":
-        failure = event.failure or Failure(cause="internal", text="turn failed")
-        problem = results.Problem(code=FAILED, message=failure.text or "turn failed")
-        return (context.refusal(problem),)
+        failure = event.failure or UNEXPLAINED
+        code = given(failure.ext, "code", int, FAILED)
+        return (context.refusal(_problem(failure, code if code in INPUT_REFUSALS else FAILED)),)
     text = given(event.ext, "message", str, INTERRUPTED)
     data = given(event.ext, "data", Raw, results.NULL)
     return (context.refusal(results.Problem(code=FAILED, message=text, data=data)),)
@@ -226,11 +228,12 @@ def reply(event: events.Reply, context: Context) -> Messages:
 
 def problem_of(failure: Failure) -> results.Problem:
     """Return a failure as a JSON-RPC error."""
-    return results.Problem(
-        code=given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause]),
-        message=failure.text,
-        data=given(failure.ext, "data", Raw, results.NULL),
-    )
+    return _problem(failure, given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause]))
+
+
+def _problem(failure: Failure, code: int) -> results.Problem:
+    data = given(failure.ext, "data", Raw, results.NULL)
+    return results.Problem(code=code, message=failure.text, data=data)
 
 
 @FROM_EVENT.rule(events.SessionOpened, produces=(results.Answer,), fidelity=Lossy(("agent", "status")))

@@ -110,7 +110,7 @@ def failure_of(problem: results.Problem) -> Failure:
     """Return a JSON-RPC error as a failure."""
     cause = cause_of(problem.code, problem.message)
     ext = keep(
-        code=UNSET if CODE_OF_CAUSE[cause] == problem.code else problem.code,
+        code=UNSET if CODE_OF_CAUSE[cause] == problem.code == FAILED else problem.code,
         data=UNSET if bytes(problem.data) == b"null" else problem.data,
     )
     return Failure(cause=cause, text=problem.message, ext=ext)

@@ -87,9 +87,9 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
         return typed(result)
     if isinstance(command, APPS):
         return _app(command, failure)
-    if isinstance(command, GOALS):
-        return replace(missing(thread, failure.text), ok=False)
     problem = problem_of(failure)
+    if isinstance(command, GOALS) and carried(failure.ext, "data") is None:
+        return replace(missing(thread, failure.text), ok=False)
     if problem.code == NO_METHOD and isinstance(command, commands.SubmitInput):
         return replace(problem, code=FAILED)  # the method is known: its attachments are not
     if problem.code == NO_METHOD and not problem.message.startswith(UNSUPPORTED):

@@ -34,6 +34,17 @@ def test_every_cause_has_a_code() -> None:
         (-32603, "failed to query thread current leaf id for thread t", "not_found"),
         (-32603, "runtime event stream ended before turn.completed", "upstream_lost"),
         (-32603, "provider exploded", "internal"),
+        # docs/dialects/codewhale.md, section 3: [run] on a 0.10.2 and a 0.9.10
+        (-32603, "Rate limit exceeded: no: 429", "rate_limited"),
+        (-32603, "Authentication failed: no: 401", "model_failed"),
+        (-32603, "Authorization failed: no: 403", "model_failed"),
+        (-32603, "Invalid request (404): model not found", "model_failed"),
+        (-32603, "LLM error: HTTP 402: no: 402", "model_failed"),
+        (-32603, "Server error (529): no: 529", "model_failed"),
+        (-32603, "Provider stream connection dropped while reading the response body.", "model_failed"),
+        (-32603, "runtime API returned 400 Bad Request: images exceed the 10 attachment limit", "invalid"),
+        (-32603, "runtime API returned 409 Conflict: a turn runs", "busy"),
+        (-32603, "runtime API returned 500 Internal Server Error: no", "upstream_lost"),
     ],
 )
 def test_the_cause_of_an_error_is_read_from_its_code_then_from_its_text(code: int, text: str, cause: Cause) -> None:

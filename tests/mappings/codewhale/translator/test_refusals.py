@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.codewhale.to_canonical.events import failure_of
 from dragoman.mappings.codewhale.translator.refusals import of_fault, of_seed, refusal, unknown_method
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
 from dragoman.mappings.codewhale.wire.results import Problem
@@ -91,6 +92,13 @@ def test_unsupported_goals_are_a_result_that_is_not_ok_so_that_the_server_does_n
     assert no(commands.ListModels(), "unsupported") == {"ok": False, "data": {"error": "no"}, "events": []}
     goal = no(commands.SetGoal(objective="x"), "unsupported")
     assert (goal["ok"], goal["thread_id"], goal["data"]) == (False, GHOST, {"error": "no"})
+
+
+def test_a_goal_that_a_server_of_0_10_2_refuses_has_its_error() -> None:
+    data = {"error": "interactive_execution_unsupported", "goal_execution": False}
+    failure = failure_of(Problem(code=-32602, message="no", data=raw(data)))
+    said = refusal(commands.SetGoal(objective="o"), failure, GHOST, HEAD)
+    assert json.loads(bytes(raw(said))) == {"code": -32602, "message": "no", "data": data}
 
 
 def test_other_unsupported_commands_are_unknown_methods_and_a_busy_backend_fails() -> None:

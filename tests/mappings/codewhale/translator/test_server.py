@@ -9,8 +9,11 @@ import pytest
 
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Cause, End, Failure
+from dragoman.mappings.codewhale.to_canonical.events import failure_of
 from dragoman.mappings.codewhale.translator.server import NESTED_MAX
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
+from dragoman.mappings.codewhale.wire import results
+from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX
 from tests.mappings.codewhale.data import CAPTURES, captured
 from tests.mappings.codewhale.server_link import SESSION, THREAD, Client, begun, ended, vector
@@ -280,6 +283,22 @@ def test_a_failed_turn_is_an_error_after_the_end_of_its_text(end: End, text: str
     assert [line.get("type") for line in lines] == ["response_start", "response_delta", "response_end", None]
     assert lines[-1] == {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": text, "data": None}}
     assert client.losses == ["ResponseDelta"]  # an error has no events
+
+
+@pytest.mark.parametrize(
+    ("code", "data"),
+    [
+        (-32602, {"error": "interactive_execution_unsupported"}),
+        (-32004, {"error": "thread_not_found", "thread_id": THREAD}),
+        (-32005, {"error": "runtime_unavailable", "detail": "no"}),
+        (-32603, None),
+    ],
+)
+def test_a_refusal_of_a_codewhale_reaches_a_codewhale_client_unchanged(code: int, data: object) -> None:
+    error = results.Problem(code=code, message="no", data=raw(data))
+    client = Client().message()
+    client.turn(end="failed", failure=failure_of(error))
+    assert client.lines()[-1]["error"] == {"code": code, "message": "no", "data": data}
 
 
 def test_a_refused_input_is_an_error_and_the_next_request_is_executed() -> None:
