@@ -373,6 +373,9 @@ def interaction_invalid(event: events.InteractionInvalid, context: Context) -> M
     return (wire.InteractionInvalid(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
+OF_MODEL = frozenset(("model_failed", "rate_limited"))
+"""The causes of errors of the model, which may leave a turn without an answer."""
+
 # -- the end of a turn: its one terminal message ----------------------------------------------------
 
 
@@ -385,7 +388,10 @@ def interaction_invalid(event: events.InteractionInvalid, context: Context) -> M
     ),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
-    """Write the held errors of the turn, then its terminal message (docs/translation.md, rule 3.6)."""
+    """Write the held errors of the turn, then its terminal message (docs/translation.md, rule 3.6).
+
+    A turn without an answer ends with the last error of its model, if there was one: clients show no other error.
+    """
     if context.earlier_text:
         event = msgspec.structs.replace(event, text=event.text[context.earlier_text :])
     end, failure = event.end, event.failure or UNEXPLAINED
@@ -395,7 +401,11 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
         terminal = error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext)
     else:
         waited = context.take_held_errors(None)
-        terminal = _eventual(event, context) if end in ANSWERED else _cancelled(context)
+        if end in ANSWERED and not event.text and waited and waited[-1].cause in OF_MODEL:
+            last = waited.pop()
+            terminal = error_event(context, code_of(last.cause, last.ext), last.text, last.ext)
+        else:
+            terminal = _eventual(event, context) if end in ANSWERED else _cancelled(context)
     if not waited:
         return (terminal,)
     errors = [error_event(context, code_of(held.cause, held.ext), held.text, held.ext, loose=True) for held in waited]

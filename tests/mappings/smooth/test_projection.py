@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.mappings.canonical import Batch, Event, events
-from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Usage
+from dragoman.mappings.canonical.values import Cause, End, Failure, Message, Origin, Usage
 from dragoman.mappings.dialect import Rendered
 from dragoman.mappings.smooth import projection
 from dragoman.mappings.smooth.projection import MAX_EVENT, Projection
@@ -186,6 +186,23 @@ def test_an_error_is_written_if_the_turn_did_not_fail() -> None:
     failure = Failure(cause="tool_failed", text="oops")
     ended = events.TurnEnded(end="cancelled", failure=failure)
     assert kinds(Projection("q").render(batch(oops(), ended))) == ["error", "cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "expected"),
+    [
+        ("model_failed", "", [("error", None), ("error", "q")]),
+        ("rate_limited", "", [("error", None), ("error", "q")]),
+        ("model_failed", "Hello", [("error", None), ("error", None), ("eventual_response", "q")]),
+        ("tool_failed", "", [("error", None), ("error", None), ("eventual_response", "q")]),
+    ],
+)
+def test_a_turn_without_an_answer_ends_with_the_error_of_its_model(
+    cause: Cause, text: str, expected: list[tuple[str, str | None]]
+) -> None:
+    errors = events.ErrorReported(cause="tool_failed", text="first"), events.ErrorReported(cause=cause, text="last")
+    seen = frames(Projection("q").render(batch(*errors, events.TurnEnded(end="completed", text=text))))
+    assert [(frame["type"], frame.get("requestId")) for frame in seen] == expected
 
 
 def test_errors_of_a_turn_without_an_end_are_written_with_the_next_batch() -> None:
