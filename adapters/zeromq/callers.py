@@ -59,7 +59,7 @@ class Callers:
         self._timer: asyncio.TimerHandle | None = None
         self.socket = sockets.socket(zmq.ROUTER, {zmq.ROUTER_MANDATORY: 1, zmq.RCVHWM: UNREAD})
         self._polled = sockets.poll(self.socket, self._arrived)
-        sockets.watch_port(self._polled, 0, lambda _event, _value: None)
+        sockets.watch_port(self._polled, bounds, lost, lambda _event, _value: None)
 
     def __len__(self) -> int:
         return len(self._known)

@@ -76,7 +76,7 @@ class Publication(Transport):
             topics=bounds.subscriptions,
             refused=lambda why: lost(Loss(kind="subscriber", why=why)),
         )
-        sockets.watch_port(self._polled, Subscribers.EVENTS, self.subscribers.note_event)
+        sockets.watch_port(self._polled, bounds, lost, self.subscribers.note_event)
 
     async def run(self, sink: Sink) -> None:
         await self._over.wait()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 from collections.abc import Callable
 from itertools import count
 from weakref import WeakKeyDictionary
@@ -25,7 +26,8 @@ from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
 from dragoman.adapters.zeromq.polled import Message, Polled
-from dragoman.mappings.dialect import Oversize
+from dragoman.adapters.zeromq.refusal import REASON, refuse_connection
+from dragoman.mappings.dialect import Loss, Oversize
 
 
 class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
@@ -35,7 +37,8 @@ class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
     nothing is disconnected, if there are others. `send_hwm`: messages queued for one subscriber. `answered`: when a
     silent caller that has its answers is removed, and `idle`: one that waits for an answer. `callers`: the largest
     number of callers. `subscribers`: connections for publications at once. `subscriptions`: topics of one of them;
-    libzmq holds about 40 bytes of memory for each byte of a topic.
+    libzmq holds about 40 bytes of memory for each byte of a topic. `descriptors`: the first descriptor that is kept for
+    others; a connection from this number on is shut down.
     """
 
     publish_wait: float = 0.2  # docs/design.md, section 6
@@ -47,6 +50,7 @@ class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
     callers: int = 1024  # a view abandons one every few seconds, and each stays for `answered`
     subscribers: int = 256  # a project has a terminal and a few viewers
     subscriptions: int = 256  # a real subscriber has at most ten
+    descriptors: int = sys.maxsize  # all may be used
 
 
 SOCKETS_MAX = 16_384  # six for each connection or listener; a context of this size takes 0.2 MB
@@ -116,6 +120,8 @@ ZMTP_3_ONLY = b"dragoman"
 # count it as read (libzmq 4.3.5, pipe.cpp)
 CREDENTIAL = 1
 
+PORT_EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED)
+
 OnSocketEvent = Callable[[int, int], None]
 """Handle a socket event, given its number and value."""
 
@@ -181,18 +187,25 @@ class Sockets:
         polled.socket.monitor(address, events)
         self._monitors[polled] = receiver
 
-    def watch_port(self, polled: Polled, events: int, hear: OnSocketEvent) -> None:
-        """Like `monitor`, for a socket that will be bound: `release` waits until its port is free."""
+    def watch_port(
+        self, polled: Polled, bounds: ZeroMQLimits, lost: Callable[[Loss], None], hear: OnSocketEvent
+    ) -> None:
+        """Like `monitor`, for a socket that will be bound: `release` waits until its port is free.
+
+        A connection with a descriptor that is kept for others is shut down, and `lost` is called.
+        """
         ended = asyncio.get_running_loop().create_future()
 
         def hear_end(event: int, value: int) -> None:
             if event == zmq.EVENT_MONITOR_STOPPED:
                 self._monitors.pop(polled).close(0)
                 ended.set_result(None)
-            elif not polled.closed:
+            elif not polled.closed and (event != zmq.EVENT_ACCEPTED or value < bounds.descriptors):
                 hear(event, value)
+            elif not polled.closed and refuse_connection(polled.socket, value):
+                lost(Loss(kind="connection", why=REASON))
 
-        self.monitor(polled, events | zmq.EVENT_MONITOR_STOPPED, hear_end)
+        self.monitor(polled, PORT_EVENTS, hear_end)
         self._ends.append(ended)
 
     def close(self, polled: Polled, linger: float) -> None:

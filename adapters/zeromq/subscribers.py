@@ -49,8 +49,6 @@ class Subscribers:
     `refused` is called with the reason for each connection that is shut down because of these bounds.
     """
 
-    EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-
     def __init__(self, stall_deadline: float, *, most: int, topics: int, refused: Callable[[str], None]) -> None:
         self.cut = 0
         """Number of subscribers disconnected because they did not read."""

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import resource
+import sys
 
 INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 """The soft limit at the start. Children get it: a program that uses select(2) fails above 1,024."""
@@ -35,18 +36,23 @@ def raise_limit() -> None:
         os.close(fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, room - 1))
 
 
+def first_reserved() -> int:
+    """Return the first descriptor that is kept free of clients."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - RESERVE
+
+
 def descriptor_shortage() -> str:
     """Return that too few descriptors are free for a further client, in words for that client; "" if there are enough.
 
     The system gives the lowest free number, so a number near the limit means that nearly all are in use.
     """
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         lowest = os.dup(2)
     except OSError:
-        lowest = limit
+        lowest = sys.maxsize
     else:
         os.close(lowest)
-    if limit != resource.RLIM_INFINITY and lowest >= limit - RESERVE:
+    if lowest >= first_reserved():
         return "too many open files in the gateway; its operator can raise the limit (ulimit -n)"
     return ""

@@ -14,6 +14,7 @@ from dragoman.adapters.base import Listener, Transport
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place, tcp_places
+from dragoman.gateway.overload.descriptors import first_reserved
 from dragoman.gateway.transports.curve import CLIENT_OPTIONS, SERVER_OPTIONS, client_keys, server_keys
 from dragoman.gateway.transports.pando_project import (
     Project,
@@ -73,7 +74,12 @@ async def _listen_at(
         zeromq.PrimaryEvents(
             accept=accept, lost=callbacks.lost, subscribed=callbacks.subscribed, topics=callbacks.instance.topics
         ),
-        zeromq.ZeroMQLimits(callers=limits.callers, subscribers=limits.subscribers, subscriptions=limits.subscriptions),
+        zeromq.ZeroMQLimits(
+            callers=limits.callers,
+            subscribers=limits.subscribers,
+            subscriptions=limits.subscriptions,
+            descriptors=first_reserved(),
+        ),
         curve,
     )
 

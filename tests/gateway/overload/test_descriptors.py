@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragoman.gateway.overload.descriptors import RESERVE, TABLE, descriptor_shortage, raise_limit
+from dragoman.gateway.overload.descriptors import RESERVE, TABLE, descriptor_shortage, first_reserved, raise_limit
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +65,8 @@ def test_descriptor_shortage_holds_when_no_descriptor_is_left() -> None:
     os.close(free)
     set_soft(free)
     assert "too many open files" in descriptor_shortage()
+
+
+def test_the_last_descriptors_are_reserved() -> None:
+    set_soft(256)
+    assert first_reserved() == 256 - RESERVE

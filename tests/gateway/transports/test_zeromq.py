@@ -7,18 +7,20 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from msgspec import structs
 
 from dragoman.adapters.base import Transport
 from dragoman.adapters.stdio import Children
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.transports import pando_project
+from dragoman.gateway.transports import pando_project, zeromq
 from dragoman.gateway.transports.pando_project import derive_ports
 from dragoman.gateway.transports.zeromq import PROJECT, TCP
-from dragoman.mappings.dialect import Parts
+from dragoman.mappings.dialect import Loss, Parts
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
 from tests.pando_projects import free_project
@@ -145,3 +147,21 @@ def test_both_ports_of_a_pando_are_taken() -> None:
 def test_the_ports_of_a_backend_cannot_be_left_to_the_system(ports: str) -> None:
     with pytest.raises(ConfigError, match="write the ports of the backend"):
         TCP.check_upstream(parse(f"pando+tcp://127.0.0.1:{ports}"))
+
+
+async def test_a_connection_with_one_of_the_last_descriptors_is_shut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeromq, "first_reserved", lambda: 0)
+    losses: list[Loss] = []
+    published: list[Transport] = []
+    assert TCP.listen is not None
+    heard = structs.replace(callbacks(publish=published.append), lost=losses.append)
+    async with asyncio.timeout(DEADLINE):
+        listener = await TCP.listen(parse("pando+tcp://127.0.0.1:0"), Limits(), heard)
+        url = urlsplit(listener.address)
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        await reader.read()  # until the end
+        writer.close()
+        assert [loss.kind for loss in losses] == ["connection"]
+        for transport in published:
+            await transport.close()
+        await listener.close()
