@@ -206,6 +206,7 @@ class App:
         services = structs.replace(self._services, limits=config.limits)
         async with self._recordings.replaced(config.recording) as is_new:
             await self._routes.change(config.routes, identities, services, records_anew=is_new)
+        self._clients.end_revoked(identities.is_revoked)
         self.config = config
         self._services = services
         self.memory.change_limit(config.limits.memory or default_limit())

@@ -16,7 +16,7 @@ from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.link import Link, LinkEvents, expiring
+from dragoman.gateway.link import Link, LinkEvents, end_denied, expiring
 from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.overload.admission import Admission, address_of
@@ -69,6 +69,7 @@ class Clients:
         self._spawn = spawn
         self._gone = gone
         self._routers: dict[str, Router] = {}  # link id -> its router
+        self._by_token: dict[str, Principal] = {}  # link id -> whom a token of the configuration names
         self._counts: Counter[Router] = Counter()  # router -> number of its links
         self._left = asyncio.Event()  # set when a client leaves
         self._numbers = count(1)
@@ -133,6 +134,8 @@ class Clients:
         if self._start(serving, link) and not full:
             self.links[link.id], self._routers[link.id] = link, router
             self._counts[router] += 1
+            if named.credential:
+                self._by_token[link.id] = named
 
     def _start(self, serving: Coroutine[Any, Any, None], link: Link) -> bool:
         """Serve a link in a task of its own; return False if the app has ended."""
@@ -157,6 +160,15 @@ class Clients:
         while any(link.id in self.links for link in links):
             self._left.clear()
             await self._left.wait()
+
+    def end_revoked(self, is_revoked: Callable[[Principal], bool]) -> None:
+        """Disconnect the clients whose token was revoked, in turn with the work of others."""
+        for name, principal in self._by_token.items():
+            if is_revoked(principal):
+                link = self.links[name]
+                link.log.info("token revoked")
+                text = "the token was revoked: connect again with another one"
+                self.services.queue.departures.add_piece(partial(end_denied, link, text))
 
     async def wait_until_gone(self, router: Router) -> None:
         """Return once no link uses this router."""
@@ -195,6 +207,7 @@ class Clients:
                 await link.run(router.connected)
         finally:
             del self.links[link.id], self._routers[link.id]
+            self._by_token.pop(link.id, None)
             self._count_leave(router)
             if address is not None:
                 self.admission.leave(address)

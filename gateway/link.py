@@ -352,16 +352,20 @@ def expiring(link: Link, expires: float | None, services: Services) -> contextli
 def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
 
     def expire() -> None:
-        text = "the token has expired: connect again with a new one"
         link.log.info("token expired")
-        link.refuse("", "denied", text)
-        link.end(CloseReason.POLICY, text)
+        end_denied(link, "the token has expired: connect again with a new one")
 
     timer = services.schedule(max(0.0, expires - services.clock() / 1e9), expire)
     try:
         yield
     finally:
         timer.cancel()
+
+
+def end_denied(link: Link, text: str) -> None:
+    """Disconnect a peer whose credential is not valid any more, and tell it so."""
+    link.refuse("", "denied", text)
+    link.end(CloseReason.POLICY, text)
 
 
 def _put_recorded(tap: Tap, outbox: Outbox, frames: Sequence[bytes]) -> None:

@@ -27,13 +27,13 @@ def bearer_tokens(tokens: Mapping[str, str]) -> Authenticator:
     Only digests are kept and compared. Each comparison takes the same time for every token, also for one of another
     length, and no comparison is left out after a match.
     """
-    digests = [(_digest(secret), Principal(name=f"token:{name}")) for name, secret in tokens.items()]
+    known = [Principal(name=f"token:{name}", credential=token_digest(secret)) for name, secret in tokens.items()]
 
     def identify(facts: PeerFacts) -> Principal | Refusal:
         if not facts.token:
             return NEEDED
-        given = _digest(facts.token)
-        found = [principal for digest, principal in digests if compare_digest(digest, given)]
+        given = token_digest(facts.token)
+        found = [principal for principal in known if compare_digest(principal.credential, given)]
         return found[0] if found else NOT_ACCEPTED
 
     return identify
@@ -49,7 +49,8 @@ def either_token(first: Authenticator, second: Authenticator) -> Authenticator:
     return identify
 
 
-def _digest(secret: str) -> bytes:
+def token_digest(secret: str) -> bytes:
+    """Return the digest by which a token is known and compared."""
     return sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 

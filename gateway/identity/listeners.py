@@ -23,6 +23,7 @@ from dragoman.gateway.identity.authenticators import (
     client_certificate,
     either_token,
     local_users,
+    token_digest,
 )
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
 from dragoman.gateway.observability import audit
@@ -75,6 +76,10 @@ class Identities:
         self._failures: dict[str, int] = {}  # by address
         self._persons = {alias: person for person, aliases in config.principals.items() for alias in aliases}
         self._bearer = _bearer(config.auth)
+        self._of_tokens = {
+            token_digest(secret): self._persons.get(f"token:{name}", f"token:{name}")
+            for name, secret in config.auth.tokens.items()
+        }
 
     def listener(self, endpoint: Endpoint, route: Route, welcome: Welcome) -> ListenerIdentity:
         """Return the authentication of a listener, whose peers are given to `welcome`."""
@@ -86,6 +91,10 @@ class Identities:
         if isinstance(named, Principal) and named.name in self._persons:
             return structs.replace(named, name=self._persons[named.name], groups=named.groups | {named.name})
         return named
+
+    def is_revoked(self, principal: Principal) -> bool:
+        """Return True if a token of the configuration named this client, and now names nobody or somebody else."""
+        return bool(principal.credential) and self._of_tokens.get(principal.credential) != principal.name
 
     def count_failure(self, address: str, cause: str) -> None:
         """Count a peer that could not be authenticated. Log the first of its address, and each power of two of them."""

@@ -23,6 +23,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     """Seconds since 1970 at which the credential ends, and with it the link."""
     token: str = ""
     """The bearer token that the client presented, if its route passes it on. It is a secret: it is never logged."""
+    credential: bytes = b""
+    """The digest of the token of the configuration that names this client; empty if something else names it."""
 
     def __repr__(self) -> str:
         return f"Principal({self.name!r})"

@@ -12,6 +12,7 @@ from dragoman.gateway.identity.authenticators import (
     bearer_tokens,
     client_certificate,
     local_users,
+    token_digest,
 )
 from dragoman.gateway.identity.principal import Authenticator, Principal, Refusal
 
@@ -25,7 +26,7 @@ def bearer() -> Authenticator:
 
 @pytest.mark.parametrize(("token", "name"), [(ALICE, "token:alice"), (BOB, "token:bob")])
 def test_a_token_names_its_principal(token: str, name: str) -> None:
-    assert bearer()(PeerFacts(token=token)) == Principal(name=name)
+    assert bearer()(PeerFacts(token=token)) == Principal(name=name, credential=token_digest(token))
 
 
 @pytest.mark.parametrize("token", [ALICE[:-1], ALICE + "x", ALICE.upper(), "alice", "\udcff", "ä" * 20])

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import aiohttp
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
@@ -193,3 +194,27 @@ def test_the_addresses_that_are_remembered_are_bounded() -> None:
         for number in range(ADDRESSES_MAX + 5):
             identities.count_failure(str(number), "wrong")
     assert len(identities._failures) == ADDRESSES_MAX
+
+
+@pytest.mark.parametrize(
+    ("auth", "principals", "ended"),
+    [
+        (Auth(tokens={"bob": BOB}), {}, True),
+        (Auth(tokens={"alice": "another secret", "bob": BOB}), {}, True),
+        (Auth(tokens={"carol": ALICE, "bob": BOB}), {}, True),
+        (Auth(tokens={"alice": ALICE}), {}, False),
+        (AUTH, {"anna": ("token:alice",)}, True),
+    ],
+    ids=["removed", "replaced", "of another name", "kept", "of another person"],
+)
+async def test_a_reload_disconnects_the_clients_whose_token_it_removes(
+    auth: Auth, principals: dict[str, tuple[str, ...]], ended: bool
+) -> None:
+    async with gateway(WS) as (app, (url,)), SmoothClient.connected(f"{url}?token={ALICE}") as client:
+        (link,) = app.links
+        await app.change_config(structs.replace(app.config, auth=auth, principals=principals))
+        if ended:
+            await client.until(lambda: "the token was revoked" in str(client.frames))
+        else:
+            await client.ask({"action": "ping"})
+        assert link.alive is not ended
