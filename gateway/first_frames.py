@@ -7,6 +7,7 @@ banner before the first message, or an answer that takes minutes, never counts a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.timers import Schedule
@@ -55,15 +56,24 @@ class FirstFrames:
 
     def complaint(self, *, quoted: bool) -> str:
         """Return what is wrong in words; `quoted` with the first frame, which is not for clients."""
-        text = f"speaks something else than {self._dialect.name}"
-        data = self._first.parts[-1] if isinstance(self._first, Parts) else self._first
+        text, others = f"speaks something else than {self._dialect.name}", self._spoken
         if quoted:
             from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms that no good backend needs
 
-            first = masked_text(data[: 4 * QUOTED].decode("utf-8", "replace"))
+            first = masked_text(self._data[: 4 * QUOTED].decode("utf-8", "replace"))
             text += f"; its first frame is {redact_text(first[:QUOTED], cut=len(first) > QUOTED)}"
-        others = [d.name for d in self._dialects().values() if d.name != self._dialect.name and _is_said_by(d, data)]
         return f"{text}: is it a {' or a '.join(others)}?" if others else text
+
+    @property
+    def _data(self) -> bytes:
+        return self._first.parts[-1] if isinstance(self._first, Parts) else self._first
+
+    @cached_property
+    def _spoken(self) -> list[str]:
+        """Return the names of the other dialects that have the first frame."""
+        return [
+            d.name for d in self._dialects().values() if d.name != self._dialect.name and _is_said_by(d, self._data)
+        ]
 
 
 def _is_said_by(dialect: Dialect, data: bytes) -> bool:

@@ -46,8 +46,9 @@ PLAYED = {"replay": {"file": "file.FILE"}}
 """Backends that the app plays in process. An upstream names them in place of a dialect."""
 
 
+@cache
 def entry_points() -> EntryPoints:
-    """Return the dialects of other packages. The search reads the metadata of all installed packages."""
+    """Return the dialects of other packages. They are searched once: that reads the metadata of all packages."""
     from importlib import metadata
 
     return metadata.entry_points(group="dragoman.dialects")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway import first_frames, registry
 from dragoman.gateway.first_frames import PATIENCE, FirstFrames
-from dragoman.mappings.dialect import Frame, Oversize
+from dragoman.mappings.dialect import Dialect, Frame, Oversize
 from tests.gateway.pod_messages import snapshot
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, socket_path
 
@@ -28,11 +28,10 @@ NEWER = b'{"event":"never_seen","data":{}}'
 class Watched:
     """The first frames of a backend, with a clock that the test advances by a second."""
 
-    def __init__(self, dialect: str) -> None:
+    def __init__(self, dialect: str, dialects: Callable[[], Mapping[str, Dialect]] = registry.dialects) -> None:
         self.given_up: list[str] = []
         self.timers: list[tuple[float, Any]] = []
-        spoken = registry.dialects()
-        self.frames = FirstFrames(spoken[dialect], registry.dialects, self._schedule, self._give_up)
+        self.frames = FirstFrames(registry.dialect(dialect), dialects, self._schedule, self._give_up)
 
     def _schedule(self, seconds: float, callback: Any) -> Any:
         self.timers.append((seconds, callback))
@@ -64,6 +63,20 @@ def test_a_backend_of_another_dialect_is_disconnected_after_a_second(dialect: st
     assert len(watched.given_up) == 1
     assert watched.frames.complaint(quoted=False).endswith(words)
     assert frame[:20].decode() in watched.frames.complaint(quoted=True)
+
+
+def test_a_wrong_frame_is_compared_with_the_other_dialects_once() -> None:
+    compared: list[str] = []
+
+    def dialects() -> Mapping[str, Dialect]:
+        compared.append("compared")
+        return registry.dialects()
+
+    watched = Watched("pod", dialects)
+    watched.frames.take([WHALE])
+    for quoted in (False, True, False):
+        assert watched.frames.complaint(quoted=quoted).endswith("is it a codewhale?")
+    assert compared == ["compared"]
 
 
 @pytest.mark.parametrize(

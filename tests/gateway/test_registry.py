@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args
 
@@ -127,6 +128,22 @@ def test_a_dialect_of_an_entry_point_is_added_and_replaces_none_of_ours(monkeypa
     add_entries(monkeypatch, Entry("acme", lambda: theirs), Entry("smooth", lambda: theirs))
     assert list(registry.dialects()) == ["smooth", "pod", "pando", "codewhale", "acme"]
     assert registry.dialect("smooth") is DIALECTS["smooth"]
+
+
+def test_the_metadata_of_all_packages_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups: list[str] = []
+
+    def find(group: str) -> list[Entry]:
+        groups.append(group)
+        return []
+
+    monkeypatch.setattr(metadata, "entry_points", find)
+    registry.entry_points.cache_clear()
+    try:
+        assert registry.names() == registry.names() == registry.OURS
+    finally:
+        registry.entry_points.cache_clear()
+    assert groups == ["dragoman.dialects"]
 
 
 # -- endpoints --------------------------------------------------------------------------------------
