@@ -160,7 +160,7 @@ class Session:
     # -- the backend -----------------------------------------------------------------------------------
 
     def receive(self, bursts: Sequence[Burst[Event]]) -> StreamedBlock | None:
-        """Normalise, log and deliver what the backend said. After a lone piece of text, return a sink for more."""
+        """Normalise, log and deliver what the backend said. After a lone piece of a block, return the block."""
         now = self._services.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
