@@ -224,7 +224,7 @@ def _log(link: Link, event: str) -> None:
 def _make_link(peer: Peer, transport: Transport, translator: Translator[Command, Event], router: Router) -> Link:
     """Return the link of a client, whose commands go to this router."""
     translator.limit_requests(router.services.limits.pending_commands, transport.meter.add)
-    translator.note_backend(takes_images=router.upstream.takes_images)
+    translator.note_backend(router.upstream)
     recorder = router.recorder
     return Link(
         peer,

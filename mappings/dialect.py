@@ -200,8 +200,8 @@ class Translator(ABC, Generic[Heard, Said]):
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
         """Set the limit of queued inputs; `count` is called with each change of the queued bytes."""
 
-    def note_backend(self, *, takes_images: bool) -> None:
-        """Note what the backend of this client's route can do, for a dialect that tells its clients."""
+    def note_backend(self, backend: Dialect) -> None:
+        """Note the dialect of the backend of this client's route, for a dialect that tells clients what it can do."""
 
     def opened(self) -> Step[Heard]:
         """Return the frames to send when the link opens."""
@@ -483,6 +483,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     lists_silent: bool = False
     # Inputs may have images, as `data:` URLs.
     takes_images: bool = False
+    # The model of a server may have forgotten a conversation that the server still knows.
+    forgets_context: bool = False
     # Set if one link carries all sessions of a backend: returns the backend_ids for the backend's own session id.
     session_ref: Callable[[str], Ext | None] | None = None
     # Makes the translator of the link that publishes to all clients, if `server` only answers calls

@@ -17,6 +17,9 @@ from dragoman.mappings.canonical.values import Failure
 HELD_MAX = 64
 """Commands that wait until a session is open; a further one is refused. Real clients send one or two."""
 
+LOST = "the backend has forgotten the conversation: it knows nothing of what was said before"
+"""The text of a Gap with `context`."""
+
 UNOPENED = Failure(cause="internal", text="the backend opened no session")
 
 

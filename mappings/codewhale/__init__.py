@@ -31,6 +31,7 @@ DIALECT = Dialect(
     single_session=False,
     lists_silent=True,
     takes_images=True,
+    forgets_context=True,
     overheard=Overheard,
     takes_history=history_for_resume,
     brings_history=history_length,

@@ -35,9 +35,9 @@ def methods_of(result: Raw | UnsetType) -> list[str] | None:
 
 
 def resumes_context(result: Raw | UnsetType) -> bool:
-    """Return True if the server resumes a thread with its context, as servers do since 0.10.2."""
+    """Return True if the server resumes a thread with its context, as servers since 0.10.2 and other gateways do."""
     known = _known(result)
-    return isinstance(known, Capabilities) and known.tool_free_turns is True
+    return isinstance(known, Capabilities) and (known.tool_free_turns is True or known.keeps_context is True)
 
 
 def takes_images(result: Raw | UnsetType) -> bool:

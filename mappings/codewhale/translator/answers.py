@@ -28,8 +28,8 @@ from dragoman.mappings.codewhale.vocabulary import (
 )
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, typed
-from dragoman.mappings.codewhale.wire.results import Problem
-from dragoman.mappings.dialect import Clock, Loss
+from dragoman.mappings.codewhale.wire.results import Capabilities, Problem
+from dragoman.mappings.dialect import Clock, Dialect, Loss
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PeerCall
 
@@ -55,11 +55,16 @@ class Answers:
         self._clock = clock
         self._generation = generation
         self._sessions: dict[str, SessionState] = {}
-        self._takes_images = False
+        self._facts = Capabilities(methods=[])  # facts about the backend
 
-    def note_backend(self, *, takes_images: bool) -> None:
-        """Note whether the backend takes images, which `capabilities` tells; the seed generation has none."""
-        self._takes_images = takes_images and self._generation != SEED
+    def note_backend(self, backend: Dialect) -> None:
+        """Note what the backend can do, which `capabilities` tells; the seed generation knows no such facts."""
+        if self._generation != SEED:
+            self._facts = Capabilities(
+                turn_image_inputs=backend.takes_images or UNSET,
+                keeps_context=not backend.forgets_context or UNSET,
+                methods=[],
+            )
 
     def note_session(self, state: SessionState) -> None:
         """Remember a session that the client was shown."""
@@ -94,7 +99,7 @@ class Answers:
     def tell_capabilities(self, call: ThreadCall) -> None:
         """Answer with the capabilities of this server that the client asked for."""
         about = given(call.command.ext, "kind", str, "") if isinstance(call.command, commands.GetCapabilities) else ""
-        self._set_answer(call, _capabilities(about, self._generation, self._takes_images))
+        self._set_answer(call, _capabilities(about, self._generation, self._facts))
 
     def show_session(self, call: ThreadCall, state: SessionState) -> None:
         """Answer with the requested session; a new session that was opened for an unknown thread id does not count."""
@@ -178,17 +183,14 @@ def encoded(answer: results.Answer) -> tuple[bytes, ...]:
     return (EVENTS.encode(answer),)
 
 
-def _capabilities(about: str, generation: str, takes_images: bool) -> Any:
+def _capabilities(about: str, generation: str, facts: Capabilities) -> Any:
     """Return the capabilities of this server about `thread`, `prompt`, `app` or all methods."""
-    images = takes_images or UNSET
     match about:
         case "thread":
-            return results.Capabilities(turn_image_inputs=images, methods=thread_methods(generation))
+            return replace(facts, methods=thread_methods(generation))
         case "prompt":
-            return results.Capabilities(methods=list(PROMPT_METHODS))
+            return Capabilities(methods=list(PROMPT_METHODS))
         case "app":
             return results.AppResponse(ok=True, data=raw(app_facts(generation)))
     families = ["thread/*", "app/*", "prompt/*"]
-    return results.Capabilities(
-        transport="stdio", families=families, turn_image_inputs=images, methods=methods(generation)
-    )
+    return replace(facts, transport="stdio", families=families, methods=methods(generation))

@@ -22,15 +22,13 @@ from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
 from dragoman.mappings.codewhale.wire.values import Thread
 from dragoman.mappings.extras import raw
-from dragoman.mappings.opening import SessionOpening
+from dragoman.mappings.opening import LOST, SessionOpening
 
 SPELLING = frozenset(("codewhale.method", "codewhale.jsonrpc"))
 """Fields of `ext` with the spelling of a client's request.
 
 Requests to a server always have the usual spelling, because only a message in that spelling can be interrupted.
 """
-
-LOST = "the backend has forgotten the conversation: it knows nothing of what was said before"
 
 
 class Opening(SessionOpening):

@@ -28,7 +28,7 @@ from dragoman.mappings.codewhale.vocabulary import (
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import GROUPS
 from dragoman.mappings.codewhale.wire.results import Problem
-from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, Translator
+from dragoman.mappings.dialect import Alarm, Burst, Clock, Dialect, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import PENDING_MAX, Replies, read_frame
 
@@ -67,9 +67,9 @@ class ServerTranslator(Translator[Command, Event]):
         self._inputs_max = inputs
         self._replies.count_bytes(count)
 
-    def note_backend(self, *, takes_images: bool) -> None:
-        """Note whether the backend takes images."""
-        self._answers.note_backend(takes_images=takes_images)
+    def note_backend(self, backend: Dialect) -> None:
+        """Note the dialect of the backend, which decides the capabilities of this server."""
+        self._answers.note_backend(backend)
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Read requests as commands, one at a time; queue an error for each request that a server refuses by itself."""

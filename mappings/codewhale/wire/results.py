@@ -29,7 +29,10 @@ class Health(Wire, frozen=True, kw_only=True):
 
 
 class Capabilities(Wire, frozen=True, kw_only=True):
-    """Result of `capabilities`; the ones about threads and prompts have fewer members. The facts are since 0.10.2."""
+    """Result of `capabilities`; the ones about threads and prompts have fewer members. The facts are since 0.10.2.
+
+    dragoman adds `keeps_context`: it tells clients itself if the model has forgotten a conversation.
+    """
 
     transport: str | UnsetType = UNSET
     families: list[str] | UnsetType = UNSET
@@ -37,6 +40,7 @@ class Capabilities(Wire, frozen=True, kw_only=True):
     interactive_execution: bool | UnsetType = UNSET
     goal_execution: bool | UnsetType = UNSET
     tool_free_turns: bool | UnsetType = UNSET
+    keeps_context: bool | UnsetType = UNSET
     full_api_entrypoint: str | UnsetType = UNSET
     methods: list[str]
 

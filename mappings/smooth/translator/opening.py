@@ -12,13 +12,11 @@ from msgspec import structs
 
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.opening import SessionOpening
+from dragoman.mappings.opening import LOST, SessionOpening
 from dragoman.mappings.smooth.vocabulary import given, omits_supports
 
 CLAIMED = ("identity_form", "choice_chips")
 """The kinds of forms that the gateway declares for clients of other dialects, which it can ask in words."""
-
-LOST = "the server no longer knows the conversation and began another: its history is gone"
 
 
 class Opening(SessionOpening):

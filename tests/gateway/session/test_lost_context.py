@@ -33,7 +33,7 @@ Frame = dict[str, Any]
 
 ELSE = "0198c3a1-0000-4000-8000-0000000000c1"
 FRESH = CREATED | {"sessionId": ELSE, "conversationId": "0198c3a1-0000-4000-8000-0000000000c2"}
-GONE = "the server no longer knows the conversation and began another: its history is gone"
+GONE = "the backend has forgotten the conversation: it knows nothing of what was said before"
 LINE = f"[{GONE}]\n\n"
 OPEN: Frame = {"action": "create_conversation_session", "requestId": "open", "agentId": AGENT}
 

@@ -127,7 +127,7 @@ EVENTS = [
     (  # docs/dialects/codewhale.md, section 12
         b'{"jsonrpc":"2.0","id":1,"result":{"transport":"stdio","families":["thread/*"],"turn_image_inputs":true,'
         b'"interactive_execution":false,"goal_execution":false,"tool_free_turns":true,'
-        b'"full_api_entrypoint":"codewhale app-server --http","methods":["healthz"]}}'
+        b'"keeps_context":true,"full_api_entrypoint":"codewhale app-server --http","methods":["healthz"]}}'
     ),
     b'{"jsonrpc":"2.0","id":1,"result":{"what":"nobody knows"}}',
     b'{"jsonrpc":"2.0","id":1,"result":"text"}',

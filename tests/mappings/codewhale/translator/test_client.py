@@ -17,7 +17,7 @@ from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.jsonrpc import WAITING_MAX
-from dragoman.mappings.opening import HELD_MAX
+from dragoman.mappings.opening import HELD_MAX, LOST
 from tests.mappings.codewhale.data import CAPTURES, captured, thread_row
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
@@ -598,6 +598,19 @@ def test_a_command_that_a_server_cannot_be_asked_is_refused_at_once(command: Com
     child = Child().open()
     (refused,) = child.sent(command)
     assert (refused.failure.cause, child.asked) == (cause, [])
+
+
+@pytest.mark.parametrize(("keeps", "expected"), [(True, events.Gap), (False, events.ErrorReported)])
+def test_a_context_that_another_gateway_reports_as_lost_is_lost_here_too(keeps: bool, expected: type) -> None:
+    child = Child("")
+    child.answers("capabilities", {"methods": methods(HEAD), "keeps_context": keeps})
+    child.open().message()
+    frame = {"event": "error", "response_id": "r", "message": LOST}
+    told = child.answers(
+        "thread/message", {"thread_id": THREAD, "status": "accepted", "threads": [], "events": [frame], "data": {}}
+    )
+    assert [type(event) for event in told] == [events.ModelTurnStarted, expected, events.TurnEnded]
+    assert told[1] == (events.Gap(text=LOST, context=True) if keeps else told[1])
 
 
 LOOK = (Text(text="look"), ImageAttachment(url="data:image/png;base64,AQ=="))

@@ -32,6 +32,9 @@ FACTS = {
     "full_api_entrypoint": "codewhale app-server --http",
 }
 
+GATEWAY = {"keeps_context": True}
+"""The capabilities of another gateway."""
+
 ROW = {
     "id": THREAD,
     "preview": "",
@@ -151,7 +154,9 @@ class Server:
         self.events += [item for burst in step.bursts for item in burst.items]
 
 
-@pytest.mark.parametrize(("facts", "expected"), [({}, [SessionOpened, Gap]), (FACTS, [SessionOpened])])
+@pytest.mark.parametrize(
+    ("facts", "expected"), [({}, [SessionOpened, Gap]), (FACTS, [SessionOpened]), (GATEWAY, [SessionOpened])]
+)
 def test_a_server_of_0_10_2_resumes_a_thread_with_its_context(facts: dict[str, object], expected: list[type]) -> None:
     server = Server(facts)
     server.asked(commands.ResumeSession(request="r", session=THREAD), RESUMED)

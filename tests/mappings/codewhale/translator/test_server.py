@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from dragoman.mappings import pod, smooth
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Cause, End, Failure
+from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.to_canonical.events import failure_of
 from dragoman.mappings.codewhale.translator.server import NESTED_MAX
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import results
+from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX
 from tests.mappings.codewhale.data import CAPTURES, captured
@@ -35,12 +38,23 @@ def test_capabilities_are_those_of_the_generation(generation: str, method: str, 
     assert Client(generation).asks(method).line() == vector(name)
 
 
-@pytest.mark.parametrize(("generation", "told"), [(HEAD, True), (SEED, None)])
+@pytest.mark.parametrize(
+    ("backend", "generation", "told"),
+    [
+        (smooth.DIALECT, HEAD, (True, True)),
+        (DIALECT, HEAD, (True, None)),
+        (pod.DIALECT, HEAD, (None, True)),
+        (smooth.DIALECT, SEED, (None, None)),
+    ],
+)
 @pytest.mark.parametrize("method", ["capabilities", "thread/capabilities"])
-def test_a_client_is_told_if_the_backend_takes_images(generation: str, method: str, told: bool | None) -> None:
+def test_a_client_is_told_what_the_backend_can_do(
+    backend: Dialect, generation: str, told: tuple[bool | None, bool | None], method: str
+) -> None:
     client = Client(generation)
-    client.link.note_backend(takes_images=True)
-    assert client.asks(method).line()["result"].get("turn_image_inputs") is told
+    client.link.note_backend(backend)
+    result = client.asks(method).line()["result"]
+    assert (result.get("turn_image_inputs"), result.get("keeps_context")) == told
 
 
 def test_the_seed_lists_what_the_real_one_lists() -> None:
