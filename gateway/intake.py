@@ -5,7 +5,7 @@ The transport shows the frames of a read to the sink, and keeps those that were 
     over        the link is: frames are counted as lost
     crowded     a client has many answers to read: none is taken now
     checked     a client's message above its limits becomes Oversize, so that it gets its dialect's own error
-    text        a lone further piece of the text that streams goes straight to its session
+    text        a lone further piece of the text that streams goes straight to its session, as waiting costs more
     in turn     no room is left in this step: the others wait for their turn
     the rest    the translator reads it, and the link acts on the step, as much at once as the step has room for
 """
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 Act = Callable[[Step[Any]], None]
 """Acts on what the translator made of some frames."""
 
-TEXT_MAX = 16 * 1024  # bytes of a piece of text that never waits: to let it wait would cost three times its own work
+TEXT_MAX = 16 * 1024  # bytes of a piece of text that goes straight to its session
+TEXT_DEBT = 8 * STEP  # units by which such pieces may exceed a step: 3,000 of them, 0.1 to 0.2 s
 WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
 DISCONNECTED = "came from a peer that was disconnected"
 
@@ -128,7 +129,7 @@ class FrameIntake:
         if given == 1 and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
             add_text = self._add_text
-            if add_text is not None and size <= TEXT_MAX:
+            if add_text is not None and size <= TEXT_MAX and budget.left > -TEXT_DEBT:
                 if tap is not None:
                     tap.call.reading = frame  # no call: for each token
                 if self._read_text(frame, add_text):

@@ -16,12 +16,13 @@ each step serves links for which only little waits: hundreds of new clients that
 At most `CLIENT_FRAMES` frames of a client are admitted at once. They are handled one by one, each only if the step has
 units left.
 
-Tokens pass inputs. A lone further piece of a text that streams never waits: that would cost three times its own work.
-Another lone frame of a backend may use up to one step more than the step has. A waiting command of a client counts as
-what its last ones took, at most a quantum. The first command of a client counts as a quantum, and so does each input:
-it may open a turn, whatever came before it. So frames of backends that wait as long come first. A ping does not wait
-for costly commands of other clients, even if 1,000 clients send their inputs at once. The begin of a turn and its end
-count for the step, but not for the backend. So the tokens behind a begin do not wait for the commands of all clients.
+Tokens pass inputs. A lone further piece of a text that streams waits only if 3,000 came in this step: waiting costs
+three times its own work. Another lone frame of a backend may use up to one step more than the step has. A waiting
+command of a client counts as what its last ones took, at most a quantum. The first command of a client counts as a
+quantum, and so does each input: it may open a turn, whatever came before it. So frames of backends that wait as long
+come first. A ping does not wait for costly commands of other clients, even if 1,000 clients send their inputs at once.
+The begin of a turn and its end count for the step, but not for the backend. So the tokens behind a begin do not wait
+for the commands of all clients.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dragoman.gateway.intake import TEXT_MAX, FrameIntake
+from dragoman.gateway.intake import TEXT_DEBT, TEXT_MAX, FrameIntake
 from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.outbox import Outbox
@@ -101,11 +101,13 @@ def test_only_a_lone_piece_of_text_goes_straight_to_its_session() -> None:
 def test_a_lone_piece_of_text_does_not_wait_although_the_step_is_full() -> None:
     received = Received()
     received.intake.stream_text(received)
-    received.queue.budget.left = -10 * STEP
+    received.queue.budget.left = -STEP
     assert received.sink([b"+token"]) == 1
     assert received.texts == ["token"]
     assert received.sink([b"end"]) == 0
     assert received.sink([b"+" + b"x" * TEXT_MAX]) == 0
+    received.queue.budget.left = -TEXT_DEBT
+    assert received.sink([b"+token"]) == 0
 
 
 def test_the_next_step_begins_once_the_pieces_of_text_have_used_up_this_one() -> None:
