@@ -331,7 +331,7 @@ class ClientTranslator(Translator[Event, Command]):
         step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
         now = self._clock()
         self._fail_calls(step, "the primary did not answer in time", self._pending.overdue(now), "timeout")
-        for session, following in self._sessions.touch_all():
+        for session, following in self._sessions.touch_active():
             if items := following.check_time(now):
                 step.bursts.append(Burst(items=items, session=session))
             self._release_held(following, now, step)

@@ -23,7 +23,8 @@ A primary that reports failures sends the cause in a system message right before
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -46,10 +47,11 @@ ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text
 NO_ANSWER = events.ErrorReported(cause="internal", text="the run ended without an answer")
 HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a fast model
 FOLLOWED_MAX = 10_000
-"""Sessions of one primary that a link follows; past the limit the oldest idle session is removed.
+"""Sessions of one primary that are followed without a client; past the limit the oldest is removed.
 
-So many idle sessions take 11 MB. A look at all of them takes 5 to 8 ms once a second, and each further session 4 us.
+So many idle sessions take 11 MB, and no time: only those that wait for something are looked at once a second.
 """
+OLDEST = 8  # sessions among which the removed one has no open turn, if possible
 
 
 class Interrupt(Struct):
@@ -103,8 +105,7 @@ class FollowedSession:
         self.watched = False  # a client is attached: ask for the history again when the primary changes
         self.open = self.wants = self.asked = False
         self.guesses = 0
-        self.interrupt = Interrupt()
-        self.input = RunInput()
+        self.interrupt, self.input = Interrupt(), RunInput()
         self._updated = False  # the last publication of the turn was a session.update
         self._output = StreamedOutput()
         self.held = HeldEvents()
@@ -319,6 +320,11 @@ class FollowedSession:
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
 
     @property
+    def is_at_rest(self) -> bool:
+        """True if it waits for nothing that `check_time` ends, and holds no event."""
+        return not (self.open or self.wants or self.held or self.input.waits or self._ending or self._cause)
+
+    @property
     def _quiet(self) -> float:
         return self._silence.allowed(
             self._output,
@@ -359,21 +365,25 @@ class FollowedSessions(dict[str, FollowedSession]):
     def __init__(self) -> None:
         super().__init__()
         self._touched: dict[str, None] = {}  # sessions that may want their messages
+        self._active: dict[str, None] = {}  # sessions that may not be at rest
+        self._unwatched: dict[str, None] = {}  # sessions that no client is attached to, the oldest first
 
     def follow(self, session: str) -> FollowedSession:
         """Return the state of a session, and follow the session if it is new."""
-        self._touched[session] = None
+        self._touched[session] = self._active[session] = None
         following = self.get(session)
         if following is None:
-            if len(self) >= FOLLOWED_MAX:
-                idle = next((s for s, f in self.items() if not f.open and not f.watched), None)
-                del self[idle if idle is not None else next(iter(self))]
+            if len(self._unwatched) >= FOLLOWED_MAX:
+                oldest = list(islice(self._unwatched, OLDEST))
+                self._remove(next((s for s in oldest if not self[s].open), oldest[0]))
             following = self[session] = FollowedSession()
+            self._unwatched[session] = None
         return following
 
     def watch(self, session: str) -> None:
         """Follow a session to which a client is attached: its history is requested from each new primary."""
         self.follow(session).watched = True
+        self._unwatched.pop(session, None)
 
     def add_text(self, message: LlmToken, now: int, add_text: TextSink) -> bool:
         """Pass a token to the sink and note it; return False if `receive` must read it instead."""
@@ -393,24 +403,32 @@ class FollowedSessions(dict[str, FollowedSession]):
         """Stop following a session; one with an open turn stays until the limit removes it."""
         following = self.get(session)
         if following is not None and not (following.open or following.input.waits):
-            del self[session]
+            self._remove(session)
         elif following is not None:
             following.watched = False
+            self._unwatched[session] = None
+
+    def _remove(self, session: str) -> None:
+        del self[session]
+        self._unwatched.pop(session, None)
 
     def reconnected(self, now: int) -> None:
         """Mark the sessions with open turns, so that their messages are requested on the new connection."""
-        for _, following in self.touch_all():
+        self._touched = dict.fromkeys(self)
+        for following in self.values():
             following.reconnected(now)
 
-    def touch_all(self) -> ItemsView[str, FollowedSession]:
-        """Return all sessions, and mark all for the next `take_wanting`."""
-        self._touched = dict.fromkeys(self)
-        return self.items()
+    def touch_active(self) -> list[tuple[str, FollowedSession]]:
+        """Return the sessions that are not at rest, and mark them for the next `take_wanting`."""
+        active = [(s, self[s]) for s in self._active if s in self and not self[s].is_at_rest]
+        self._active = {session: None for session, _ in active}
+        self._touched |= self._active
+        return active
 
     def take_wanting(self) -> list[str]:
         """Return the sessions whose messages must be asked for, and mark them as asked.
 
-        Only those are looked at that were followed since the last call, or all after `touch_all`.
+        Only those are looked at that were followed or touched since the last call.
         """
         touched, self._touched = self._touched, {}
         wanting = [s for s in touched if s in self and self[s].wants and not self[s].asked]

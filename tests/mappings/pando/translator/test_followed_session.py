@@ -14,6 +14,7 @@ from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.pando.translator.silence import TURN_QUIET
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS
+from tests.step_counter import count_steps
 
 END = events.TurnEnded(end="completed")
 QUIET = int(TURN_QUIET * NS)
@@ -499,5 +500,41 @@ def test_passing_time_makes_a_session_request_its_messages() -> None:
     following = sessions.follow("s")
     sessions.take_wanting()
     following.wants = True
-    sessions.touch_all()
+    assert [session for session, _ in sessions.touch_active()] == ["s"]
     assert sessions.take_wanting() == ["s"]
+
+
+def test_passing_time_looks_at_no_session_at_rest() -> None:
+    sessions = CountingSessions()
+    for number in range(100):
+        sessions.watch(f"s{number}")
+    sessions.follow("s7").begin_turn(0)
+    sessions.touch_active()
+    sessions.looked_up = 0
+    assert [session for session, _ in sessions.touch_active()] == ["s7"]
+    assert sessions.looked_up == 2
+
+
+def test_sessions_with_a_client_are_followed_beyond_the_limit_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed_session, "FOLLOWED_MAX", 2)
+    sessions = FollowedSessions()
+    for name in ("a", "b", "c"):
+        sessions.watch(name)
+    for name in ("d", "e", "f"):
+        sessions.follow(name)
+    assert list(sessions) == ["a", "b", "c", "e", "f"]
+
+
+def test_following_a_further_session_takes_as_many_steps_however_many_have_a_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(followed_session, "FOLLOWED_MAX", 8)
+
+    def follow_one_more(watched: int) -> int:
+        sessions = FollowedSessions()
+        for number in range(watched):
+            sessions.watch(f"s{number}")
+        return count_steps(lambda: sessions.follow("one more"))
+
+    follow_one_more(10)  # fills caches
+    assert follow_one_more(10) == follow_one_more(1000)
