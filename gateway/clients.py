@@ -21,7 +21,7 @@ from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.overload.admission import Admission, address_of
 from dragoman.gateway.peer import Peer
-from dragoman.gateway.routing.router import Router
+from dragoman.gateway.routing.router import LEFT_AT_ONCE, Router
 from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import Reply
@@ -205,6 +205,9 @@ class Clients:
         try:
             with expiring(link, expires, self.services):
                 await link.run(router.connected)
+            while len(link.sessions) > LEFT_AT_ONCE:
+                await self.services.queue.departures.wait_for_turn()
+                router.leave_some(link)
         finally:
             del self.links[link.id], self._routers[link.id]
             self._by_token.pop(link.id, None)

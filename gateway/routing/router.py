@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dragoman.adapters.base import CloseReason
@@ -17,7 +18,7 @@ from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.identity.roles import needed_role
 from dragoman.gateway.link import Link
 from dragoman.gateway.observability import audit
-from dragoman.gateway.overload.fair_queue import WorkOfLinks
+from dragoman.gateway.overload.fair_queue import LEAVE, WorkOfLinks
 from dragoman.gateway.routing.catch_ups import CatchUps
 from dragoman.gateway.routing.lists import Lists
 from dragoman.gateway.routing.quota import Refused
@@ -60,6 +61,8 @@ from dragoman.mappings.dialect import Burst, Dialect
 
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
+
+LEFT_AT_ONCE = 16  # sessions that a client which is gone leaves at once: each takes 50 to 80 us
 
 OF_THE_BACKEND = (
     GetCapabilities,
@@ -203,6 +206,14 @@ class Router:
     def subscribed(self) -> None:
         """Connect for a client that subscribed to all sessions, if the backend has one connection for all of them."""
         self._backend.subscribed()
+
+    def leave_some(self, link: Link) -> None:
+        """Detach a peer that went away from some of its sessions: many take several turns."""
+        for own in list(islice(link.sessions, LEFT_AT_ONCE)):
+            del link.sessions[own]
+            if (session := self._all.index.live_session(own)) is not None:
+                self._all.leave(link, session)
+        self.services.queue.spend(LEFT_AT_ONCE * LEAVE)
 
     def gone(self, link: Link) -> None:
         """Detach a peer that went away, and drop those of its sessions that nobody has used."""

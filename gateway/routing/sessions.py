@@ -176,9 +176,13 @@ class Sessions:
         for session in self._unopened.sessions_of(link):
             self.drop(session)
         for session in self.index.sessions_of(link):
-            session.presence.detach(link)
-            if session.presence.vacant and not self.listener_sessions.is_reachable(session):
-                self.drop(session)
+            self.leave(link, session)
+
+    def leave(self, link: Link, session: Session) -> None:
+        """Detach a client that is gone from a session, and drop that if nobody has used it."""
+        session.presence.detach(link)
+        if session.presence.vacant and not self.listener_sessions.is_reachable(session):
+            self.drop(session)
 
     def _rested(self, session: Session) -> None:
         for act in self.on_rested:

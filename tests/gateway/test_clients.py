@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
+from dragoman.gateway import clients
 from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import STEP, FairQueue
+from dragoman.gateway.routing import router
+from dragoman.gateway.session.presence import Presence
 from tests.gateway.test_routes import Clients, route_of, running
-from tests.pairs.gateway import DEADLINE
+from tests.pairs.codewhale_client import CodewhaleClient
+from tests.pairs.gateway import DEADLINE, bridged, serving
 
 
 async def test_the_links_of_a_router_are_those_that_connected_to_its_listeners(tmp_path: Path) -> None:
@@ -23,10 +28,10 @@ async def test_the_links_of_a_router_are_those_that_connected_to_its_listeners(t
     async with running(Config(routes=routes)) as (app, *_):
         for name in ("s", "s", "t"):
             await peers.connect(name)
-        clients = app._clients
-        assert [len(clients.links_of(router)) for router in app.routers] == [2, 1]
+        links_of = app._clients.links_of
+        assert [len(links_of(router)) for router in app.routers] == [2, 1]
         peers.close()
-        await asyncio.gather(*map(clients.wait_until_gone, app.routers))
+        await asyncio.gather(*map(app._clients.wait_until_gone, app.routers))
         assert app.links == []
 
 
@@ -61,6 +66,39 @@ async def test_clients_that_are_disconnected_together_are_ended_in_many_steps(
         assert max(ended) <= 2
         assert app.links == []
     peers.close()
+
+
+async def test_a_client_that_is_gone_leaves_many_sessions_in_many_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, left = 12, [0]
+    for module in (clients, router):
+        monkeypatch.setattr(module, "LEFT_AT_ONCE", 2)
+    step, detach = FairQueue._step, Presence.detach
+
+    def count_step(queue: FairQueue) -> None:
+        left.append(0)
+        step(queue)
+
+    def count_detach(presence: Presence, client: Any) -> None:
+        left[-1] += 1
+        detach(presence, client)
+
+    backend = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))
+    async with (
+        serving(backend) as (upstream,),
+        bridged(upstream, listen=f"codewhale+unix:{tmp_path}/sock") as (app, _),
+    ):
+        async with CodewhaleClient.connected(f"{tmp_path}/sock") as client:
+            for _ in range(number - 1):
+                await client.call("thread/start")
+            monkeypatch.setattr(FairQueue, "_step", count_step)
+            monkeypatch.setattr(Presence, "detach", count_detach)
+            app._services.queue.departures.expected = STEP // 2
+        await app._clients.wait_until_gone(app.routers[0])
+        assert sum(left) == number
+        assert max(left) <= 6, "two pieces of a step, and the rest at the end"
+        assert [session.presence.has_no_clients for session in app.routers[0].sessions] == [True] * number
 
 
 @pytest.mark.parametrize(
