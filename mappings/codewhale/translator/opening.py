@@ -4,7 +4,7 @@ Servers before 0.10.2 keep the model's context only in memory. So clients get a 
 resumes a thread from its store. They also get it if a new thread replaces a lost one. A server of 0.10.2 refuses to
 resume a thread in another folder than its own, and for ever after a broken stream (section 12). So a refused resume is
 repeated without our folder. If that is refused too, the thread is read: such a server takes inputs of a thread that was
-not resumed.
+not resumed. A thread whose history is too long for an answer is used without any of this.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import SessionState, Unmapped, commands
 from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.events import Event, Gap, SessionOpened
+from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.from_canonical.commands import history_length
-from dragoman.mappings.codewhale.vocabulary import given
+from dragoman.mappings.codewhale.ids import session_id, thread_id
+from dragoman.mappings.codewhale.vocabulary import given, keep
 from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
 from dragoman.mappings.codewhale.wire.values import Thread
 from dragoman.mappings.extras import raw
@@ -29,6 +30,10 @@ SPELLING = frozenset(("codewhale.method", "codewhale.jsonrpc"))
 
 Requests to a server always have the usual spelling, because only a message in that spelling can be interrupted.
 """
+
+
+TOO_LONG = "full history exceeds byte transport bound"
+"""The part of an error's text that says that a thread has more than 8 MiB (docs/dialects/codewhale.md, section 12)."""
 
 
 class Opening(SessionOpening):
@@ -64,6 +69,14 @@ class Opening(SessionOpening):
         self._cwd = params.cwd or self._wanted.cwd or state.backend.cwd or (thread.cwd if thread is not None else "")
         self._known = given(state.backend_ids, "thread_id", str, "")
         return self._ask(self._placed(commands.ResumeSession(session=self._known))) if self._known else []
+
+    def take_answer(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
+        """Take a thread whose history is too long for an answer as open: the server takes its inputs."""
+        too_long = command is self._asked and isinstance(event, Reply) and _is_too_long(event)
+        if too_long and isinstance(command, commands.ResumeSession) and not history_length(command):
+            thread = given(command.ext, "thread_id", str, thread_id(command.session))
+            event = SessionOpened(request=command.request, session=session_id(thread), ext=keep(thread_id=thread))
+        return super().take_answer(command, event)
 
     def _prepared(self, command: Command) -> Command:
         if isinstance(command, Unmapped):
@@ -125,6 +138,10 @@ class Opening(SessionOpening):
             return command
         self._unplaced = command
         return replace(command, ext={**(command.ext or {}), "codewhale.params": raw(replace(params, cwd=self._cwd))})
+
+
+def _is_too_long(event: Reply) -> bool:
+    return event.failure is not None and TOO_LONG in event.failure.text
 
 
 def _usual(ext: Ext | None) -> Ext | None:

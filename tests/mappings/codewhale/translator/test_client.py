@@ -290,6 +290,31 @@ def test_a_resume_that_brings_history_along_is_refused_if_the_server_only_lets_t
     assert child.asked == []
 
 
+TOO_LONG = (
+    -32005,
+    '409 Conflict: {"error":{"message":"full history exceeds byte transport bound; source retained","status":409}}',
+)
+
+
+def test_a_thread_whose_history_is_too_long_is_used_without_a_resume() -> None:
+    """A 0.10.2 refuses to resume or read a thread above 8 MiB, but accepts messages (section 12)."""
+    child = refusing_child()
+    opened, accepted = child.answers("thread/resume", error=TOO_LONG)
+    assert (opened.session, accepted) == (SESSION, events.TurnAccepted(request="m"))
+    (message,) = child.asked
+    assert (message["method"], message["params"]["thread_id"]) == ("thread/message", THREAD)
+
+
+def test_a_client_that_resumes_a_thread_with_too_long_a_history_gets_it() -> None:
+    child = Child("")
+    child.sent(commands.ResumeSession(request="r", session=SESSION, ext=keep(thread_id="thr_1")))
+    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
+    (opened,) = child.answers("thread/resume", error=TOO_LONG)
+    assert (opened.request, read_raw(opened.ext["codewhale.thread_id"], str)) == ("r", "thr_1")
+    child.message()
+    assert [request["params"]["thread_id"] for request in child.asked] == ["thr_1"]
+
+
 def test_a_thread_that_can_be_neither_resumed_nor_read_is_resumed_again_for_the_next_command() -> None:
     child = refusing_child()
     assert child.answers("thread/resume", error=PENDING_WORK) == []
