@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,12 @@ LOG: list[Any] = [
 ]
 
 
+DIGITS = sys.get_int_max_str_digits()
+
+
 def pytest_runtest_setup() -> None:
-    """Configure the log as for every test: a command that an earlier test ran here has configured it for itself."""
+    """Configure the process as for every test: a command that an earlier test ran here has configured it for itself."""
+    sys.set_int_max_str_digits(DIGITS)
     structlog.reset_defaults()
     structlog.configure(processors=LOG)
     LEVEL.change("info", dict.fromkeys(LEVEL.components))
