@@ -35,3 +35,16 @@ async def test_a_session_that_is_busy_again_is_not_waited_for_a_second_time() ->
         busy.note(made.session, True)
         await settle()
         assert waiting.done()
+
+
+async def test_each_finish_waits_for_the_sessions_that_are_busy_when_it_begins() -> None:
+    async with in_memory_gateway() as made, asyncio.TaskGroup() as group:
+        busy = BusySessions()
+        for number in range(2):  # a route that retires waits, and then a gateway that stops
+            busy.note(made.session, True)
+            waiting = group.create_task(busy.finish(), name=f"finish {number}")
+            await settle()
+            assert not waiting.done()
+            busy.note(made.session, False)
+            await settle()
+            assert waiting.done()

@@ -20,6 +20,27 @@ def test_a_listener_leads_to_the_other_session_once_its_own_was_merged_into_it()
     assert not listener_sessions.is_reachable(first)
 
 
+def test_a_listener_that_gets_another_session_keeps_its_former_one_no_longer() -> None:
+    route, listener_sessions = CountedRoute(), ListenerSessions()
+    former, other = (route.open_session(route.connect(name)) for name in "ab")
+    listener_sessions.assign(LASTING, former)
+    listener_sessions.assign(LASTING, other)
+    listener_sessions.remove_session(former)
+    assert listener_sessions.find_session(LASTING) is other
+    assert not listener_sessions.is_reachable(former)
+
+
+def test_a_session_is_reachable_until_its_last_listener_gets_another() -> None:
+    route, listener_sessions = CountedRoute(), ListenerSessions()
+    shared, other = (route.open_session(route.connect(name)) for name in "ab")
+    for ingress in (LASTING, FOLDER):
+        listener_sessions.assign(ingress, shared)
+    listener_sessions.assign(LASTING, other)
+    assert listener_sessions.is_reachable(shared)
+    listener_sessions.assign(FOLDER, other)
+    assert not listener_sessions.is_reachable(shared)
+
+
 def test_only_a_lasting_listener_keeps_its_session() -> None:
     route, listener_sessions = CountedRoute(), ListenerSessions()
     lasting, passing = (route.open_session(route.connect(name)) for name in "ab")

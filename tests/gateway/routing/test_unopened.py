@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.routing.unopened import UnopenedSessions
 from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import CREATE
 from tests.idle import settle
 
@@ -30,3 +31,16 @@ async def test_a_chosen_name_is_in_use_until_its_session_is_opened_and_then_noth
         unopened.remove(made.session)
         assert not unopened.is_chosen("pando", "mine")
         assert not any(vars(unopened).values())
+
+
+async def test_a_chosen_name_stays_with_the_first_session_that_got_it() -> None:
+    async with in_memory_gateway() as made:
+        route, unopened, link = CountedRoute(), UnopenedSessions(), made.join("a").link
+        first, second = (route.open_session(route.connect(name)) for name in "ab")
+        for session in (first, second):
+            unopened.add(session, link)
+            unopened.choose(session, "pando", "mine")
+        unopened.remove(second)
+        assert unopened.is_chosen("pando", "mine")
+        unopened.remove(first)
+        assert not unopened.is_chosen("pando", "mine")
