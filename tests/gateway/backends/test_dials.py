@@ -145,6 +145,7 @@ async def test_endpoints_that_failed_long_ago_are_forgotten() -> None:
         OSError(errno.EBUSY, "16 children are running"),
         PermissionError(errno.EACCES, "no token"),
         HandshakeRefusedError("401", 401),
+        HandshakeRefusedError("403", 403),
     ],
 )
 async def test_a_refusal_that_is_not_the_fault_of_the_backend_takes_no_token(fault: OSError) -> None:
