@@ -8,8 +8,9 @@ at most `QUANTUM` units each.
 The method is weighted fair queueing, with equal weights: the next turn is that of the link which would be done first if
 all links were served at the same time. So a single frame waits for one step at most, however many other links flood.
 `given` is the work that a link was given. Its clock shows the work that each waiting link would have been given by now.
-A link that was away, or is new, starts one quantum behind that clock, so it cannot save up turns. A frame larger than a
-quantum counts with its size, so small frames do not wait for one large frame of each other link.
+A link that was away, or is new, starts one quantum behind that clock, so it cannot save up turns. What it is given
+counts twice until it has caught up: links that come later are as far behind. A frame larger than a quantum counts with
+its size, so small frames do not wait for one large frame of each other link.
 
 What a command costs is known only once it is handled, and showing a long history takes many steps. So the first half of
 each step serves links for which only little waits: hundreds of new clients that ask for histories do not delay a ping.
@@ -118,7 +119,7 @@ class FairQueue:
         self._waiting: list[tuple[int, int, Waiting]] = []
         self._quick: list[tuple[int, int, Waiting]] = []  # those for which so little waits that the turn is short
         self._numbers = count()
-        self._clock = QUANTUM  # so that the links which wait first are not passed by all that come later
+        self._clock = QUANTUM
         self._scheduled = False
 
     @property
@@ -198,7 +199,7 @@ class FairQueue:
             turns.take()
         finally:
             given = before - budget.left - budget.unassigned
-            turns.given += given
+            turns.given += given + min(given, max(0, self._clock - turns.given))
             self._clock += given // (self.waiting_links + 1)
             if turns.waiting:
                 self.enqueue(turns)

@@ -246,7 +246,7 @@ def test_a_link_that_waits_first_is_not_passed_by_all_that_come_later_with_less(
     assert "first" in handled
 
 
-def test_a_client_waits_for_one_quantum_of_a_backend_that_floods() -> None:
+def test_a_backend_that_floods_does_not_come_before_a_client() -> None:
     harness = FairQueueHarness()
     flood = harness.sender("backend")
     flood.turns = Turns(harness.queue, flood.act, each=EVENT)
@@ -255,7 +255,7 @@ def test_a_client_waits_for_one_quantum_of_a_backend_that_floods() -> None:
     client = harness.sender("client")
     client.turns = Turns(harness.queue, client.act, check=lambda frame: frame)
     client.say(b"input")
-    assert harness.step().index(("client", b"input")) <= QUANTUM // EVENT
+    assert harness.step()[0] == ("client", b"input")
 
 
 def test_work_that_a_frame_caused_counts_for_its_link() -> None:

@@ -521,11 +521,14 @@ async def test_a_client_that_joins_after_an_error_in_the_turn_gets_it_before_the
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_sends(problem("provider_error", "overloaded"))
-            .opens("b")
+            .pod_sends(delta("Hel"), problem("provider_error", "overloaded"))
+            .receives("a", token("r1", "Hel"))
+            .connects("b")
+            .sends("b", {"action": "get_session", "requestId": "g", "sessionId": SHOWN})
+            .receives("b", opened("g"), token("$turn", "Hel"))
             .pod_sends(*FINISHED)
-            .receives("a", loose("AGENT_ERROR"), answer("r1", ""))
-            .receives("b", loose("AGENT_ERROR"), answer("$turn", ""))
+            .receives("a", loose("AGENT_ERROR"), answer("r1", "Hel"))
+            .receives("b", loose("AGENT_ERROR"), answer("$turn", "Hel"))
             .done()
         )
 
