@@ -374,4 +374,4 @@ async def test_a_server_that_was_restarted_is_asked_for_the_conversation_again(f
         assert (session.ids["conversationId"] == conversation) is flavour.resumes
         assert [frame["conversationId"] for frame in server.heard if "conversationId" in frame] == [conversation]
         line = of(client, new, "stream_token")[0]["token"]
-        assert ("no longer knows the conversation" in line) is not flavour.resumes
+        assert ("the backend has forgotten the conversation" in line) is not flavour.resumes
