@@ -37,7 +37,7 @@ Act = Callable[[Step[Any]], None]
 """Acts on what the translator made of some frames."""
 
 TEXT_MAX = 16 * 1024  # bytes of a piece of text that goes straight to its session
-TEXT_DEBT = 8 * STEP  # units by which such pieces may exceed a step: 3,000 of them, 0.1 to 0.2 s
+TEXT_DEBT = 8 * STEP  # units by which such pieces may exceed a step: about 3,000 pieces, which take 0.1 to 0.2 s
 WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
 DISCONNECTED = "came from a peer that was disconnected"
 

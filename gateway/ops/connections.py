@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 from dragoman.gateway.overload.descriptors import descriptor_shortage
 
 CONNECTIONS_MAX = 64  # at once: probes, a scraper or two and some operators need ten
-SHORT_MAX = 8  # at once while descriptors are short: a probe and some operators, of the reserve for everything
+SHORT_MAX = 8  # at once while descriptors are short: enough for probes and an operator, a quarter of the reserve
 IDLE_MAX = 30.0  # seconds without a whole request: longer than the usual 15 s between two scrapes
 
 

@@ -155,7 +155,7 @@ class OpsServer:
         if runner.server is None:
             raise RuntimeError("aiohttp made no server")
         connections.use_server(runner.server)
-        # asyncio accepts so many connections before the first of them gets its protocol, which closes others.
+        # asyncio accepts `backlog` connections before the first one gets its protocol, and only that closes others.
         listener = await self._loop.create_server(connections.accept, sock=self._socket, backlog=SHORT_MAX)
         self._socket.listen(BACKLOG)
         self._started.set_result(None)

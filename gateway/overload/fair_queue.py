@@ -119,7 +119,7 @@ class FairQueue:
         self._waiting: list[tuple[int, int, Waiting]] = []
         self._quick: list[tuple[int, int, Waiting]] = []  # those for which so little waits that the turn is short
         self._numbers = count()
-        self._clock = QUANTUM
+        self._clock = QUANTUM  # so that the first links start as far behind it as all later ones
         self._scheduled = False
 
     @property
