@@ -78,7 +78,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._pending = Calls[Command](lambda: str(next(numbers)))
         self._turn: TurnInFlight | None = None
         self._opening = Opening()
-        self._takes_images = self._keeps_context = False
+        self._takes_images = False
         self._interrupts = True  # True if the server has thread/interrupt, or until its methods are known
         self._abandoned = ""  # our id of a turn that an earlier connection left behind, to be interrupted
 
@@ -269,8 +269,7 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(command, commands.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
-            self._keeps_context = resumes_context(event.result)
-            self._opening.note_server(resumes_context=self._keeps_context)
+            self._opening.note_server(resumes_context=resumes_context(event.result))
             self._takes_images = takes_images(event.result)
         now, answers = self._opening.take_answer(
             command, typed_answer(command, event, self._clock()) or replace(event, request=command.request)
@@ -289,7 +288,7 @@ class ClientTranslator(Translator[Event, Command]):
         for item in inside:
             if isinstance(item, UNANSWERABLE):
                 step.losses.append(Loss(kind=type(item).__name__, why="nothing waits for the answer"))
-            elif isinstance(item, events.ErrorReported) and item.text == LOST and self._keeps_context:
+            elif isinstance(item, events.ErrorReported) and item.text == LOST and self._opening.resumes_context:
                 told.append(events.Gap(text=LOST, context=True))  # another gateway tells it in this form
             elif not (isinstance(item, events.TextDelta) and turn.spoke):
                 told.append(plain(item))

@@ -51,14 +51,15 @@ class Opening(SessionOpening):
 
     def __init__(self) -> None:
         super().__init__()
-        self._resumes_context = False  # True if the server knows the conversation of a thread that it resumes
+        self.resumes_context = False
+        """True if the server knows the conversation of a thread that it resumes."""
         self._known = ""  # the thread id on the previous server
         self._cwd = ""
         self._unplaced: commands.ResumeSession | None = None  # the resume without our folder, while it can be repeated
 
     def note_server(self, *, resumes_context: bool) -> None:
         """Note whether the server knows the conversation of a thread that it resumes."""
-        self._resumes_context = resumes_context
+        self.resumes_context = resumes_context
 
     def resume(self, state: SessionState) -> list[Command]:
         """Return the commands for a new server process; [] for a session that was never opened."""
@@ -97,7 +98,7 @@ class Opening(SessionOpening):
         resumed = not self.session and resumes
         self.session = given(event.ext, "thread_id", str, event.session)
         known, self._known = self._known, ""
-        if resumes and self._resumes_context:
+        if resumes and self.resumes_context:
             return []
         return [Gap(text=LOST, context=True)] if known or resumed else []
 
@@ -120,7 +121,7 @@ class Opening(SessionOpening):
 
         If the thread cannot be read either, the next command resumes it again.
         """
-        if not self._resumes_context or history_length(resume):
+        if not self.resumes_context or history_length(resume):
             return None
         return commands.GetSession(request=resume.request, session=resume.session, ext=resume.ext)
 
@@ -130,7 +131,7 @@ class Opening(SessionOpening):
         A server that knows the thread's conversation knows its folder too, and refuses another.
         """
         self._unplaced = None
-        if not self._cwd or self._resumes_context:
+        if not self._cwd or self.resumes_context:
             return command
         usual = ResumeParams(thread_id=command.session, persist_extended_history=False)
         params = given(command.ext, "params", ResumeParams, usual)
