@@ -36,7 +36,7 @@ REQUEST_MAX = 16_384
 """Characters of a request id: each frame has it twice, up to 6 bytes a character, beside a PIECE of text."""
 
 CREATE = "create_conversation_session"
-NOTHING: frozenset[str] = frozenset()  # one for all links: each empty one takes 216 bytes
+FORMS = tuple(CAPABILITY_OF_KIND.values())
 
 
 class PendingReply(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class ServerTranslator(Translator[Command, Event]):
         self._seed = generation == SEED
         self._pending: dict[str, PendingReply] = {}
         self._turn: commands.SubmitInput | None = None
-        self._supports = NOTHING
+        self._supports: tuple[str, ...] = ()  # no set: each takes 216 bytes
         self._claimed = False  # the client itself said which forms it can show
 
     @property
@@ -160,7 +160,7 @@ class ServerTranslator(Translator[Command, Event]):
     def _claim(self, command: commands.OpenSession | commands.ResumeSession) -> None:
         """Note the forms that the client declares: an open without `supports` means none, a resume no change."""
         if isinstance(command, commands.OpenSession) or command.supports is not None:
-            self._supports, self._claimed = frozenset(command.supports) if command.supports else NOTHING, True
+            self._supports, self._claimed = _known_forms(command.supports), True
 
     def _with_agent(self, read: Step[Command]) -> Step[Command]:
         """Accept a create without an agent id and add a new one, as the seed did (docs/dialects/smooth.md, section 10).
@@ -274,16 +274,21 @@ def _request_of(raw: str) -> str | None:
     return request if isinstance(request, str) else None
 
 
-def _inherited(opening: commands.OpenSession | None) -> frozenset[str]:
+def _known_forms(supports: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return those of the declared forms that a smooth server may send."""
+    return tuple(form for form in FORMS if form in supports) if supports else ()
+
+
+def _inherited(opening: commands.OpenSession | None) -> tuple[str, ...]:
     """Return the forms for a client without `supports`: those that its session declares to a smooth server.
 
     If the session was resumed without `supports`, the server decides, so all forms that it sends are shown.
     """
     if opening is None:
-        return frozenset()
+        return ()
     if opening.supports is None and omits_supports(opening.ext):
-        return frozenset(CAPABILITY_OF_KIND.values())
-    return frozenset(opening.supports or ())
+        return FORMS
+    return _known_forms(opening.supports)
 
 
 def _shorter(page: events.HistorySnapshot) -> events.HistorySnapshot:
