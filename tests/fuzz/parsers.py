@@ -16,6 +16,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from aiohttp.test_utils import make_mocked_request
+from aiohttp.web import HTTPBadRequest
+from yarl import URL
+
 from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.lines import LineSplitter
 from dragoman.gateway import registry
@@ -26,6 +30,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.identity.json_web_tokens import JsonWebTokens, KeySet
 from dragoman.gateway.identity.principal import Refusal
 from dragoman.gateway.observability.trace_context import read_trace
+from dragoman.gateway.ops.queries import LossQuery, SessionQuery, parse_query
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
 from dragoman.gateway.recording.format import LineError, RecordingError, decode_header, decode_line
 from dragoman.gateway.recording.index import HEAD, OURS, SKIPPABLE, TAIL, read_index
@@ -35,6 +40,7 @@ from dragoman.mappings import rfc3339
 from dragoman.mappings.dialect import Frame, Parts
 from dragoman.mappings.errors import ConfigError
 from tests.data_files import DATA, captures
+from tests.fuzz import websocket_client
 
 SMOOTH_SEEDS = (
     {"action": "send_message", "requestId": "r1", "sessionId": "s1", "message": "hello"},
@@ -140,6 +146,13 @@ def _keys(data: bytes) -> None:
     KeySet(lambda: json.loads(data), lambda: 0.0).read()
 
 
+def _query(text: str) -> None:
+    """Read the query of a request to the ops port."""
+    for wanted in (SessionQuery, LossQuery):
+        with contextlib.suppress(HTTPBadRequest):
+            parse_query(make_mocked_request("GET", str(URL.build(path="/sessions", query_string=text))), wanted)
+
+
 def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
     return lambda data: read(data.decode("utf-8", "replace"))
 
@@ -161,6 +174,9 @@ PARSERS: dict[str, Callable[[bytes], None]] = {
     "time": _refusing(_text(rfc3339.parse)),
     "JSON Web Token": _refusing(_text(_token)),
     "keys of tokens": _keys,
+    "request of a WebSocket client": websocket_client.handshake,
+    "frames of a WebSocket client": websocket_client.frames,
+    "query of the ops port": _refusing(_text(_query)),
 }
 """Name -> a function that raises only if the parser did what it must not."""
 
@@ -173,6 +189,7 @@ def seeds() -> tuple[bytes, ...]:
         found += list(_captured(folder))[:SEEDS]
     found += [line for path in sorted((DATA / "recordings").rglob("*.jsonl")) for line in _short_lines(path)][:SEEDS]
     found += [b"pod+unix:/run/x/sock?session=latest", b"2026-01-02T03:04:05.123456789+01:30"]
+    found += [b"limit=5&sort=-memory&state=idle", b"\x81hello\n\x89ping\n\x01he\n\x80llo\n\x88\x03\xe8"]
     found.append((Path(__file__).parents[2] / "config.example.toml").read_bytes())
     return tuple(found)
 
