@@ -184,7 +184,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _resynchronise(self, step: Step[Event]) -> None:
         self._pending.ask(step, commands.ListSessions(), "sessions")
-        for session in [s for s, following in self._sessions.items() if following.watched]:
+        for session in filter(self._sessions.is_watched, self._sessions):
             self._pending.ask(step, commands.GetHistory(session=session), "history")
 
     def _fail_calls(
@@ -234,9 +234,10 @@ class ClientTranslator(Translator[Event, Command]):
             self._resynchronise(step)
 
     def _note_missed(self, count: int, step: Step[Event]) -> None:
-        """Add a Gap to every session, because the `count` dropped messages may belong to any of them."""
+        """Add a Gap to each session with a client or an open turn: the `count` messages may belong to any of them."""
         gap = events.Gap(text="messages of the primary were dropped unread", count=count)
-        step.bursts += [Burst(items=[gap], session=s) for s, f in self._sessions.items() if f.watched or f.open]
+        used = [s for s, following in self._sessions.items() if following.open or self._sessions.is_watched(s)]
+        step.bursts += [Burst(items=[gap], session=session) for session in used]
         step.losses.append(Loss(kind="Missed", why="came faster than it was read", count=count))
         self._resynchronise(step)
 

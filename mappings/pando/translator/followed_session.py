@@ -102,7 +102,6 @@ class FollowedSession:
 
     def __init__(self) -> None:
         self._silence = Silence()
-        self.watched = False  # a client is attached: ask for the history again when the primary changes
         self.open = self.wants = self.asked = False
         self.guesses = 0
         self.interrupt, self.input = Interrupt(), RunInput()
@@ -382,8 +381,12 @@ class FollowedSessions(dict[str, FollowedSession]):
 
     def watch(self, session: str) -> None:
         """Follow a session to which a client is attached: its history is requested from each new primary."""
-        self.follow(session).watched = True
+        self.follow(session)
         self._unwatched.pop(session, None)
+
+    def is_watched(self, session: str) -> bool:
+        """Return True if a client is attached to this followed session."""
+        return session not in self._unwatched
 
     def add_text(self, message: LlmToken, now: int, add_text: TextSink) -> bool:
         """Pass a token to the sink and note it; return False if `receive` must read it instead."""
@@ -405,7 +408,6 @@ class FollowedSessions(dict[str, FollowedSession]):
         if following is not None and not (following.open or following.input.waits):
             self._remove(session)
         elif following is not None:
-            following.watched = False
             self._unwatched[session] = None
 
     def _remove(self, session: str) -> None:

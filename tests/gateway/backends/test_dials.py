@@ -121,6 +121,19 @@ async def test_a_reload_of_other_limits_forgets_no_failures() -> None:
     assert made.attempts == 3
 
 
+async def test_a_reload_of_other_limits_keeps_the_places_of_attempts_under_way() -> None:
+    made = Backend(Limits(dials=1))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(made.dial())
+        await settle()
+        made.limits = Limits(dials=1, connect_deadline=7.0)
+        group.create_task(made.dial())
+        await settle()
+        assert made.attempts == 1
+        made.opened.set()
+    assert made.attempts == 2
+
+
 async def test_failures_of_one_pod_do_not_keep_clients_from_another() -> None:
     made = Backend(Limits(failed_dial_burst=3))
     made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.routing.quota import Refused, SessionQuota
+from dragoman.mappings.canonical import SessionState
 from tests.gateway.in_memory import LIMITS, in_memory_gateway
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import CREATE, ask
 from tests.idle import settle
+from tests.services import services
 
 
 def answers(link: Any) -> list[dict[str, Any]]:
@@ -40,6 +44,19 @@ def test_a_session_that_is_over_makes_room_for_another() -> None:
         link = route.connect("c")
         route.router._all.drop(route.open_session(link))
     assert not route.router._all.quota.has_owners
+
+
+def test_a_session_that_changes_its_owner_counts_only_for_the_new_one() -> None:
+    quota = SessionQuota(services(limits=Limits(principal_sessions=1)))
+    state = SessionState(id="s", owner="alice")
+    quota.note_owner(state)
+    with pytest.raises(Refused):
+        quota.check("alice")
+    state.owner = "bob"
+    quota.note_owner(state)
+    quota.check("alice")
+    with pytest.raises(Refused):
+        quota.check("bob")
 
 
 def test_out_of_memory_no_session_is_opened() -> None:

@@ -760,6 +760,15 @@ def test_messages_that_were_dropped_unread_are_a_gap_and_everything_is_asked_aga
     assert primary.asked() == ["session.list", "message.list"]
 
 
+def test_messages_that_were_dropped_unread_are_a_gap_in_an_open_turn_without_a_client() -> None:
+    primary = Primary().opened()
+    primary.sent(run())
+    primary.sends("message.send", {"ok": True})
+    (gap,) = primary._did(primary.link.receive([Missed("pub", 7)]))
+    assert (type(gap), gap.count) == (events.Gap, 7)
+    assert primary.asked() == ["session.list"], "only a session with a client has its history read again"
+
+
 # -- real conversations ------------------------------------------------------------------------------
 
 

@@ -467,11 +467,13 @@ def test_a_session_is_not_asked_about_while_an_answer_is_missing() -> None:
 
 def test_a_forgotten_session_is_followed_no_more_unless_its_turn_is_open() -> None:
     sessions = FollowedSessions()
-    sessions.follow("idle").watched = True
-    sessions.follow("open").begin_turn(0)
+    for name in ("idle", "open"):
+        sessions.watch(name)
+    sessions["open"].begin_turn(0)
     for name in ("idle", "open", "unknown"):
         sessions.forget(name)
     assert list(sessions) == ["open"]
+    assert not sessions.is_watched("open")
 
 
 class CountingSessions(FollowedSessions):
