@@ -210,16 +210,16 @@ def test_the_text_blocks_of_one_turn_are_one_message_with_the_last_id() -> None:
     assert listed(*said) == [("user", "q", ""), ("assistant", "abc", "m2")]
 
 
-def test_answers_of_two_turns_are_two_messages() -> None:
-    assert [text for _, text, _ in listed(answer("a", "t1"), answer("b", "t2"))] == ["a", "b"]
-
-
-def test_answers_of_no_turn_are_not_merged() -> None:
-    assert [text for _, text, _ in listed(answer("a"), answer("b"))] == ["a", "b"]
-
-
-def test_two_inputs_of_one_turn_are_two_messages() -> None:
-    assert [text for _, text, _ in listed(user("a", "t"), user("b", "t"))] == ["a", "b"]
+@pytest.mark.parametrize(
+    "said",
+    [
+        (answer("a", "t1"), answer("b", "t2")),
+        (answer("a"), answer("b")),  # of no turn
+        (user("a", "t"), user("b", "t")),
+    ],
+)
+def test_answers_of_different_turns_and_all_inputs_are_messages_of_their_own(said: tuple[Message, Message]) -> None:
+    assert [text for _, text, _ in listed(*said)] == ["a", "b"]
 
 
 def test_a_message_list_shows_neither_system_nor_reasoning_nor_tools() -> None:

@@ -89,49 +89,41 @@ async def test_a_backend_is_dialled_again_once_its_rate_limit_allows_it() -> Non
     assert made.attempts == 3 + 20
 
 
-async def test_a_reload_changes_how_many_attempts_run_at_once() -> None:
+@pytest.mark.parametrize(
+    ("reloaded", "running"),
+    [
+        (Limits(dials=3), 1 + 3),  # the attempt under way keeps its place under the former limit
+        (Limits(dials=1, connect_deadline=7.0), 1),
+    ],
+)
+async def test_only_a_reload_of_dials_changes_how_many_attempts_run_at_once(reloaded: Limits, running: int) -> None:
     made = Backend(Limits(dials=1))
     async with asyncio.TaskGroup() as group:
         group.create_task(made.dial())
         await settle()
-        made.limits = Limits(dials=3)
+        made.limits = reloaded
         for _ in range(5):
             group.create_task(made.dial())
         await settle()
-        assert made.attempts == 1 + 3, "the attempt under way keeps its place under the former limit"
+        assert made.attempts == running
         made.opened.set()
     assert made.attempts == 6
 
 
-async def test_a_reload_changes_how_many_attempts_may_fail() -> None:
+@pytest.mark.parametrize(
+    ("reloaded", "attempts"),
+    [
+        (Limits(failed_dial_burst=5), 3 + 5),
+        (Limits(failed_dial_burst=3, connect_deadline=7.0), 3),
+    ],
+)
+async def test_only_a_reload_of_their_limits_forgets_failures(reloaded: Limits, attempts: int) -> None:
     made = Backend(Limits(failed_dial_burst=3))
     made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
     await made.fail(10)
-    made.limits = Limits(failed_dial_burst=5)
+    made.limits = reloaded
     await made.fail(10)
-    assert made.attempts == 3 + 5
-
-
-async def test_a_reload_of_other_limits_forgets_no_failures() -> None:
-    made = Backend(Limits(failed_dial_burst=3))
-    made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
-    await made.fail(10)
-    made.limits = Limits(failed_dial_burst=3, connect_deadline=7.0)
-    await made.fail(10)
-    assert made.attempts == 3
-
-
-async def test_a_reload_of_other_limits_keeps_the_places_of_attempts_under_way() -> None:
-    made = Backend(Limits(dials=1))
-    async with asyncio.TaskGroup() as group:
-        group.create_task(made.dial())
-        await settle()
-        made.limits = Limits(dials=1, connect_deadline=7.0)
-        group.create_task(made.dial())
-        await settle()
-        assert made.attempts == 1
-        made.opened.set()
-    assert made.attempts == 2
+    assert made.attempts == attempts
 
 
 async def test_failures_of_one_pod_do_not_keep_clients_from_another() -> None:

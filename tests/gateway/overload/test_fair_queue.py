@@ -32,10 +32,13 @@ Soon = deque[Callable[[], None]]
 
 
 class Sender:
-    """A link whose frames come from the test; `log` has every frame that it handled, with its name."""
+    """A link whose frames come from the test, each of which causes work that costs `causes`.
 
-    def __init__(self, name: str, queue: FairQueue, log: list[tuple[str, Frame]]) -> None:
-        self.name, self.queue, self.log = name, queue, log
+    `log` has every frame that it handled, with its name.
+    """
+
+    def __init__(self, name: str, queue: FairQueue, log: list[tuple[str, Frame]], causes: int = 0) -> None:
+        self.name, self.queue, self.log, self.causes = name, queue, log, causes
         self.turns = Turns(queue, self.act)
         self.frames: deque[Frame] = deque()
 
@@ -50,6 +53,7 @@ class Sender:
         for frame in self.turns.admit(list(self.frames)):
             self.frames.popleft()
             self.log.append((self.name, frame))
+            self.queue.budget.left -= self.causes
 
 
 class FairQueueHarness:
@@ -61,8 +65,8 @@ class FairQueueHarness:
         self.log: list[tuple[str, Frame]] = []
         self.senders: dict[str, Sender] = {}
 
-    def sender(self, name: str) -> Sender:
-        return self.senders.setdefault(name, Sender(name, self.queue, self.log))
+    def sender(self, name: str, causes: int = 0) -> Sender:
+        return self.senders.setdefault(name, Sender(name, self.queue, self.log, causes))
 
     def step(self) -> list[tuple[str, Frame]]:
         """Run one step; return the frames that it handled."""
@@ -259,32 +263,17 @@ def test_a_backend_that_floods_does_not_come_before_a_client() -> None:
 
 
 def test_work_that_a_frame_caused_counts_for_its_link() -> None:
-    class Dear(Sender):
-        def act(self) -> None:
-            before = len(self.log)
-            super().act()
-            self.queue.budget.left -= 10 * PUT * (len(self.log) - before)
-
     harness = FairQueueHarness()
-    harness.senders["dear"] = Dear("dear", harness.queue, harness.log)
-    for name in ("first", "dear", "cheap"):
+    harness.sender("costly", causes=10 * PUT)
+    for name in ("first", "costly", "cheap"):
         harness.sender(name).say(*[b"{}"] * 10_000)
     acted = [name for _ in range(50) for name, _ in harness.step()]
-    assert 2 * acted.count("dear") < acted.count("cheap")
+    assert 2 * acted.count("costly") < acted.count("cheap")
 
 
 def test_a_client_that_opens_sessions_gets_no_more_frames_handled_than_the_step_has_room_for() -> None:
     harness = FairQueueHarness()
-
-    class Opener(Sender):
-        def act(self) -> None:
-            before = len(self.log)
-            super().act()
-            self.queue.budget.left -= OPEN * (len(self.log) - before)
-
-    opener = Opener("opener", harness.queue, harness.log)
-    opener.turns = Turns(harness.queue, opener.act, lambda frame: frame)
-    opener.say(*[b"{}"] * 100)
+    client(harness, "opener", causes=OPEN).say(*[b"{}"] * 100)
     assert len(harness.log) == CLIENT_FRAMES
     while harness.soon:
         assert len(harness.step()) <= CLIENT_FRAMES
@@ -297,46 +286,30 @@ def test_a_client_with_cheap_frames_uses_the_whole_step() -> None:
     assert len(harness.step()) > 100
 
 
-def client(harness: FairQueueHarness, name: str) -> Sender:
-    made = harness.sender(name)
+def client(harness: FairQueueHarness, name: str, causes: int = 0) -> Sender:
+    made = harness.sender(name, causes)
     made.turns = Turns(harness.queue, made.act, lambda frame: frame)
     return made
 
 
 def test_the_ping_of_a_cheap_client_does_not_wait_for_the_costly_commands_of_many_new_clients() -> None:
-    class Dear(Sender):
-        def act(self) -> None:
-            before = len(self.log)
-            super().act()
-            self.queue.budget.left -= STEP * (len(self.log) - before)
-
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
     innocent = client(harness, "innocent")
     innocent.turns.usual = FRAME + len(b"ping")
     for number in range(50):
-        dear = harness.senders[f"dear-{number}"] = Dear(f"dear-{number}", harness.queue, harness.log)
-        dear.turns = Turns(harness.queue, dear.act, lambda frame: frame)
-        dear.say(b"history", b"history")
+        client(harness, f"costly-{number}", causes=STEP).say(b"history", b"history")
     innocent.say(b"ping")
     assert harness.step()[0] == ("innocent", b"ping")
 
 
 def test_a_client_is_served_although_new_clients_with_costly_commands_come_without_end() -> None:
-    class Dear(Sender):
-        def act(self) -> None:
-            before = len(self.log)
-            super().act()
-            self.queue.budget.left -= 20 * STEP * (len(self.log) - before)
-
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
     innocent = client(harness, "innocent")
     innocent.turns.usual = FRAME + len(b"ping")
     for number in range(200):
-        dear = Dear(f"dear-{number}", harness.queue, harness.log)
-        dear.turns = Turns(harness.queue, dear.act, lambda frame: frame)
-        dear.say(b"history")
+        client(harness, f"costly-{number}", causes=20 * STEP).say(b"history")
         innocent.say(b"ping")
         assert harness.step()[0] == ("innocent", b"ping")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
 import pytest
 
 from dragoman.gateway.pods.folder import check_name, runtime_directory, sessions_directory
 from dragoman.mappings.errors import ConfigError
 
-ORDER = [
+RUNTIME = [
     ("INSOMNIA_RUNTIME_DIR", "/v"),
     ("INSOMNIA_HOME", "/v/run"),
     ("YOI_RUNTIME_DIR", "/v"),
@@ -15,18 +18,6 @@ ORDER = [
     ("XDG_RUNTIME_DIR", "/v/insomnia"),
     ("HOME", "/v/.insomnia/run"),
 ]
-
-
-@pytest.mark.parametrize(("first", "directory"), ORDER)
-def test_the_first_variable_that_is_set_and_not_empty_decides(first: str, directory: str) -> None:
-    at = [name for name, _ in ORDER].index(first)
-    environment = {name: "" for name, _ in ORDER[:at]} | {first: "/v"} | {name: "/w" for name, _ in ORDER[at + 1 :]}
-    assert str(runtime_directory(environment)) == directory
-
-
-def test_the_error_without_any_variable_says_what_to_set() -> None:
-    with pytest.raises(ConfigError, match="set INSOMNIA_RUNTIME_DIR"):
-        runtime_directory({})
 
 
 SESSIONS = [
@@ -38,16 +29,29 @@ SESSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("first", "directory"), SESSIONS)
-def test_sessions_are_kept_in_the_first_data_directory_that_is_set(first: str, directory: str) -> None:
-    at = [name for name, _ in SESSIONS].index(first)
-    environment = {name: "" for name, _ in SESSIONS[:at]} | {first: "/v"} | {n: "/w" for n, _ in SESSIONS[at + 1 :]}
-    assert str(sessions_directory(environment)) == directory
+@pytest.mark.parametrize(
+    ("find", "order", "at"),
+    [
+        *((runtime_directory, RUNTIME, at) for at in range(len(RUNTIME))),
+        *((sessions_directory, SESSIONS, at) for at in range(len(SESSIONS))),
+    ],
+)
+def test_the_first_variable_that_is_set_and_not_empty_decides(
+    find: Callable[[Mapping[str, str]], Path], order: list[tuple[str, str]], at: int
+) -> None:
+    names = [name for name, _ in order]
+    environment = dict.fromkeys(names[:at], "") | {names[at]: "/v"} | dict.fromkeys(names[at + 1 :], "/w")
+    assert str(find(environment)) == order[at][1]
 
 
-def test_the_error_without_a_data_directory_says_what_to_set() -> None:
-    with pytest.raises(ConfigError, match="set INSOMNIA_DATA_DIR"):
-        sessions_directory({})
+@pytest.mark.parametrize(
+    ("find", "variable"), [(runtime_directory, "INSOMNIA_RUNTIME_DIR"), (sessions_directory, "INSOMNIA_DATA_DIR")]
+)
+def test_the_error_without_any_variable_says_what_to_set(
+    find: Callable[[Mapping[str, str]], Path], variable: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"set {variable}"):
+        find({})
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b", "x" * 256])

@@ -22,6 +22,7 @@ from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import OpenSession, SubmitInput
 from dragoman.mappings.canonical.events import MessageAppended, TextDelta, TurnAccepted, TurnEnded
 from dragoman.mappings.errors import ConfigError
+from tests.forked_program import dragoman
 from tests.gateway.recording.lines import commands_of, frames_of
 from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.pairs.gateway import SmoothClient
@@ -287,25 +288,13 @@ async def _one_client(url: str) -> None:
         await client.until(lambda: bool(client.terminals()))
 
 
-def test_no_redact_without_record_is_refused() -> None:
-    endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
-    done = subprocess.run(
-        [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--no-redact"],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (2, "error: --no-redact needs --record\n")
-
-
-def test_an_empty_path_for_recordings_is_refused() -> None:
-    endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
-    done = subprocess.run(
-        [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--record", ""],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (2, "error: recordings need a place: name a folder, or a new file\n")
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--no-redact"], "--no-redact needs --record"),
+        (["--record", ""], "recordings need a place: name a folder, or a new file"),
+    ],
+)
+def test_a_bridge_is_refused_whose_options_for_recordings_cannot_be_followed(options: list[str], error: str) -> None:
+    done = dragoman("bridge", "smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none", *options)
+    assert (done.returncode, done.stderr) == (2, f"error: {error}\n")

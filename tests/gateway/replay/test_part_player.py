@@ -62,19 +62,19 @@ def paced(speed: float, idle_cap: float | None = None) -> tuple[Pace, ManualCloc
     return pace, time
 
 
-def test_replay_pauses_are_as_long_as_recorded_by_default() -> None:
-    pace, _ = paced(1.0)
-    assert pace.seconds_until(3_500_000) == pytest.approx(2.5)
-
-
-def test_replay_at_twice_the_speed_halves_pauses() -> None:
-    pace, _ = paced(2.0)
-    assert pace.seconds_until(3_500_000) == pytest.approx(1.25)
-
-
-def test_a_long_pause_is_cut_and_then_made_shorter() -> None:
-    pace, _ = paced(2.0, idle_cap=1.0)
-    assert pace.seconds_until(60_000_000) == pytest.approx(0.5)
+@pytest.mark.parametrize(
+    ("speed", "idle_cap", "seconds"),
+    [
+        (1.0, None, 2.5),
+        (2.0, None, 1.25),
+        (2.0, 1.0, 0.5),  # cut first, and then made shorter
+    ],
+)
+def test_a_pause_is_cut_to_the_idle_cap_and_divided_by_the_speed(
+    speed: float, idle_cap: float | None, seconds: float
+) -> None:
+    pace, _ = paced(speed, idle_cap)
+    assert pace.seconds_until(3_500_000) == pytest.approx(seconds)
 
 
 def test_replay_at_instant_speed_has_no_pauses() -> None:

@@ -13,18 +13,6 @@ async def test_shutdown_waits_for_no_session_if_none_is_busy() -> None:
     await BusySessions().finish()
 
 
-async def test_the_end_of_the_last_busy_session_is_waited_for() -> None:
-    async with in_memory_gateway() as made, asyncio.TaskGroup() as group:
-        busy = BusySessions()
-        busy.note(made.session, True)
-        waiting = group.create_task(busy.finish(), name="finish")
-        await settle()
-        assert not waiting.done()
-        busy.note(made.session, False)
-        await settle()
-        assert waiting.done()
-
-
 async def test_a_session_that_is_busy_again_is_not_waited_for_a_second_time() -> None:
     async with in_memory_gateway() as made, asyncio.TaskGroup() as group:
         busy = BusySessions()
