@@ -8,7 +8,7 @@ the input or are 0, so equal input gives equal output.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count
+from itertools import chain, count
 from typing import Any
 from uuid import UUID
 
@@ -48,36 +48,31 @@ def translate(
 ) -> bool:
     """Translate numbered `lines`: pass frames to `out` and reports to `report`. Return True if every line was good."""
     reading: Direction[Any] = source.commands if commands else source.events
-    writing: Direction[Any] = target.commands if commands else target.events
-    same = source.name == target.name
-    stream: _Stream | _Client | None = None if same else _Client(target) if commands else _Stream(target)
-    overheard = source.overheard() if isinstance(stream, _Stream) and source.overheard is not None else None
+    writer = _writer(source, target, commands=commands)
     good = True
     for number, frame in lines:
         step = _read(reading, frame)
-        for fault in step.faults:
-            report(Report(line=number, error=fault.code, text=fault.text))
         unknown = [item for burst in step.bursts for item in burst.items if isinstance(item, Unmapped)]
+        problems = [Report(line=number, error=fault.code, text=fault.text) for fault in step.faults]
         for item in unknown:
-            report(Report(line=number, error="unknown", text=f"unknown {source.name} message {item.tag!r}"))
-        good = good and not step.faults and not unknown
-        if unknown and ((commands and not same) or not _writes(writing, unknown[0])):
-            continue
-        if isinstance(stream, _Client) and (refusal := stream.refusal(step)):
-            report(Report(line=number, error="invalid", text=refusal))
-            good = False
-            continue
-        losses = step.losses
-        for burst in step.bursts:
-            if overheard is not None:
-                burst = structs.replace(burst, items=overheard(burst.items))  # noqa: PLW2901  # the burst as another client observes it
-            for rendered in stream.render(burst) if stream is not None else [writing.write(burst)]:
-                losses = losses + rendered.losses
-                for output in rendered.frames:
-                    out(output if writing.lines is None else writing.lines.write(output))
-        for loss in losses:
+            text = f"unknown {source.name} message {item.tag!r}"
+            problems.append(Report(line=number, error="unknown", text=text))
+        is_written = not unknown or writer.takes(unknown[0])
+        if is_written and (refusal := writer.refusal(step)):
+            problems.append(Report(line=number, error="invalid", text=refusal))
+            is_written = False
+        good = good and not problems
+        for problem in problems:
+            report(problem)
+        for loss in writer.write(step, out) if is_written else ():
             report(Report(line=number, loss=structs.replace(loss, sample=sample_text(loss.sample))))
     return good
+
+
+def _writer(source: Dialect, target: Dialect, *, commands: bool) -> _Writer:
+    if source.name == target.name:
+        return _Writer(target.commands if commands else target.events)
+    return _Client(target) if commands else _Stream(source, target)
 
 
 def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
@@ -93,24 +88,51 @@ def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
     return step
 
 
-def _writes(writing: Direction[Any], item: Any) -> bool:
-    """Return True if the target has a form for this item: for an unknown message, if its peers survive that."""
-    entry = writing.from_canonical.entries.get(type(item))
-    return entry is not None and bool(entry.produces)
+class _Writer:
+    """Writes the content of each line by itself, as for a target that is the source."""
+
+    def __init__(self, writing: Direction[Any]) -> None:
+        self._writing = writing
+
+    def takes(self, item: Any) -> bool:
+        """Return True if the target has a form for this item: for an unknown message, if its peers survive that."""
+        entry = self._writing.from_canonical.entries.get(type(item))
+        return entry is not None and bool(entry.produces)
+
+    def refusal(self, _step: Step[Any]) -> str:
+        """Return why a session would not send this, "" if it would."""
+        return ""
+
+    def render(self, burst: Burst[Any]) -> Iterator[Rendered]:
+        """Yield the target's messages for a burst."""
+        yield self._writing.write(burst)
+
+    def write(self, step: Step[Any], out: Out) -> list[Loss]:
+        """Write what a line holds, and return what got lost."""
+        losses, lines = [*step.losses], self._writing.lines
+        for rendered in chain.from_iterable(map(self.render, step.bursts)):
+            losses += rendered.losses
+            for frame in rendered.frames:
+                out(frame if lines is None else lines.write(frame))
+        return losses
 
 
-class _Client:
+class _Client(_Writer):
     """A client of one session, which fills in the names that the target's commands need."""
 
     def __init__(self, target: Dialect) -> None:
+        super().__init__(target.commands)
         self._numbers = count()
         session = self._new_id()
         self._session = next(iter(target.public_ids(session, None)), session)
         self._agent = ""
-        self._writing = target.commands
 
     def _new_id(self) -> str:
         return str(UUID(int=next(self._numbers)))
+
+    def takes(self, item: Any) -> bool:
+        """Return True if the target has a form for this command, and it is known."""
+        return not isinstance(item, Unmapped) and super().takes(item)
 
     def refusal(self, step: Step[Command]) -> str:
         """Return why a session would not send this, "" if it would (docs/translation.md, rule 3.10)."""
@@ -122,7 +144,7 @@ class _Client:
         yield self._writing.write(structs.replace(burst, items=[self._named(item) for item in burst.items]))
 
     def _named(self, command: Command) -> Command:
-        if isinstance(command, Unmapped) or not _writes(self._writing, command):
+        if not self.takes(command):
             return command  # no counted id is used up
         if isinstance(command, OpenSession | ResumeSession) and not command.agent:
             self._agent = self._agent or self._new_id()
@@ -132,10 +154,11 @@ class _Client:
         return command if command.request else structs.replace(command, request=self._new_id())
 
 
-class _Stream:
+class _Stream(_Writer):
     """A session without clients: bursts in, rendered frames out."""
 
-    def __init__(self, target: Dialect) -> None:
+    def __init__(self, source: Dialect, target: Dialect) -> None:
+        super().__init__(target.events)
         numbers = count()
 
         def new_id() -> str:
@@ -144,10 +167,10 @@ class _Stream:
         self._state = SessionState(id=new_id())
         self._form = NormalForm(self._state, new_id)
         self._projection = target.projection("", "")
-        self._writing = target.events
+        self._overheard = source.overheard() if source.overheard is not None else lambda items: items
 
     def render(self, burst: Burst[Event]) -> Iterator[Rendered]:
-        for item in burst.items:
+        for item in self._overheard(burst.items):  # as another client observes them
             if answers_one(item):  # a response to one link is no part of the session's stream
                 yield self._writing.write(Burst(items=[item], request=burst.request, at=burst.at))
                 continue
