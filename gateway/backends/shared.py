@@ -198,7 +198,7 @@ class SharedKind(RememberingOpener):
         """Write a session's commands."""
         named = [_named(command, session.state, self.dialect) for command in commands]
         for command in named:
-            if command.request and len(self.requests) < ASKED_MAX:
+            if len(self.requests) < ASKED_MAX:
                 answer = partial(_receive, session)
                 self.requests.add(command.request, SharedRequest(answer=answer, session=session))
         self._upstream.send(named)

@@ -172,6 +172,18 @@ async def test_a_session_that_its_backend_opened_stays_at_its_upstream() -> None
     assert made.dialled == ["a", "a"]
 
 
+async def test_a_session_is_served_at_its_upstream_while_that_has_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.gateway.backends.failover.find_local_server", lambda _endpoint: None)
+    made, state = Backends(), SessionState(id="s", backend_ids={})
+    session = FailoverConnection(made.pool, state)
+    await session.connect()
+    for _ in range(LIMITS.max_fails):
+        made.pool.note_failure(made.pool.upstreams[0], "refused")
+    assert made.pool.is_served(state)
+    session.note_end("")
+    assert not made.pool.is_served(state)
+
+
 async def test_our_own_limit_of_children_counts_against_no_upstream() -> None:
     made = Backends()
     made.down = {"a": OSError(errno.EBUSY, "too many children")}

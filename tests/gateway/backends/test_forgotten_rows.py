@@ -61,6 +61,18 @@ async def test_a_forgotten_session_that_its_backend_closes_is_not_listed_any_mor
         assert [one["conversationId"] for one in reply["data"]["conversations"]] == [OTHER]
 
 
+async def test_a_session_that_the_backend_lists_with_a_later_change_is_listed_first() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = made.join("smooth")
+        client.say(json.dumps(ask("list_conversations", "r0")).encode())
+        await made.begins(row(ONE, updated="2026-05-09T21:00:00Z"), row(OTHER, updated="2026-05-09T22:00:00Z"))
+        await made.replaced(row(ONE, updated="2026-05-09T23:00:00Z"), row(OTHER, updated="2026-05-09T22:00:00Z"))
+        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await settle()
+        listed = [[one["conversationId"] for one in reply["data"]["conversations"]] for reply in frames(client)]
+        assert listed == [[OTHER, ONE], [ONE, OTHER]]
+
+
 async def test_a_pod_client_is_shown_the_newest_session_though_it_was_forgotten() -> None:
     async with in_memory_pando_gateway() as made:
         await forgotten(made)

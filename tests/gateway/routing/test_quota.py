@@ -59,6 +59,13 @@ def test_a_session_that_changes_its_owner_counts_only_for_the_new_one() -> None:
         quota.check("bob")
 
 
+def test_a_changed_limit_counts_from_the_next_session_on() -> None:
+    quota = SessionQuota(services(limits=Limits(principal_sessions=1)))
+    quota.note_owner(SessionState(id="s", owner="alice"))
+    quota.change_services(services(limits=Limits(principal_sessions=2)))
+    quota.check("alice")
+
+
 def test_out_of_memory_no_session_is_opened() -> None:
     route = CountedRoute()
     route.services.memory.used = route.services.memory.limit

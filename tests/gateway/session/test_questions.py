@@ -186,6 +186,17 @@ async def test_a_pod_client_answers_in_words_and_the_turn_continues_as_a_new_run
         assert made.time.waiting == []
 
 
+async def test_a_pando_client_that_only_makes_calls_answers_in_words() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await parked(made).done()
+        caller = made.join("v", dialect="pando", calls=True)
+        params = {"session_id": made.session.state.id, "content": "approve"}
+        caller.calls(json.dumps({"jsonrpc": "2.0", "id": "1", "method": "message.send", "params": params}).encode())
+        caller.judged = False  # its oracle judges subscribers
+        await made.settle()
+        await made.script().server_receives(confirmed("$c", approved=True)).done()
+
+
 async def test_a_workflow_named_like_an_answer_counts_as_the_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await parked(made).sends("p", invoke("deny")).server_receives(confirmed("$c", approved=False)).done()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.session.turn_recovery import ResumedTurn, find_turn, missed_events
 from dragoman.mappings.canonical import OpenTurn, SessionState
-from dragoman.mappings.canonical.events import Event, HistorySnapshot, TextDelta, TextDone
+from dragoman.mappings.canonical.events import Event, Gap, HistorySnapshot, ReasoningDone, TextDelta, TextDone
 from dragoman.mappings.canonical.state import TextBlock
 from dragoman.mappings.canonical.values import Item, Message, PastRun
 
@@ -52,3 +52,12 @@ def test_received_content_is_left_out_once_and_new_content_stays() -> None:
     resumed = ResumedTurn(in_a_turn("Hel"))
     told: list[Event] = [TextDelta(text="Hello"), TextDelta(text="Hello")]
     assert resumed.new_events(told) == [TextDelta(text="lo"), TextDelta(text="Hello")]
+
+
+def test_deltas_that_wait_for_their_done_text_are_released_by_the_end_of_another_block() -> None:
+    resumed = ResumedTurn(in_a_turn())
+    assert resumed.new_events([TextDelta(text="lo")]) == []
+    other = ReasoningDone(text="I greet.")
+    gap, *released = resumed.new_events([other])
+    assert isinstance(gap, Gap)
+    assert released == [TextDelta(text="lo"), other]
