@@ -112,19 +112,10 @@ def load(path: Path, *, listens: bool = True, starts: bool = True, in_force: Con
 
 def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Config | None = None) -> Checked:
     """Read a configuration file and return its errors, in the order of lines: PROBLEMS_MAX, and how many more."""
-    try:
-        data = read_small(path, MAX_FILE)
-    except ConfigError as error:
-        return _unreadable(path, None, str(error))
-    try:
-        text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
-        table = tomli.loads(text)
-    except UnicodeDecodeError as error:
-        return _unreadable(path, data.count(b"\n", 0, error.start) + 1, "not TOML: this line is not UTF-8")
-    except tomli.TOMLDecodeError as error:
-        return _unreadable(path, error.lineno, f"not TOML: {error.msg} (column {error.colno})")
-    except (RecursionError, ValueError) as error:  # lists in lists without end; a number of thousands of digits
-        return _unreadable(path, None, f"not TOML that dragoman can read: {error}")
+    parsed = _parse(path)
+    if isinstance(parsed, Problem):
+        return Checked(problems=(parsed,))
+    text, table = parsed
     lines = TomlLines(text)
     interpolation = Interpolation(path.absolute().parent, os.environ)
     table = resolve_paths(interpolation.expand(table), path.absolute().parent)
@@ -138,19 +129,34 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
     shared += _sockets(drafts)
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
     every = [(key, said, level) for found, level in levels for key, said in found]
-    problems = sorted(
-        (
-            Problem(file=str(path), line=lines.of(key), path=written(key), text=said, level=level)
-            for key, said, level in every[:PROBLEMS_MAX]
-        ),
-        key=lambda problem: problem.line or 0,
-    )
+    problems = [
+        Problem(file=str(path), line=lines.of(key), path=written(key), text=said, level=level)
+        for key, said, level in every[:PROBLEMS_MAX]
+    ]
+    problems.sort(key=lambda problem: problem.line or 0)
     if more := len(every) - len(problems):
         text = f"{more} more problems of the file are not shown; correct the others first"
         problems.append(Problem(file=str(path), line=None, path="", text=text, level=every[PROBLEMS_MAX][2]))
-    return Checked(
-        problems=tuple(problems), config=None if wrong else _config(table, interpolation.secrets), lines=lines
-    )
+    config = None if wrong else _config(table, interpolation.secrets)
+    return Checked(problems=tuple(problems), config=config, lines=lines)
+
+
+def _parse(path: Path) -> Problem | tuple[str, dict[str, Any]]:
+    """Return the text of a file and its table, or why it has none."""
+    try:
+        data = read_small(path, MAX_FILE)
+    except ConfigError as error:
+        return Problem(file=str(path), line=None, path="", text=str(error))
+    try:
+        text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
+        return text, tomli.loads(text)
+    except UnicodeDecodeError as error:
+        line, why = data.count(b"\n", 0, error.start) + 1, "not TOML: this line is not UTF-8"
+    except tomli.TOMLDecodeError as error:
+        line, why = error.lineno, f"not TOML: {error.msg} (column {error.colno})"
+    except (RecursionError, ValueError) as error:  # lists in lists without end; a number of thousands of digits
+        line, why = None, f"not TOML that dragoman can read: {error}"
+    return Problem(file=str(path), line=line, path="", text=why)
 
 
 def check_route(route: Route) -> None:
@@ -173,10 +179,6 @@ def check_route(route: Route) -> None:
         *_shutdowns([draft]),
     ):
         raise ConfigError(text)
-
-
-def _unreadable(path: Path, line: int | None, text: str) -> Checked:
-    return Checked(problems=(Problem(file=str(path), line=line, path="", text=text),))
 
 
 def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[list[Found], list[Draft]]:

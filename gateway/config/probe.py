@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dragoman.adapters.base import NOT_LISTENING, Transport
 from dragoman.gateway import registry
@@ -19,6 +20,9 @@ from dragoman.gateway.transports.child_settings import route_spawner
 from dragoman.gateway.transports.spec import Spawner
 from dragoman.mappings.dialect import Frame
 
+if TYPE_CHECKING:
+    from dragoman.gateway.pods.live import Pods
+
 NO_MESSAGE = "ended the connection before its first message"
 
 
@@ -31,7 +35,7 @@ async def probe(config: Config, *, starting: bool = False) -> list[str]:
     async with Children(config.limits.children) as children, asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(
-                _dial(
+                _why_unreachable(
                     upstream,
                     route.apply_limits(config.limits),
                     route_spawner(children, route, inherit=config.inherit_env),
@@ -45,19 +49,29 @@ async def probe(config: Config, *, starting: bool = False) -> list[str]:
     return [task.result() for task in tasks]
 
 
-async def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: bool) -> str:
+async def _why_unreachable(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: bool) -> str:
     if registry.played(endpoint) or (starting and endpoint.transport == "stdio"):
         return ""  # the file of a recording, and the program of a child, are checked before
     if starting and (listens := find_local_server(endpoint)) is not None:
         return "" if listens else f"{endpoint.masked} cannot be reached: {NOT_LISTENING}"
     pods = registry.pods(endpoint)
-    if pods is not None:
-        names = pods.list_names()
-        if starting and any(find_local_server(pods.endpoint(name)) is not False for name in names):
-            return ""
-        if not starting and any(pod.listens for pod in await asyncio.to_thread(pods.probe, names, idle=False)):
-            return ""
-        return f"{endpoint.masked}: no pod is running there (at {endpoint.address}/NAME/sock)"
+    if pods is None:
+        return await _dial(endpoint, limits, spawner, starting)
+    found = _may_listen(pods) if starting else await asyncio.to_thread(_listens, pods)
+    return "" if found else f"{endpoint.masked}: no pod is running there (at {endpoint.address}/NAME/sock)"
+
+
+def _may_listen(pods: Pods) -> bool:
+    """Return False if no pod of the directory listens, as the system tells without a connection."""
+    return any(find_local_server(pods.endpoint(name)) is not False for name in pods.list_names())
+
+
+def _listens(pods: Pods) -> bool:
+    """Return True if a pod of the directory accepts a connection."""
+    return any(pod.listens for pod in pods.probe(pods.list_names(), idle=False))
+
+
+async def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: bool) -> str:
     deadline = limits.connect_deadline
     try:
         async with asyncio.timeout(deadline):

@@ -36,26 +36,7 @@ class OpsClient:
         Raise GatewayRefusalError if the gateway cannot do what was asked. A status in `accepts` is no error, unless the
         answer describes a problem.
         """
-        connection = _OpsConnection(self._address)
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        try:
-            connection.request(method, path, headers=headers)
-            response = connection.getresponse()
-            status, body = response.status, response.read(ANSWER_MAX + 1)
-            if len(body) > ANSWER_MAX:
-                raise ConfigError(f"{self._address}: its answer has more than {ANSWER_MAX} bytes")
-            is_problem = response.getheader("Content-Type", "").startswith("application/problem+json")
-            answer = json.loads(body) if body else None
-        except TimeoutError as error:
-            silent = f"{self._address} accepts connections but gave no answer within {TIMEOUT:g} s"
-            raise ConfigError(f"{silent}: is its process stopped, or out of CPU?") from error
-        except OSError as error:
-            reason = error.strerror or str(error) or type(error).__name__
-            raise ConfigError(f"no gateway answers at {self._address}: {reason}; is it running with [ops]?") from error
-        except (http.client.HTTPException, ValueError, RecursionError) as error:
-            raise self._unknown_form() from error
-        finally:
-            connection.close()
+        status, is_problem, answer = self._exchange(path, method)
         if status == 401:
             sent = "does not accept this token: has the gateway reloaded its configuration?"
             how = sent if self._token else "wants a token: use --config FILE, or set DRAGOMAN_OPS_TOKEN"
@@ -66,6 +47,29 @@ class OpsClient:
         if status >= 400 and status not in accepts:
             raise self._unknown_form()
         return answer
+
+    def _exchange(self, path: str, method: str) -> tuple[int, bool, Any]:
+        """Return the status of the answer, whether it describes a problem, and its decoded body."""
+        connection = _OpsConnection(self._address)
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        try:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            body = response.read(ANSWER_MAX + 1)
+            if len(body) > ANSWER_MAX:
+                raise ConfigError(f"{self._address}: its answer has more than {ANSWER_MAX} bytes")
+            is_problem = response.getheader("Content-Type", "").startswith("application/problem+json")
+            return response.status, is_problem, json.loads(body) if body else None
+        except TimeoutError as error:
+            silent = f"{self._address} accepts connections but gave no answer within {TIMEOUT:g} s"
+            raise ConfigError(f"{silent}: is its process stopped, or out of CPU?") from error
+        except OSError as error:
+            reason = error.strerror or str(error) or type(error).__name__
+            raise ConfigError(f"no gateway answers at {self._address}: {reason}; is it running with [ops]?") from error
+        except (http.client.HTTPException, ValueError, RecursionError) as error:
+            raise self._unknown_form() from error
+        finally:
+            connection.close()
 
     @contextlib.contextmanager
     def reading_answers(self) -> Iterator[None]:

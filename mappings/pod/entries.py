@@ -233,16 +233,10 @@ class LogReader:
             self.runs[-1] = structs.replace(self.runs[-1], end=end, failure=failure)
 
 
-def run_is_open(entries: Iterable[object], *, before: bool = False) -> bool:
-    """Return True if the last run in these entries has no end. `before` says so of the entries before them."""
-    is_open = before
-    for entry in entries:
-        kind = entry.get("kind") if isinstance(entry, dict) else None
-        if kind == "invoke":
-            is_open = True
-        elif kind in ("run_completed", "run_errored"):
-            is_open = False
-    return is_open
+def leaves_run_open(entry: object, was_open: bool) -> bool:
+    """Return True if a run is open after this entry; `was_open` says so of the entries before it."""
+    kind = entry.get("kind") if isinstance(entry, dict) else None
+    return kind == "invoke" or (was_open and kind not in ("run_completed", "run_errored"))
 
 
 def system_text(item: object) -> str:

@@ -14,7 +14,7 @@ from msgspec import Raw, json
 
 from dragoman.mappings.canonical.state import RenderedHistory, SessionState
 from dragoman.mappings.canonical.values import Item, content_of
-from dragoman.mappings.pod.entries import LogReader, MadeLog, run_is_open
+from dragoman.mappings.pod.entries import LogReader, MadeLog, leaves_run_open
 from dragoman.mappings.pod.from_canonical.replies import greeting
 from dragoman.mappings.pod.vocabulary import carried, given
 from dragoman.mappings.pod.wire import events as wire
@@ -103,7 +103,7 @@ class _SnapshotWriter:
         for raw in _own_entries(self._state):
             entry = json.decode(raw)
             reader.add_value(entry)
-            run_open = run_is_open((entry,), before=run_open)
+            run_open = leaves_run_open(entry, run_open)
             size += line.add((entry,))
             if size >= SLICE:
                 yield size

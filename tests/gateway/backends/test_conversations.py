@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import LATEST, Ingress
+from dragoman.gateway.routing.session_commands import ID_IN_USE
 from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown, thread
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.pod_messages import run
@@ -143,6 +144,18 @@ async def test_an_id_chosen_by_a_pando_client_is_an_alias_for_all_others() -> No
         await settle()
         assert widget.news()[0]["data"]["conversationId"] == OPENED
         assert len(made.router.sessions) == 1
+
+
+async def test_an_id_that_a_pando_client_chose_is_in_use_while_the_backend_opens_its_session() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        clients = [made.join(name, dialect="pando", calls=True) for name in ("first", "second")]
+        for client in clients:
+            client.judged = False  # the oracle judges what is published
+            client.calls(_call("1", "db.write", {"method": "CreateSession", "params": {"id": CHOSEN}}))
+            await settle()
+        (refusal,) = clients[1].news()
+        assert ID_IN_USE in refusal["error"]["message"]
+        assert clients[0].news() == []
 
 
 async def test_a_backend_that_opens_nothing_in_time_is_busy_before_a_pando_client_gives_up() -> None:

@@ -342,6 +342,14 @@ def test_a_named_session_keeps_its_title() -> None:
     assert live.folded().title == "Orders"
 
 
+def test_an_input_that_is_rolled_back_is_not_among_the_items_that_a_summary_replaces() -> None:
+    live = Live()
+    live.accept("Hi")
+    live.state.summed_up = 1
+    live.feed([TurnResult(end="rolled_back"), StatusChanged(status="idle")])
+    assert (live.state.transcript, live.state.summed_up) == ([], 0)
+
+
 @pytest.mark.parametrize(
     ("total", "more", "sum_"),
     [

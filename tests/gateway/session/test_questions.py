@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
@@ -823,14 +824,17 @@ async def test_an_answer_with_the_id_of_another_form_is_a_mismatch_and_the_form_
         )
 
 
-async def test_an_answer_to_no_open_form_is_refused() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        await (
-            mixed(made)
-            .sends("a", submit("s", "i1", declined=True))
-            .receives("a", error("s", "NO_PENDING_INTERACTION"))
-            .done()
-        )
+async def test_an_answer_to_no_open_form_is_refused_and_audited() -> None:
+    with capture_logs() as lines:
+        async with in_memory_gateway(upstream="smooth") as made:
+            await (
+                mixed(made)
+                .sends("a", submit("s", "i1", declined=True))
+                .receives("a", error("s", "NO_PENDING_INTERACTION"))
+                .done()
+            )
+    refused = [(line["link"], line["command"]) for line in lines if line.get("action") == "refusal"]
+    assert refused == [("a", "AnswerInteraction")]
 
 
 async def test_refused_answers_count_as_more_work_than_a_ping() -> None:

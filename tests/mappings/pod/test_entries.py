@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from msgspec import Raw, json
@@ -10,7 +11,7 @@ from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import FileRef, Message, Reasoning, Text, ToolCall, ToolResult
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.entries import MadeLog, canonical_items, made_entries, run_is_open
+from dragoman.mappings.pod.entries import MadeLog, canonical_items, leaves_run_open, made_entries
 from tests.mappings.pod.data import CAPTURES, captured
 
 TS = 1_700_000_000_000
@@ -104,10 +105,16 @@ def test_a_system_item_of_unknown_kind_shows_its_body() -> None:
 
 
 def test_a_run_is_open_until_it_completed_or_errored() -> None:
-    begun = [{"kind": "invoke", "trigger": "user_send", "ts": 0}, user("x")]
-    assert run_is_open(begun)
-    assert not run_is_open([*begun, {"kind": "run_completed", "interrupted": False, "result": "finished", "ts": 0}])
-    assert not run_is_open([*begun, {"kind": "run_errored", "interrupted": False, "message": "", "ts": 0}])
+    entries = [
+        user("x"),
+        {"kind": "invoke", "trigger": "user_send", "ts": 0},
+        user("x"),
+        {"kind": "run_completed", "interrupted": False, "result": "finished", "ts": 0},
+        {"kind": "invoke", "trigger": "user_send", "ts": 0},
+        {"kind": "run_errored", "interrupted": False, "message": "", "ts": 0},
+    ]
+    after = list(accumulate(entries, lambda was_open, entry: leaves_run_open(entry, was_open), initial=False))
+    assert after == [False, False, True, True, False, True, False]
 
 
 def kinds(entries: list[object]) -> list[Any]:
