@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.dialect import Dialect
 
 
 class Policy:
-    """The rules of one route; `holds_one` says that a backend of its upstream is one session."""
+    """The rules of one route; `upstream` is the dialect of its backends."""
 
-    def __init__(self, route: RouteOptions, *, holds_one: bool) -> None:
-        self._holds_one = holds_one
+    def __init__(self, route: RouteOptions, upstream: Dialect) -> None:
+        self._upstream = upstream
         self._options: tuple[str, ...] = ()
         self._watchers: list[Callable[[], None]] = []
         self.change_route(route)
@@ -30,7 +31,7 @@ class Policy:
         before, self._options = self._options, (route.share, route.publish, route.open)
         self.shared = route.share != "owner"
         self._publishes_all = route.publish == "all"
-        self._open_to_all = self._holds_one and route.open == "attach"
+        self._open_to_all = self._upstream.single_session and route.open == "attach"
         self.sees_all = self.shared or self._open_to_all
         """True if each principal sees every session."""
         if self._options != before:
@@ -46,7 +47,7 @@ class Policy:
 
         Nobody knows who the subscribers are. A backend that is one session is open from the beginning.
         """
-        opened = self._holds_one or state.backend_ids is not None
+        opened = self._upstream.single_session or state.backend_ids is not None
         return opened and (self._publishes_all or self.sees("", state))
 
     def opens(self, principal: str, state: SessionState) -> bool:

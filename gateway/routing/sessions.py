@@ -68,7 +68,7 @@ class Sessions:
         self.upstream = upstream
         self._enter = enter
         self.index = SessionIndex(services.dialects)
-        self.policy = Policy(route, holds_one=upstream.single_session)
+        self.policy = Policy(route, upstream)
         self.list = SessionList(self.index, self.policy, services.queue.budget)
         self.quota = SessionQuota(services)
         self.busy = BusySessions()

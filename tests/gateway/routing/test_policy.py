@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.config.model import RouteOptions
+from dragoman.gateway.registry import dialect
 from dragoman.gateway.routing.policy import Policy
 from dragoman.mappings.canonical import SessionState
 
@@ -16,20 +17,21 @@ def state(owner: str) -> SessionState:
 
 
 @pytest.mark.parametrize(
-    ("options", "holds_one", "sees", "opens"),
+    ("options", "upstream", "sees", "opens"),
     [
-        ({}, True, True, False),
-        ({"share": "owner"}, True, False, False),
-        ({"share": "owner", "open": "attach"}, True, True, True),
-        ({"share": "owner", "open": "attach"}, False, False, False),  # its clients open conversations of their own
-        ({"open": "attach"}, True, True, True),
+        ({}, "pod", True, False),
+        ({"share": "owner"}, "pod", False, False),
+        ({"share": "owner", "open": "attach"}, "pod", True, True),
+        ({"share": "owner", "open": "attach"}, "smooth", False, False),  # its clients open conversations of their own
+        ({"open": "attach"}, "pod", True, True),
     ],
 )
 def test_a_link_that_is_not_the_owner_may_do_only_what_the_route_allows(
-    options: dict[str, Any], holds_one: bool, sees: bool, opens: bool
+    options: dict[str, Any], upstream: str, sees: bool, opens: bool
 ) -> None:
-    policy = Policy(RouteOptions(**options), holds_one=holds_one)
+    policy = Policy(RouteOptions(**options), dialect(upstream))
     assert (policy.sees("eve", state("ann")), policy.opens("eve", state("ann"))) == (sees, opens)
+    assert policy.sees_all is sees, "nobody has more reason to see it"
 
 
 @pytest.mark.parametrize(
@@ -39,26 +41,27 @@ def test_a_link_that_is_not_the_owner_may_do_only_what_the_route_allows(
 def test_an_owned_session_is_published_only_if_shared_or_allowed_by_the_route(
     options: dict[str, Any], owned: bool
 ) -> None:
-    policy = Policy(RouteOptions(**options), holds_one=False)
+    policy = Policy(RouteOptions(**options), dialect("smooth"))
     assert policy.publishes(state("ann")) is owned
     assert policy.publishes(state(""))
 
 
-@pytest.mark.parametrize("holds_one", [True, False])
-def test_a_session_that_no_backend_has_opened_is_published_only_if_its_backend_is_one_session(holds_one: bool) -> None:
-    policy = Policy(RouteOptions(), holds_one=holds_one)
-    assert policy.publishes(SessionState(id="s")) is holds_one
+@pytest.mark.parametrize(("upstream", "is_one"), [("pod", True), ("smooth", False)])
+def test_a_session_that_no_backend_has_opened_is_published_only_if_its_backend_is_one_session(
+    upstream: str, is_one: bool
+) -> None:
+    assert Policy(RouteOptions(), dialect(upstream)).publishes(SessionState(id="s")) is is_one
 
 
 @pytest.mark.parametrize("owner", ["ann", ""])
 def test_an_owner_may_do_everything_and_anybody_may_with_an_unowned_session(owner: str) -> None:
-    policy = Policy(RouteOptions(share="owner"), holds_one=True)
+    policy = Policy(RouteOptions(share="owner"), dialect("pod"))
     assert policy.sees("ann", state(owner))
     assert policy.opens("ann", state(owner))
 
 
 def test_a_session_belongs_to_the_first_link_that_claims_it() -> None:
-    policy, mine = Policy(RouteOptions(), holds_one=True), state("")
+    policy, mine = Policy(RouteOptions(), dialect("pod")), state("")
     policy.claim("ann", mine)
     policy.claim("eve", mine)
     assert mine.owner == "ann"

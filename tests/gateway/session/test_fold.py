@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from dragoman.gateway import registry
 from dragoman.gateway.session.delivery import up_to_questions
-from dragoman.gateway.session.fold import FOLD, add_usage, changes_more_than_description
+from dragoman.gateway.session.fold import FOLD, UNANSWERED_KEPT, add_usage, changes_more_than_description
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.question_form import Given, denied
 from dragoman.gateway.session.runs import Run
@@ -340,6 +340,12 @@ def test_a_rollback_after_a_rotation_takes_the_users_message_out_again() -> None
 def test_a_named_session_keeps_its_title() -> None:
     live = played([[SessionUpdated(session=SessionSummary(session=ID, title="Orders"))]])
     assert live.folded().title == "Orders"
+
+
+def test_the_calls_of_ended_turns_that_wait_for_a_result_are_bounded() -> None:
+    calls = [ToolCallStarted(call=f"c{number}", name="ls") for number in range(UNANSWERED_KEPT + 1)]
+    live = played([[*calls, TurnResult(end="cancelled"), StatusChanged(status="idle")]])
+    assert len(live.state.unanswered) == UNANSWERED_KEPT
 
 
 def test_an_input_that_is_rolled_back_is_not_among_the_items_that_a_summary_replaces() -> None:
