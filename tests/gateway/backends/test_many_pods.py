@@ -298,11 +298,17 @@ async def test_a_busy_pod_is_free_once_its_status_has_changed(many_pods: Any) ->
         assert await pods.open() == "0000"
 
 
-async def test_a_pod_whose_owner_left_is_the_first_again(many_pods: Any) -> None:
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_pod_whose_owner_left_or_whose_session_is_over_is_the_first_again(
+    many_pods: Any, is_over: bool
+) -> None:
     async with many_pods(FEW) as pods:
         for _ in range(3):
             await pods.open()
-        pods.free("0001")
+        if is_over:
+            pods.sessions.drop(pods.session("0001"))
+        else:
+            pods.free("0001")
         assert await pods.open() == "0001"
 
 
