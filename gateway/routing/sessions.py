@@ -141,13 +141,13 @@ class Sessions:
 
     def _changed(self, session: Session, name: str) -> Session:
         """Name, list or drop a session that its backend opened or refused, unless it was dropped meanwhile."""
-        if session in self._unopened and name:
+        if not name:
+            self.drop(session)
+        elif session in self._unopened:
             self.services.queue.spend(OPEN)  # so that answers of many backends do not fill one step
             return self._opened(session, name)
-        if name and session in self.index:
+        elif session in self.index:
             self._add(session)
-        elif not name:
-            self.drop(session)
         return session
 
     def _opened(self, session: Session, name: str) -> Session:

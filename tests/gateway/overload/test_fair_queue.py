@@ -262,6 +262,31 @@ def test_a_backend_that_floods_does_not_come_before_a_client() -> None:
     assert harness.step()[0] == ("client", b"input")
 
 
+class CountedWork:
+    """A piece of work that waits for its turn, and takes `units`, of which `unassigned` count for no link."""
+
+    expected = FRAME
+
+    def __init__(self, queue: FairQueue, units: int, unassigned: int = 0) -> None:
+        self._budget, self._units, self._unassigned = queue.budget, units, unassigned
+        self.given, self.waiting = 0, 1
+
+    def take(self) -> None:
+        self.waiting = 0
+        self._budget.left -= self._units
+        self._budget.unassigned += self._unassigned
+
+
+def test_work_that_counts_for_no_link_is_not_taken_from_that_of_the_next() -> None:
+    harness = FairQueueHarness()
+    first, second = CountedWork(harness.queue, TURN, unassigned=TURN), CountedWork(harness.queue, FRAME)
+    for work in (first, second):
+        harness.queue.enqueue(work)
+    harness.step()
+    assert first.given == 0
+    assert second.given >= FRAME
+
+
 def test_work_that_a_frame_caused_counts_for_its_link() -> None:
     harness = FairQueueHarness()
     harness.sender("costly", causes=10 * PUT)
