@@ -191,13 +191,20 @@ def _fail(words: str, code: int) -> int:
 
 
 def _misused(error: TyperException) -> int:
-    """Report bad usage in one line, if it has words: typer itself has printed the help for no argument at all."""
+    """Report bad usage in one line, if it has words: typer itself has printed the help for no argument at all.
+
+    For an unknown option that resembles no other one, the line has the usage: the value may be an argument.
+    """
     words = " ".join(error.format_message().replace("Value error, ", "").split())
     if not words:  # the help was printed instead
         return 2
     context = getattr(error, "ctx", None)
-    where = context.command_path if context is not None else "dragoman"
-    return _fail(f"{words.removesuffix('.')} ({where} --help says more)", 2)
+    where, usage = "dragoman", ""
+    if context is not None:
+        where = context.command_path
+        if getattr(error, "possibilities", None) == []:
+            usage = f"usage: {where} {' '.join(context.command.collect_usage_pieces(context))}; "
+    return _fail(f"{words.removesuffix('.')} ({usage}{where} --help says more)", 2)
 
 
 def _flush(stream: TextIO) -> int:

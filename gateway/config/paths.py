@@ -15,7 +15,10 @@ from dragoman.mappings.errors import ConfigError
 
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the table of a configuration with absolute paths. What has another type than it should stays as it is."""
+    """Return the table of a configuration with absolute paths.
+
+    A value of the wrong type stays as it is, so that its error quotes what the user wrote.
+    """
     table = dict(table)
     if isinstance(recording := table.get("recording"), dict):
         table["recording"] = {**recording, **_resolved(recording, "path", lambda text: _below(folder, text))}
@@ -33,20 +36,30 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _resolve_route(route: dict[str, Any], folder: Path) -> dict[str, Any]:
-    route = {**route, **_resolved(route, "file_roots", lambda text: _below(folder, text))}
-    for key in ("listen", "upstream"):
-        route |= _resolved(route, key, lambda text: _resolve_endpoint(text, folder))
-    return route
+    def resolve(text: str) -> str:
+        return _resolve_endpoint(text, folder)
+
+    return {
+        **route,
+        **_all_resolved(route, "file_roots", lambda text: _below(folder, text)),
+        **_all_resolved(route, "listen", resolve),
+        **_all_resolved(route, "upstream", resolve),
+        **_resolved(route, "upstream", resolve),
+    }
 
 
 def _resolved(table: dict[str, Any], key: str, resolve: Callable[[str], str]) -> dict[str, Any]:
-    """Return the key of a table with each of its texts resolved; nothing if the table has no such key."""
+    """Return the key of a table with its text resolved; nothing if the table has no text at this key."""
     value = table.get(key)
-    if isinstance(value, str):
-        return {key: resolve(value)}
-    if isinstance(value, list):
-        return {key: [resolve(item) if isinstance(item, str) else item for item in value]}
-    return {}
+    return {key: resolve(value)} if isinstance(value, str) else {}
+
+
+def _all_resolved(table: dict[str, Any], key: str, resolve: Callable[[str], str]) -> dict[str, Any]:
+    """Return the key of a table with each text of its list resolved; nothing if the table has no list at this key."""
+    value = table.get(key)
+    if not isinstance(value, list):
+        return {}
+    return {key: [resolve(item) if isinstance(item, str) else item for item in value]}
 
 
 def _below(folder: Path, text: str) -> str:

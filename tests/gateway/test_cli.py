@@ -229,7 +229,8 @@ def test_the_version_is_one_line() -> None:
     [
         (("quux",), "No such command 'quux' (dragoman --help says more)"),
         (("brigde",), "No such command 'brigde'. Did you mean 'bridge'"),
-        (("bridge", "--zzzz"), "No such option: --zzzz (dragoman bridge --help says more)"),
+        (("bridge", "--zzzz"), "--zzzz (usage: dragoman bridge [OPTIONS] LISTEN... UPSTREAM; dragoman bridge --help"),
+        (("check", "--config", "f"), "--config (usage: dragoman check [OPTIONS] FILE; dragoman check --help"),
         (("bridge", WS, "pod+unix:/x", "--aprovals", "ask"), "--approvals"),
         (("bridge", WS, "pod+unix:/x", "--approvals", "maybe"), "'maybe' is not one of ask, deny, approve"),
         (("bridge", WS, "pod+unix:/x", "--overflow", "maybe"), "'maybe' is not one of coalesce, disconnect"),

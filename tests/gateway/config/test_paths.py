@@ -31,6 +31,16 @@ def test_a_relative_path_in_an_endpoint_starts_at_the_configurations_folder(text
     assert resolve_paths({"route": [{"upstream": text}]}, Path("/etc")) == {"route": [{"upstream": resolved}]}
 
 
-@pytest.mark.parametrize("table", [{"route": 3}, {"route": [4]}, {"route": [{"listen": [5]}]}, {"recording": "r"}])
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"route": 3},
+        {"route": [4]},
+        {"route": [{"listen": [5]}]},
+        {"route": [{"listen": "pod+unix:s", "file_roots": "f"}]},
+        {"recording": "r"},
+        {"recording": {"path": ["r"]}},
+    ],
+)
 def test_a_value_of_another_type_stays_as_it_is(table: dict[str, Any]) -> None:
     assert resolve_paths(table, Path("/etc")) == table
