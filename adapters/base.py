@@ -164,7 +164,8 @@ class PeerFacts(Struct, frozen=True, kw_only=True, gc=False):
     `several_tokens` says that it presented different ones, none of which counts.
 
     `address` is a host and port. `uid` and `gid` are of the process at the other end of a Unix socket. `certificate` is
-    the subject of a client certificate that was verified.
+    the subject of a client certificate that was verified, `certificate_end` the time at which it expires, in seconds
+    since 1970.
     """
 
     address: str = ""
@@ -173,6 +174,7 @@ class PeerFacts(Struct, frozen=True, kw_only=True, gc=False):
     uid: int | None = None
     gid: int | None = None
     certificate: str = ""
+    certificate_end: float | None = None
 
 
 Accept = Callable[[Transport], None]

@@ -352,8 +352,8 @@ def expiring(link: Link, expires: float | None, services: Services) -> contextli
 def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
 
     def expire() -> None:
-        link.log.info("token expired")
-        end_denied(link, "the token has expired: connect again with a new one")
+        link.log.info("credential expired")
+        end_denied(link, "the token or certificate has expired: connect again with a new one")
 
     timer = services.schedule(max(0.0, expires - services.clock() / 1e9), expire)
     try:

@@ -20,7 +20,7 @@ from dragoman.adapters.base import Accept, Admission, NewWork, PeerFacts
 from dragoman.adapters.websocket.connection import Connection
 from dragoman.adapters.websocket.http_response import HttpResponse, acceptance
 from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, passed_headers
-from dragoman.adapters.websocket.tls import ServerTls, subject_of
+from dragoman.adapters.websocket.tls import ServerTls, end_of, subject_of
 
 log = structlog.get_logger("dragoman.link")
 
@@ -150,6 +150,7 @@ class Handshake:
             token=tokens[0] if len(tokens) == 1 else "",
             several_tokens=len(tokens) > 1,
             certificate=subject_of(certificate) if certificate else "",
+            certificate_end=end_of(certificate) if certificate else None,
         )
 
     async def _wait(self, admission: Awaitable[Accept | str], request: RawRequestMessage, *, presented: bool) -> None:

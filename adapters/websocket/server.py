@@ -107,7 +107,7 @@ class WebSocketListener:
         protocol = make_tls(
             loop,
             _Accepted(encrypted),
-            tls.context,
+            tls.newest_context(),
             shaken,
             server_side=True,
             ssl_handshake_timeout=self._limits.handshake_deadline,
@@ -121,7 +121,8 @@ class WebSocketListener:
                 raise ConnectionResetError
         except OSError as error:  # the peer went away, was too slow, or does not speak our TLS
             if isinstance(error, ssl.SSLError):  # an operator may have a wrong authority; each peer may just leave
-                self._rules.bad_request(f"TLS: {error.reason or 'the handshake failed'}")
+                cause = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
+                self._rules.bad_request(f"TLS: {cause}")
             connection.connection_lost(error)
         finally:
             self._encrypting.discard(raw)

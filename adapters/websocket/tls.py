@@ -1,7 +1,8 @@
 """TLS of WebSocket listeners and connections: certificates from files, at least TLS 1.2.
 
-A renewed certificate is taken without a restart. At each handshake the listener looks whether its files have changed;
+A renewed certificate is taken without a restart. For each connection the listener looks whether its files have changed;
 then it reads them again. If they cannot be used, the old ones stay in use, and the reason is told once for each change.
+New files make a new context, so no session of TLS that began with the old files can be resumed.
 """
 
 from __future__ import annotations
@@ -47,20 +48,18 @@ class ServerTls:
         self._files = files
         self._tell = tell
         self._seen = self._states()
-        self._newest = self.context = _server_context(files)
-        self.context.sni_callback = self._on_handshake
+        self._context = _server_context(files)
 
-    def _on_handshake(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
-        """Use the newest certificate for a handshake that begins."""
+    def newest_context(self) -> ssl.SSLContext:
+        """Return the context for a connection that begins, after reading the files again if they have changed."""
         states = self._states()
         if states != self._seen:
             self._seen = states
             try:
-                self._newest = _server_context(self._files)
+                self._context = _server_context(self._files)
             except ConfigError as error:
                 self._tell(str(error))
-        if self._newest is not self.context:
-            connection.context = self._newest
+        return self._context
 
     def _states(self) -> list[tuple[int, int, int] | None]:
         return [_state(path) for path in (self._files.certificate, self._files.key, self._files.authorities)]
@@ -76,10 +75,20 @@ def client_context(files: CertificateFiles) -> ssl.SSLContext:
     return context
 
 
-def subject_of(certificate: dict[str, Any] | None) -> str:
-    """Return the subject of a verified certificate, for example `CN=alice,O=Example`; "" without one."""
-    parts = (part for group in (certificate or {}).get("subject", ()) for part in group)
-    return ",".join(f"{SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in parts)
+def subject_of(certificate: dict[str, Any]) -> str:
+    """Return the subject of a verified certificate, for example `CN=alice,O=Example`; "" if it has none.
+
+    A group of several attributes is written `CN=alice+OU=Example`: another subject than that of two groups.
+    """
+    return ",".join(
+        "+".join(f"{SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in group)
+        for group in certificate.get("subject", ())
+    )
+
+
+def end_of(certificate: dict[str, Any]) -> float:
+    """Return the time at which a verified certificate expires, in seconds since 1970."""
+    return ssl.cert_time_to_seconds(certificate["notAfter"])
 
 
 def _server_context(files: CertificateFiles) -> ssl.SSLContext:
@@ -90,6 +99,8 @@ def _server_context(files: CertificateFiles) -> ssl.SSLContext:
     if files.authorities:
         _trust(context, files.authorities)
         context.verify_mode = ssl.CERT_REQUIRED
+        if context.cert_store_stats()["crl"]:  # OpenSSL ignores a list of revoked certificates unless it is told to
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 

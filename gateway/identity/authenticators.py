@@ -58,7 +58,7 @@ def client_certificate(facts: PeerFacts) -> Principal | Refusal:
     """Name a client by the subject of its certificate, for example `cert:CN=alice,O=Example`."""
     if not facts.certificate:
         return Refusal(text="a client certificate with a subject is needed")
-    return Principal(name=f"cert:{facts.certificate}")
+    return Principal(name=f"cert:{facts.certificate}", expires=facts.certificate_end)
 
 
 def local_users(uids: Collection[int] = (), gids: Collection[int] = ()) -> Authenticator:

@@ -45,6 +45,14 @@ class Authority:
         )
         return str(paths[0]), str(paths[1])
 
+    def revoke(self, certificate: str) -> bytes:
+        """Return a list of revoked certificates (PEM) with the certificate in this file."""
+        revoked = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
+        entry = x509.RevokedCertificateBuilder().serial_number(revoked.serial_number).revocation_date(NOW).build()
+        builder = x509.CertificateRevocationListBuilder().issuer_name(self._name).add_revoked_certificate(entry)
+        dated = builder.last_update(NOW - timedelta(hours=1)).next_update(NOW + timedelta(hours=1))
+        return dated.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,17 @@ from msgspec import structs
 
 from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.websocket import CertificateFiles, ServerTls, client_context, connect
+from dragoman.adapters.websocket.tls import subject_of
 from dragoman.mappings.errors import ConfigError
-from tests.adapters.websocket.certificates import Authority
-from tests.adapters.websocket.peers import LIMITS, Server, serving
+from tests.adapters.websocket.certificates import NOW, Authority
+from tests.adapters.websocket.peers import DEADLINE, KEY, LIMITS, Server, serving
 from tests.idle import settle
 from tests.transport_reader import receive
+
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + KEY.encode() + b"\r\n\r\n"
+)
 
 told: list[str] = []
 
@@ -28,9 +36,9 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def server_tls(authority: Authority, *, asks: bool = False, name: str = "server") -> ServerTls:
-    certificate, key = authority.issue(name)
-    authorities = str(authority.path) if asks else ""
+def server_tls(authority: Authority, *, asks: Authority | None = None) -> ServerTls:
+    certificate, key = authority.issue("server")
+    authorities = str(asks.path) if asks is not None else ""
     return ServerTls(CertificateFiles(certificate=certificate, key=key, authorities=authorities), told.append)
 
 
@@ -60,7 +68,7 @@ async def test_a_client_that_does_not_trust_the_authority_refuses_the_server(aut
 
 
 def test_tls_below_version_1_2_is_refused(authority: Authority) -> None:
-    contexts = server_tls(authority).context, trusting(authority)
+    contexts = server_tls(authority).newest_context(), trusting(authority)
     assert {context.minimum_version for context in contexts} == {ssl.TLSVersion.TLSv1_2}
 
 
@@ -91,6 +99,60 @@ async def test_a_failed_certificate_renewal_is_logged_once_and_the_old_certifica
     assert text.startswith(f"the certificate {authority.path.parent}/server.crt ")
 
 
+async def visit(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
+    """Ask the listener at this port for a WebSocket, and return the session of TLS that can be resumed.
+
+    Raise OSError if the listener accepts no connection. The session of TLS 1.3 comes with the answer.
+    """
+
+    def ask() -> ssl.SSLSession | None:
+        with (
+            socket.create_connection(("127.0.0.1", port), DEADLINE) as tcp,
+            context.wrap_socket(tcp, server_hostname="127.0.0.1", session=session) as tls,
+        ):
+            tls.sendall(HANDSHAKE)
+            if not tls.recv(100).startswith(b"HTTP/1.1 101 "):
+                raise ConnectionError
+            return tls.session
+
+    return await asyncio.to_thread(ask)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_session_of_tls_cannot_be_resumed_after_its_authority_was_replaced(
+    authority: Authority, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    (tmp_path / "other").mkdir()
+    former, other = Authority(tmp_path, "former"), Authority(tmp_path / "other", "former")
+    tls, client = server_tls(authority, asks=former), trusting(authority, *former.issue("alice"))
+    client.minimum_version = client.maximum_version = version
+    async with serving(tls=tls) as server:
+        session = await visit(server.port, client)
+        other.path.replace(former.path)
+        with pytest.raises(OSError):  # noqa: PT011  # TLS 1.2: EOF; TLS 1.3: the alert, or a reset
+            await visit(server.port, client, session)
+
+
+async def test_a_certificate_in_the_list_of_revoked_ones_is_refused(authority: Authority, tmp_path: Path) -> None:
+    kinds: list[str] = []
+    clients = Authority(tmp_path, "clients")
+    alice, bob = clients.issue("alice"), clients.issue("bob")
+    async with serving(tls=server_tls(authority, asks=clients), bad_request=kinds.append) as server:
+        await visit(server.port, trusting(authority, *bob))
+        with clients.path.open("ab") as file:
+            file.write(clients.revoke(bob[0]))
+        await visit(server.port, trusting(authority, *alice))
+        with pytest.raises(OSError):  # noqa: PT011  # the alert, or a reset
+            await visit(server.port, trusting(authority, *bob))
+    assert kinds == ["TLS: certificate revoked"]
+
+
+def test_a_subject_tells_a_group_of_attributes_from_several_groups() -> None:
+    name, unit = ("commonName", "a"), ("organizationalUnitName", "b+c")
+    assert subject_of({"subject": ((name,), (unit,))}) == "CN=a,OU=b\\+c"
+    assert subject_of({"subject": ((name, unit),)}) == "CN=a+OU=b\\+c"
+
+
 async def test_the_subject_of_a_client_certificate_is_a_fact_of_the_peer(authority: Authority) -> None:
     facts: list[PeerFacts] = []
 
@@ -99,23 +161,27 @@ async def test_the_subject_of_a_client_certificate_is_a_fact_of_the_peer(authori
         return ""
 
     alice = authority.issue("alice", "Example, Inc.")
-    tls = server_tls(authority, asks=True)
+    tls = server_tls(authority, asks=authority)
     async with serving(tls=tls, identify=identify) as server, dialled(server, trusting(authority, *alice)):
         assert [peer.certificate for peer in facts] == ["CN=alice,O=Example\\, Inc."]
+        assert [peer.certificate_end for peer in facts] == [int((NOW + timedelta(hours=1)).timestamp())]
 
 
-@pytest.mark.parametrize("stranger", [False, True])
+@pytest.mark.parametrize(
+    ("stranger", "cause"),
+    [(False, "PEER_DID_NOT_RETURN_A_CERTIFICATE"), (True, "unable to get local issuer certificate")],
+)
 async def test_a_client_without_a_certificate_of_the_authority_is_refused(
-    authority: Authority, tmp_path: Path, stranger: bool
+    authority: Authority, tmp_path: Path, stranger: bool, cause: str
 ) -> None:
     (tmp_path / "other").mkdir()
     pair = Authority(tmp_path / "other", "stranger").issue("alice") if stranger else ("", "")
     kinds: list[str] = []
-    async with serving(tls=server_tls(authority, asks=True), bad_request=kinds.append) as server:
+    async with serving(tls=server_tls(authority, asks=authority), bad_request=kinds.append) as server:
         with pytest.raises(OSError, match="wss://"):
             await connect(server.url, LIMITS, trusting(authority, *pair))
         assert server.transports == []
-    assert set(kinds) == {"TLS: CERTIFICATE_VERIFY_FAILED" if stranger else "TLS: PEER_DID_NOT_RETURN_A_CERTIFICATE"}
+    assert set(kinds) == {"TLS: " + cause}
 
 
 async def test_a_connection_that_ends_before_its_tls_handshake_is_no_bad_request(authority: Authority) -> None:

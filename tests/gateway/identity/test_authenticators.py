@@ -59,6 +59,11 @@ def test_a_subject_names_the_principal() -> None:
     assert named == Principal(name="cert:CN=alice,O=Example")
 
 
+def test_a_principal_ends_when_its_certificate_expires() -> None:
+    named = client_certificate(PeerFacts(certificate="CN=alice", certificate_end=1_900_000_000.0))
+    assert named == Principal(name="cert:CN=alice", expires=1_900_000_000.0)
+
+
 def test_a_certificate_without_a_subject_is_refused() -> None:
     assert isinstance(client_certificate(PeerFacts()), Refusal)
 

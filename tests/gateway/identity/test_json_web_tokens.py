@@ -289,4 +289,4 @@ async def test_a_client_gets_an_error_and_is_disconnected_when_its_token_expires
                 await settle()
                 alive.append(peer.link.alive)
         assert alive == [True, False]
-        assert "the token has expired" in str(peer.frames())
+        assert "the token or certificate has expired" in str(peer.frames())
