@@ -28,6 +28,7 @@ RETRY_AFTER = "1"  # seconds: `connection_rate` counts by the second, and a clie
 REQUEST_MAX = 512 * 1024  # bytes before the end of a handshake: two full reads, which may hold early messages, too
 BODY_MAX = 64 * 1024  # bytes of a body that are kept: a request with one is refused
 ADMISSION_DEADLINE = 60.0  # seconds for the authentication: `auth_delay` and the read of a JWKS take less
+CAUSE_MAX = 200  # characters of the text about a foreign page that are reported: it repeats the page's name
 MALFORMED = HttpResponse(HTTPStatus.BAD_REQUEST, "malformed HTTP request")
 TOO_LONG = HttpResponse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request or one of its lines is too long")
 TOO_SLOW = HttpResponse(HTTPStatus.REQUEST_TIMEOUT, "the request took too long (`handshake_deadline`)")
@@ -40,9 +41,9 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     `admit` returns what accepts a peer, or what to wait for: that, or why the peer is not authenticated. Such a peer
     gets the status 401. `origins` and `hosts` are those of RequestCheck. `connect` counts a connection of this peer, or
     returns why it is not accepted now; `disconnect` stops counting it. `bad_request` is called with the kind of each
-    request that cannot be parsed, and of each TLS handshake that fails. `tls` makes it a listener for `wss:`. `spawn`
-    runs TLS handshakes, and authentications that wait. `work` makes the work of a connection, by which what it sends is
-    parsed in turns.
+    request that cannot be parsed, or that a foreign page sends. It also gets the kind of each TLS handshake that fails.
+    `tls` makes it a listener for `wss:`. `spawn` runs TLS handshakes, and authentications that wait. `work` makes the
+    work of a connection, by which what it sends is parsed in turns.
     """
 
     admit: Callable[[PeerFacts], Admission]
@@ -134,6 +135,8 @@ class Handshake:
             retry = (("Retry-After", RETRY_AFTER),)
             refusal = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, self._connection.refusal, retry)
         if refusal is not None:
+            if refusal.status is HTTPStatus.FORBIDDEN:  # a browser hides the text from the page and its developer
+                self._rules.bad_request(refusal.text[:CAUSE_MAX])
             self._respond(refusal, has_body=request.method != "HEAD")
             return
         tokens = find_tokens(request)

@@ -45,7 +45,7 @@ class LogThrottle(Generic[T]):
 
 
 def bad_request_counter(counters: Counter[str], clock: Callable[[], int]) -> Callable[[str], None]:
-    """Return a function that counts malformed HTTP requests, and TLS handshakes that fail, by their kind.
+    """Return a function that counts HTTP requests and TLS handshakes that are refused, with the kind of each.
 
     The log has at most one line a second.
     """

@@ -22,14 +22,14 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
     `accept_as` returns what accepts a connected peer of these facts. `admit` does so before a handshake, or returns
-    what to wait for. `accept` takes each peer of which no facts are known. `authenticated` says that no
-    peer is accepted for its address alone. A listener that counts its connections calls `connect` and `disconnect`:
-    `connect` counts one of this peer, or returns why it is not accepted now. `bad_request` is called with the kind of
-    each HTTP request that cannot be parsed. `not_authenticated` is called with the listener and the reason for each
-    peer that the transport itself has refused. `spawn` runs the handshakes of a listener that have to wait. `publish`
-    takes the transport to all subscribers, if there is one. `subscribed` is called for each subscription, and `lost`
-    with each undelivered message. `instance` identifies the gateway there. `work` makes the work of a connection, by
-    which the gateway shares the event loop among its clients.
+    what to wait for. `accept` takes each peer of which no facts are known. `authenticated` says that no peer is
+    accepted for its address alone. A listener that counts its connections calls `connect` and `disconnect`: `connect`
+    counts one of this peer, or returns why it is not accepted now. `bad_request` is called with the kind of each HTTP
+    request that is refused as malformed or foreign. `not_authenticated` is called with the listener and the reason for
+    each peer that the transport itself has refused. `spawn` runs the handshakes of a listener that have to wait.
+    `publish` takes the transport to all subscribers, if there is one. `subscribed` is called for each subscription, and
+    `lost` with each undelivered message. `instance` identifies the gateway there. `work` makes the work of a
+    connection, by which the gateway shares the event loop among its clients.
     """
 
     accept: Accept

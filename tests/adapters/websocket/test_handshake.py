@@ -61,6 +61,25 @@ async def test_a_malformed_request_gets_400_and_is_reported_by_its_kind(said: by
         assert kinds == [kind]
 
 
+@pytest.mark.parametrize("name", ["Host", "Origin"])
+async def test_a_request_of_a_foreign_page_is_reported_with_a_part_of_its_name(name: str) -> None:
+    kinds: list[str] = []
+    foreign = f"https://{'e' * 1000}.example"
+    said = f"GET /ws HTTP/1.1\r\nHost: {foreign if name == 'Host' else 'localhost'}\r\nOrigin: {foreign}\r\n\r\n"
+    async with serving(bad_request=kinds.append) as server:
+        assert (await response(server, said.encode())).startswith(b"HTTP/1.1 403 ")
+    assert kinds == [f"{name.lower()} '{foreign}"[:200]]
+
+
+@pytest.mark.parametrize(("path", "status"), [("/token", 404), ("/ws", 426)])
+async def test_the_request_of_a_probe_is_not_reported(path: str, status: int) -> None:
+    kinds: list[str] = []
+    async with serving(bad_request=kinds.append) as server:
+        refused = await response(server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert refused.startswith(f"HTTP/1.1 {status} ".encode())
+    assert kinds == []
+
+
 async def test_a_second_request_behind_a_refused_one_gets_no_response() -> None:
     async with serving() as server:
         refused = await response(server, b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n" + request())
