@@ -1,7 +1,7 @@
 """The reason why a backend cannot be reached, as operators read it, and as a client may read it.
 
 Errors name socket paths, files, addresses and programs. A client may sit on another machine, behind a public listener:
-it is told what went wrong, and the log says where.
+it is told what went wrong, and the log says where. The last words of a child may contain a secret: neither text has it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,26 @@ LOCAL = re.compile(
 def public_reason(error: BaseException) -> str:
     """Return the text of an error without the paths and addresses in it; of an OSError also without its file."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return LOCAL.sub(HIDDEN, text[:TEXT_MAX]).removeprefix(f"{HIDDEN} ")
+    return LOCAL.sub(HIDDEN, without_secrets(text, TEXT_MAX)).removeprefix(f"{HIDDEN} ")
 
 
 def full_reason(error: Exception) -> str:
     """Return the text of an error for the log and for operators: of an OSError with its file, without its number."""
     if not isinstance(error, OSError) or not error.strerror:
-        return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+        return without_secrets(str(error))
+    text = without_secrets(error.strerror)
+    return f"{error.filename}: {text}" if error.filename is not None else text
 
 
 def exit_reason(transport: object) -> str:
     """Return the exit status and the last words of the child behind a transport; "" if no child is behind it."""
-    reason: str = getattr(transport, "reason", "")
-    return reason
+    return without_secrets(getattr(transport, "reason", ""))
+
+
+def without_secrets(text: str, most: int | None = None) -> str:
+    """Return a text, or its first `most` characters, without the secrets in it and without one that is cut off."""
+    if not text:
+        return ""
+    from dragoman.gateway.recording.redaction.rules import redact_text  # 0.3 s that a start without an error saves
+
+    return redact_text(text[:most], cut=most is not None and len(text) > most)

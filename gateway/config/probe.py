@@ -14,7 +14,7 @@ from dragoman.gateway.config.local_sockets import find_local_server
 from dragoman.gateway.config.model import Config, Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.first_frames import PATIENCE, FirstFrames
-from dragoman.gateway.public_reason import exit_reason
+from dragoman.gateway.public_reason import exit_reason, without_secrets
 from dragoman.gateway.transports import Children
 from dragoman.gateway.transports.child_settings import route_spawner
 from dragoman.gateway.transports.spec import Spawner
@@ -79,7 +79,7 @@ async def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: 
     except TimeoutError:
         return f"{endpoint.masked} did not accept within {deadline:g} s"
     except OSError as error:
-        return f"{endpoint.masked} cannot be reached: {error.strerror or error}"
+        return f"{endpoint.masked} cannot be reached: {without_secrets(error.strerror or str(error))}"
     if starting:
         await transport.close()
         return ""

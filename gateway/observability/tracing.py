@@ -2,7 +2,8 @@
 
 Nothing is imported unless OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT asks
 for it. Each turn is a span of the trace that its client or session came with. The span has an event for each moment of
-gateway/observability/turn_watch.py, and no content. Spans are exported by a thread of the library.
+gateway/observability/turn_watch.py, and no content; a failed one has its reason, without secrets. Spans are exported by
+a thread of the library.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, cast
 import structlog
 
 from dragoman.gateway.observability.turn_watch import Moment, WatchedTurn
+from dragoman.gateway.public_reason import without_secrets
 
 FLUSH_DEADLINE = 2.0  # seconds at the end for the last spans: a collector that answers takes milliseconds
 POLL = 0.02  # seconds between two looks whether they are exported
@@ -63,7 +65,7 @@ class OpenTelemetrySpans:
         span = self._spans.pop(turn)
         span.set_attribute("dragoman.end", end)
         if end == "failed":
-            span.set_status(Status(StatusCode.ERROR, failure))
+            span.set_status(Status(StatusCode.ERROR, without_secrets(failure)))
         span.end()
 
 

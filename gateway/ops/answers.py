@@ -22,11 +22,13 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.observability.ledger import Entry
 from dragoman.gateway.ops.gateway_loop import take_slices
 from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery
+from dragoman.gateway.public_reason import without_secrets
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import Status
 
 NS = 1_000_000_000
+TITLE_MAX = 200  # characters of a session's title: often it is the first input
 ROWS = 50  # rows of sessions that are made in one step of the gateway's loop: 3 ms
 
 
@@ -244,7 +246,7 @@ def _session_row(router: Router, session: Session) -> SessionRow:
         backend=router.route.upstream.dialect,
         status=state.status,
         busy=session.is_busy,
-        title=row.title[:200],
+        title=without_secrets(row.title, TITLE_MAX),
         owner=state.owner,
         clients=_count_clients(session),
         messages=row.messages,

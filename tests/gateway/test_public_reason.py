@@ -6,7 +6,9 @@ import errno
 
 import pytest
 
-from dragoman.gateway.public_reason import full_reason, public_reason
+from dragoman.gateway.public_reason import TEXT_MAX, exit_reason, full_reason, public_reason
+
+SECRET = f"ghp_{'Xa9' * 12}"
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,24 @@ def test_the_public_reason_contains_no_path_or_address(error: BaseException, tol
 )
 def test_the_full_reason_names_the_address_and_has_no_error_number(error: OSError, told: str) -> None:
     assert full_reason(error) == told
+
+
+class Ended:
+    """The transport of a child that has ended."""
+
+    reason = f"cw exited with status 3: the key {SECRET} is not accepted"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        public_reason(OSError(Ended.reason)),
+        public_reason(OSError("x" * (TEXT_MAX - 25) + f" {SECRET}")),
+        full_reason(OSError(Ended.reason)),
+        full_reason(OSError(errno.EACCES, Ended.reason, "/tmp/x")),
+        exit_reason(Ended()),
+    ],
+)
+def test_no_reason_contains_a_secret(told: str) -> None:
+    assert SECRET[:20] not in told
+    assert "[redacted:github_token:" in told

@@ -19,6 +19,7 @@ from tests.gateway.pod_messages import snapshot
 from tests.pairs.gateway import DEADLINE
 from tests.reserved_ports import reserved_port
 
+SECRET = f"ghp_{'Xa9' * 12}"
 LISTEN = (parse("smooth+ws://127.0.0.1:0/ws"),)
 
 
@@ -63,12 +64,13 @@ async def test_a_probe_starts_and_ends_a_child_and_prints_none_of_its_arguments(
 ) -> None:
     patient = partial(Children, bounds=ChildLimits(start_watch=DEADLINE))  # a program may start slowly here
     monkeypatch.setattr("dragoman.gateway.config.probe.Children", patient)
-    code = ("print(flush=True); input(); input()", "exit(3)")
+    code = ("print(flush=True); input(); input()", f"exit('bad key {SECRET}')")
     waits, ends = (f'codewhale+stdio:{sys.executable} -c "{text}"' for text in code)
     reached, ended, missing = await probe(config(waits, ends, "codewhale+stdio:no-such-program --key s3cret"))
     assert reached == ""
     assert "cannot be reached: the child exited at once" in ended
-    assert "exited with status 3" in ended
+    assert "exited with status 1: bad key [redacted:" in ended
+    assert SECRET not in ended
     assert missing.startswith("codewhale+stdio:no-such-program ... cannot be reached: ")
     assert "s3cret" not in missing
 

@@ -14,6 +14,7 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import tracing
 from dragoman.gateway.observability.tracing import Telemetry, is_tracing_configured
+from dragoman.gateway.observability.turn_watch import WatchedTurn
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.observability.test_trace_context import PARENT
 from tests.pairs.gateway import LIMITS, SmoothClient, serving
@@ -106,6 +107,18 @@ async def test_a_turn_is_a_span_with_its_moments_in_the_trace_of_its_session(mon
     assert {"input", "turn accepted", "question", "answer", "first text"} <= set(names)
     assert span.attributes["dragoman.end"] == "completed"
     assert "Delete it?" not in span.to_json()
+
+
+def test_the_reason_of_a_failed_span_contains_no_secret() -> None:
+    exporter = memory.InMemorySpanExporter()
+    provider = sdk.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    spans, secret = Telemetry(provider).spans, f"ghp_{'Xa9' * 12}"
+    spans.begin("t", WatchedTurn(facts={}, began=0, trace=None))
+    spans.end("t", "failed", f"the key {secret} is not accepted")
+    (span,) = exporter.get_finished_spans()
+    assert span.status.description.startswith("the key [redacted:github_token:")
+    assert secret not in span.to_json()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from tests.conformance.fake_pod import FakePod
 from tests.gateway.ops.running import OpsClient, operated
 from tests.pairs.gateway import DEADLINE, SmoothClient, socket_path
 
+SECRET = f"ghp_{'Xa9' * 12}"
+
 
 @asynccontextmanager
 async def talking(folder: Path) -> AsyncIterator[tuple[OpsClient, SmoothClient, str]]:
@@ -31,7 +33,7 @@ async def talking(folder: Path) -> AsyncIterator[tuple[OpsClient, SmoothClient, 
         operated(f"pod+unix:{path}") as port,
         SmoothClient.connected(port.listening[0].partition("+")[2]) as client,
     ):
-        await client.say("hello")
+        await client.say(f"hello {SECRET}")
         await client.until(client.terminals)
         _, body = await port.ask("/sessions")
         yield port, client, body["sessions"][0]["id"]
@@ -45,6 +47,14 @@ async def test_a_session_is_listed_with_its_route_state_and_clients(tmp_path: Pa
         assert (row["route"], row["backend"], row["status"], row["clients"]) == ("test", "pod", "idle", 1)
         _, detail = await port.ask(f"/sessions/{session}")
         assert [link["dialect"] for link in detail["links"]] == ["smooth"]
+
+
+async def test_the_title_of_a_session_is_shown_without_secrets(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (port, _client, session):
+        _, body = await port.ask(f"/sessions/{session}")
+        title = body["session"]["title"]
+        assert title.startswith("hello [redacted:github_token:")
+        assert SECRET not in title
 
 
 @pytest.mark.parametrize(
