@@ -143,11 +143,9 @@ def _exporter() -> Any:
     """Return the exporter that the environment names; raise ImportError, or ValueError for an unknown one."""
     name = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower()
     if name == "console":
-        import sys
-
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
-        return ConsoleSpanExporter(out=sys.stderr)
+        return ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n")
     if name != "otlp":
         raise ValueError(f"OTEL_TRACES_EXPORTER={name}: write otlp, console or none")
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")

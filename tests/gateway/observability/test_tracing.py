@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
 import threading
 
@@ -109,12 +111,25 @@ async def test_a_turn_is_a_span_with_its_moments_in_the_trace_of_its_session(mon
     assert "Delete it?" not in span.to_json()
 
 
+def test_a_span_on_the_console_is_one_line_like_those_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    telemetry = tracing.start_telemetry()
+    assert telemetry is not None
+    telemetry.spans.begin("t", WatchedTurn(facts={"session": "s"}, began=0))
+    telemetry.spans.end("t", "completed", "")
+    asyncio.run(telemetry.close())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["attributes"] == {"dragoman.session": "s", "dragoman.end": "completed"}
+
+
 def test_the_reason_of_a_failed_span_contains_no_secret() -> None:
     exporter = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
     spans, secret = Telemetry(provider).spans, f"ghp_{'Xa9' * 12}"
-    spans.begin("t", WatchedTurn(facts={}, began=0, trace=None))
+    spans.begin("t", WatchedTurn(facts={}, began=0))
     spans.end("t", "failed", f"the key {secret} is not accepted")
     (span,) = exporter.get_finished_spans()
     assert span.status.description.startswith("the key [redacted:github_token:")
