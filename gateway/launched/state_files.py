@@ -9,6 +9,7 @@ import msgspec
 import structlog
 from msgspec import UNSET, Struct, UnsetType
 
+from dragoman.gateway.process.private_files import make_folder, write_file
 from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.codec import MALFORMED
 
@@ -19,11 +20,9 @@ log = structlog.get_logger("dragoman.pod")
 
 def write_state(path: Path, state: Struct, problem: str) -> bool:
     """Write the file atomically, and make its folder. A write error is only logged, as `problem`; then return False."""
-    draft = path.with_suffix(".tmp")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.write_bytes(msgspec.json.encode(state))
-        draft.replace(path)
+        make_folder(path.parent)
+        write_file(path, msgspec.json.encode(state))
     except OSError as error:
         log.warning(problem, file=str(path), error=full_reason(error))
         return False

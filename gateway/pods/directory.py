@@ -26,7 +26,7 @@ from dragoman.mappings.canonical.events import PodAttached, PodInspected, Reply,
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 from dragoman.mappings.errors import ConfigError
 
-NAME_LENGTH = 40  # characters of a title in a folder's name: a socket's path has at most 107 bytes
+NAME_SIZE = 40  # bytes of a title in a folder's name: a socket's path has at most 107
 
 Listen = Callable[[str, Ingress], Awaitable[Listener]]
 """Listen at a socket's path, for links of this ingress."""
@@ -128,7 +128,7 @@ class PodDirectory:
 
     def _free_name(self, state: SessionState) -> str:
         """Return an unused folder name: the title if it is a valid pod name, else the id."""
-        title = state.title.strip()[:NAME_LENGTH]
+        title = state.title.strip().encode()[:NAME_SIZE].decode(errors="ignore")
         try:
             name = check_name(title)
         except ConfigError:

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from dragoman.adapters.base import Listener
+from dragoman.gateway.process.private_files import make_folder, write_file
 from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.errors import ConfigError
@@ -43,11 +44,10 @@ class PodFolder:
 
     async def open(self, listen: Callable[[str], Awaitable[Listener]]) -> None:
         """Create the folder and listen in it; raise OSError if a live pod has it or the folder cannot be used."""
-        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(self.folder)
         try:
             self._listener = await listen(str(self.socket))
-            self._write("pid", str(os.getpid()).encode())
+            write_file(self.folder / "pid", str(os.getpid()).encode())
             self._write_status("", "idle")
         except BaseException:
             await self.close()
@@ -74,13 +74,7 @@ class PodFolder:
 
     def _write_status(self, session: str, status: str) -> None:
         content = {"pod_name": self.name, "segment_id": session or None, "state": status}
-        self._write("status.json", msgspec.json.encode(content))
-
-    def _write(self, name: str, content: bytes) -> None:
-        """Write a file atomically, so that no reader sees a part of it."""
-        draft = self.folder / f".{name}.tmp"
-        draft.write_bytes(content)
-        draft.replace(self.folder / name)
+        write_file(self.folder / "status.json", msgspec.json.encode(content))
 
 
 def runtime_directory(environment: Mapping[str, str] = os.environ) -> Path:

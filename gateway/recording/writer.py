@@ -23,6 +23,7 @@ from pathlib import Path
 import structlog
 
 from dragoman.gateway.config.model import Recording
+from dragoman.gateway.process.private_files import make_folder
 from dragoman.gateway.recording.keeping import Keeper, lock, sync_file_system, sync_folder
 from dragoman.gateway.recording.places import Folder, Place
 
@@ -30,7 +31,7 @@ BACKLOG_MAX = 64 << 20  # bytes: four of the largest messages, and half a second
 CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the disk, and for files that are still to be compressed
 BURST = 32 << 10  # bytes: written at once, while they are in the processor's cache
 ONE_BY_ONE = 8  # files that are synced one by one
-FILE_MODE, FOLDER_MODE = 0o600, 0o700
+FILE_MODE = 0o600
 
 log = structlog.get_logger("dragoman.recording")
 
@@ -204,9 +205,7 @@ class Writer:
 
     def _create(self, file: OutputFile) -> None:
         """Create the file under the first name that is free."""
-        self.place.path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(self.place, Folder):
-            self.place.path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        make_folder(self.place.path if isinstance(self.place, Folder) else self.place.path.parent)
         for path in file.names():
             if path.with_name(path.name + ".zst").exists():
                 continue

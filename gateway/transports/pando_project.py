@@ -21,6 +21,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import Listener
+from dragoman.gateway.process.private_files import write_file
 from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.errors import ConfigError
@@ -106,7 +107,7 @@ class Project:
         )
         instances.mkdir(mode=0o755, exist_ok=True)
         path = instances / f"{self.instance_id}.json"
-        _write(path, _record_text(entry))
+        write_file(path, _record_text(entry), 0o644)  # any user's pando reads it
         self._entry = path
 
     def release(self) -> None:
@@ -223,16 +224,6 @@ def _is_file_at(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except OSError:
         return False
-
-
-def _write(path: Path, text: bytes) -> None:
-    """Write a file atomically and never through a link, because any user may write to the registry's folder."""
-    draft = path.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    with open(descriptor, "wb") as file:
-        file.write(text)
-    draft.replace(path)
 
 
 def _read(path: Path, kind: type[Record]) -> Record | None:

@@ -268,7 +268,7 @@ def test_a_symbolic_link_in_place_of_our_entry_is_not_followed(folder: Path, ins
     precious = tmp_path / "precious"
     precious.write_text("do not touch")
     instances.mkdir()
-    for name in (f"{ID}.json", f"{ID}.draft"):
+    for name in (f"{ID}.json", f".{ID}.json.tmp"):
         (instances / name).symlink_to(precious)
     with claimed(folder) as project:
         project.register(instances)
