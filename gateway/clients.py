@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -162,13 +162,15 @@ class Clients:
             await self._left.wait()
 
     def end_revoked(self, is_revoked: Callable[[Principal], bool]) -> None:
-        """Disconnect the clients whose token was revoked, in turn with the work of others."""
-        for name, principal in self._by_token.items():
-            if is_revoked(principal):
-                link = self.links[name]
-                link.log.info("token revoked")
-                text = "the token was revoked: connect again with another one"
-                self.services.queue.departures.add_piece(partial(end_denied, link, text))
+        """Disconnect the clients whose token was revoked."""
+        revoked = [self.links[name] for name, principal in self._by_token.items() if is_revoked(principal)]
+        self.deny(revoked, "the token was revoked: connect again with another one")
+
+    def deny(self, links: Iterable[Link], text: str) -> None:
+        """Disconnect clients whose credential is not enough any more, in turn with the work of others."""
+        for link in links:
+            link.log.info("client denied", cause=text)
+            self.services.queue.departures.add_piece(partial(end_denied, link, text))
 
     async def wait_until_gone(self, router: Router) -> None:
         """Return once no link uses this router."""

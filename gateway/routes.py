@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 import structlog
@@ -27,6 +27,7 @@ from dragoman.gateway.clients import Clients, ListenerTarget
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import Identities
+from dragoman.gateway.link import Link
 from dragoman.gateway.listeners import Listeners, OpenListener
 from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.routing.router import Router
@@ -36,6 +37,7 @@ BACKEND = ("upstream", "failover", "upstream_auth", "env", "rlimits", "reap", "r
 """The options of a route that its router has from the beginning: what changes them gets a new router."""
 
 NOT_SERVED = "this route is not served any more"
+NOT_NAMED = "this route asks for a credential now: connect again with one"
 
 log = structlog.get_logger("dragoman")
 
@@ -107,7 +109,9 @@ class Routes:
         planned = [self._plan(route, known.get(route.name), services) for route in routes]
         kept = self._match_listeners(planned)
         closing = [(old, one) for old in self.running for one in old.listeners if one not in kept]
+        strangers = list(self._find_strangers(routes))
         await self._open_missing(planned, closing, identities)
+        self._clients.deny(strangers, NOT_NAMED)
         for listener, new in kept.items():
             listener.target.change(new.router, identities)
         self.identities = identities
@@ -128,6 +132,15 @@ class Routes:
             await router.stop()
 
     # -- change ----------------------------------------------------------------------------------------
+
+    def _find_strangers(self, routes: Sequence[Route]) -> Iterator[Link]:
+        """Yield the clients that connected before one of these routes began to authenticate, but not our own stdin."""
+        named = {route.name for route in routes if route.authenticated}
+        for old in self.running:
+            if old.route.name in named and not old.route.authenticated:
+                yield from (
+                    link for link in self._clients.links_of(old.router) if not (link.publishes or link.ingress.spawned)
+                )
 
     def _plan(self, route: Route, old: RunningRoute | None, services: Services) -> RunningRoute:
         """Return a route with the router that it will have, and no listeners yet."""

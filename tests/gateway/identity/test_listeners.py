@@ -218,3 +218,12 @@ async def test_a_reload_disconnects_the_clients_whose_token_it_removes(
         else:
             await client.ask({"action": "ping"})
         assert link.alive is not ended
+
+
+async def test_a_reload_that_begins_to_authenticate_disconnects_the_clients_without_a_credential() -> None:
+    async with gateway(WS, auth=Auth()) as (app, (url,)), SmoothClient.connected(url) as client:
+        (link,) = app.links
+        (route,) = app.config.routes
+        await app.change_config(structs.replace(app.config, auth=AUTH, routes=(settled(route, AUTH),)))
+        await client.until(lambda: "this route asks for a credential now" in str(client.frames))
+        assert not link.alive
