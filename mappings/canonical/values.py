@@ -14,6 +14,9 @@ from msgspec import Raw, Struct
 Ext = dict[str, Raw]
 """Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> JSON."""
 
+REFUSED: Ext = {"gateway.refused": Raw(b"true")}
+"""The `ext` of a ModelTurnStarted that the session adds to a turn that failed before its backend began it."""
+
 Visibility = Literal["public", "reasoning", "internal"]
 """The readers that may see an event (docs/translation.md, rule 3.8). No rule may widen it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
-from tests.gateway.codewhale_messages import answers, shown
+from tests.gateway.codewhale_messages import answers, line, refuses, shown
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.pod_messages import run, say, snapshot
 from tests.gateway.smooth_server_messages import answered, said, taken
@@ -88,6 +88,32 @@ async def test_a_codewhale_turn_that_fails_ends_its_run_without_an_end_of_its_mo
         problem = {"code": -32603, "message": "no model", "data": None}
         made.pod.sends({"jsonrpc": "2.0", "id": asked["id"], "error": problem})
         await settle()
+        assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
+
+
+REFUSED = "runtime API returned 400 Bad Request: the model takes no images"
+
+
+async def test_a_turn_that_a_codewhale_refuses_has_no_response_for_a_codewhale_client() -> None:
+    """A real codewhale writes `response_start` once it takes a turn (docs/dialects/codewhale.md, section 3)."""
+    async with in_memory_gateway(upstream="codewhale") as made:
+        editor = made.join("editor", dialect="codewhale")
+        editor.sends(line(1, "thread/start"))
+        await answers(made, "thread/start", **shown(THREAD, "started"))
+        editor.news()
+        editor.sends(line(2, "thread/message", thread_id=THREAD, input="Hi"))
+        await refuses(made, "thread/message", -32603, REFUSED)
+        error = {"code": -32603, "message": REFUSED, "data": None}
+        assert editor.news() == [{"jsonrpc": "2.0", "id": 2, "error": error}]
+
+
+async def test_a_turn_that_a_codewhale_refuses_begins_for_a_pod_client() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        pod = made.join("p", dialect="pod")
+        await settle()
+        pod.sends(run("Hi"))
+        await answers(made, "thread/start", **shown(THREAD, "started"))
+        await refuses(made, "thread/message", -32603, REFUSED)
         assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
 
 
