@@ -87,7 +87,6 @@ class Codec(Generic[M]):
         self._union = union
         self._encoder = msgspec.json.Encoder(order="deterministic")  # structs as declared, opaque objects sorted
         self.encode = self._encoder.encode
-        self.encode_lines = self._encoder.encode_lines
 
     # Decoders are made when the first frame comes, because most links read only one direction of a dialect.
 

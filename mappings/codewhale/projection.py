@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from dragoman.mappings.alike import MANY, TEXT, encode_alike
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
@@ -72,13 +73,19 @@ class Projection(Context):
             self.turn, self._bytes = batch.turn, 0
             self._begin_run()
             self._name()
+        shown = self._parked_turn.admit_events(batch.events, self.lose)
+        functions = FROM_EVENT.functions
+        if len(shown) >= MANY and type(shown[0]) in TEXT and self.streams and self._started and not self._over:
+            alike = encode_alike(shown, TEXT, lambda event: EVENTS.encode(*functions[type(event)](event, self)))
+            if alike is not None:
+                return Rendered(frames=alike, losses=self.take_losses())
         out: list[Any] = []
-        for event in self._parked_turn.admit_events(batch.events, self.lose):
+        for event in shown:
             self._note(event)
             if self._over:
                 self._unseen(event)
                 continue
-            for message in FROM_EVENT.functions[type(event)](event, self):
+            for message in functions[type(event)](event, self):
                 self._say(message, out)
             if type(event) is events.QuestionAsked and event.parked:
                 self._say(self.answer(accepted(self)), out)

@@ -8,6 +8,7 @@ While there are no subscribers, the projection updates its state but encodes not
 
 from __future__ import annotations
 
+from dragoman.mappings.alike import MANY, TEXT, encode_alike
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.dialect import DeltaType, Instance, Rendered, TextWriter
@@ -48,8 +49,13 @@ class Projection(Context):
         if batch.turn != self._turn:
             self._turn, self._started, self._turn_count = batch.turn, False, 0
         functions, encode, is_heard = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
+        shown = self._parked_turn.admit_events(batch.events, self.lose)
+        if len(shown) >= MANY and type(shown[0]) in TEXT:
+            alike = encode_alike(shown, TEXT, lambda event: encode(*functions[type(event)](event, self)))
+            if alike is not None:
+                return Rendered(frames=alike if is_heard else [], losses=self.take_losses())
         frames: list[bytes] = []
-        for event in self._parked_turn.admit_events(batch.events, self.lose):
+        for event in shown:
             if type(event) not in ANSWERS:
                 messages = functions[type(event)](event, self)
                 if is_heard:

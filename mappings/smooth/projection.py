@@ -7,12 +7,13 @@ the client, so errors are held until the turn has ended. Every frame is small en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from dragoman.mappings.alike import MANY, TEXT_AND_REASONING, encode_alike
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, ReasoningDelta, TextDelta
 from dragoman.mappings.canonical.values import Cause
@@ -75,25 +76,27 @@ class Projection(Context):
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
         if speaking.keys().isdisjoint(map(type, events)):  # stops at the first event with a form
             return Rendered(frames=frames, losses=self.take_losses())
+        if len(events) >= MANY and type(events[0]) in TEXT_AND_REASONING:
+            alike = encode_alike(events, TEXT_AND_REASONING, lambda event: encode(*speaking[type(event)](event, self)))
+            if alike is not None:
+                return Rendered(frames=[*frames, *alike], losses=self.take_losses() if self.lost else [])
         messages: list[Any] = []
         for event in events:
             function = speaking.get(type(event))
             if function is not None:
                 messages += function(event, self)
-        one_by_one = len(messages) == 1
         for message in messages:
             if type(message) in SPLIT and len(message.token) > MAX_EVENT:  # do not encode a message that is too large
-                messages, one_by_one = _split(messages), True
+                messages = _split(messages)
                 break
-        lines = [] if one_by_one else EVENTS.encode_lines(messages).split(b"\n")[:-1]
-        if len(lines) != len(messages):  # raw JSON of a backend may have line breaks
-            lines = [*map(encode, messages)]
-        if not lines or max(map(len, lines)) <= MAX_EVENT:
-            frames += lines
-        else:
-            for message, line in zip(messages, lines, strict=True):
-                frames += fitted(message, self) if len(line) > MAX_EVENT else [line]
+        lines = [*map(encode, messages)]
+        frames += lines if max(map(len, lines), default=0) <= MAX_EVENT else self._fitted(messages, lines)
         return Rendered(frames=frames, losses=self.take_losses() if self.lost else [])
+
+    def _fitted(self, messages: Sequence[Any], lines: Sequence[bytes]) -> Iterator[bytes]:
+        """Yield these encoded messages; in the place of each that is too large, frames that are not."""
+        for message, line in zip(messages, lines, strict=True):
+            yield from fitted(message, self) if len(line) > MAX_EVENT else [line]
 
     def text_writer(self, delta: DeltaType) -> TextWriter | None:
         """Return a fast writer for further pieces of a block; None if `render` must write them or leave them out."""
