@@ -69,7 +69,7 @@ class Clients:
         self._spawn = spawn
         self._gone = gone
         self._routers: dict[str, Router] = {}  # link id -> its router
-        self._by_token: dict[str, Principal] = {}  # link id -> whom a token of the configuration names
+        self._by_token: dict[str, Principal] = {}  # link id -> whom a token names
         self._counts: Counter[Router] = Counter()  # router -> number of its links
         self._left = asyncio.Event()  # set when a client leaves
         self._numbers = count(1)

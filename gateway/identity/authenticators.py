@@ -13,7 +13,10 @@ from collections.abc import Collection, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 
+import msgspec
+
 from dragoman.adapters.base import PeerFacts
+from dragoman.gateway.config.model import Jwt
 from dragoman.gateway.identity.principal import Authenticator, Principal, Refusal
 
 NEEDED = Refusal(text="a token is needed: send `Authorization: Bearer TOKEN`, or from a browser the parameter `token`")
@@ -52,6 +55,11 @@ def either_token(first: Authenticator, second: Authenticator) -> Authenticator:
 def token_digest(secret: str) -> bytes:
     """Return the digest by which a token is known and compared."""
     return sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def jwt_digest(config: Jwt) -> bytes:
+    """Return the digest by which clients are known whose JSON Web Tokens were checked with this configuration."""
+    return token_digest(msgspec.json.encode(config).decode())
 
 
 def client_certificate(facts: PeerFacts) -> Principal | Refusal:

@@ -23,7 +23,7 @@ from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.resolver import LookupResolver
 from dragoman.gateway.config.model import Jwt
 from dragoman.gateway.endpoint import masked_text
-from dragoman.gateway.identity.authenticators import NEEDED, NOT_ACCEPTED
+from dragoman.gateway.identity.authenticators import NEEDED, NOT_ACCEPTED, jwt_digest
 from dragoman.gateway.identity.principal import Principal, Refusal
 from dragoman.mappings.errors import ConfigError
 
@@ -136,6 +136,7 @@ class JsonWebTokens:
             raise ConfigError("[auth.jwt] needs a secret or a jwks")
         self._config = config
         self._keys = keys
+        self._credential = jwt_digest(config)
 
     def identify(self, facts: PeerFacts) -> Principal | Refusal:
         if not facts.token:
@@ -177,4 +178,5 @@ class JsonWebTokens:
             name=f"jwt:{claims['sub']}",
             groups=frozenset(f"group:{group}" for group in groups if isinstance(group, str)),
             expires=float(claims["exp"]) + config.leeway,
+            credential=self._credential,
         )

@@ -22,6 +22,7 @@ from dragoman.gateway.identity.authenticators import (
     bearer_tokens,
     client_certificate,
     either_token,
+    jwt_digest,
     local_users,
     token_digest,
 )
@@ -76,6 +77,7 @@ class Identities:
         self._failures: dict[str, int] = {}  # by address
         self._persons = {alias: person for person, aliases in config.principals.items() for alias in aliases}
         self._bearer = _bearer(config.auth)
+        self._of_jwt = jwt_digest(config.auth.jwt)
         self._of_tokens = {
             token_digest(secret): self._persons.get(f"token:{name}", f"token:{name}")
             for name, secret in config.auth.tokens.items()
@@ -93,8 +95,10 @@ class Identities:
         return named
 
     def is_revoked(self, principal: Principal) -> bool:
-        """Return True if a token of the configuration named this client, and now names nobody or somebody else."""
-        return bool(principal.credential) and self._of_tokens.get(principal.credential) != principal.name
+        """Return True if the token of this client now names nobody or somebody else, or is checked in another way."""
+        if principal.credential in (b"", self._of_jwt):
+            return False
+        return self._of_tokens.get(principal.credential) != principal.name
 
     def count_failure(self, address: str, cause: str) -> None:
         """Count a peer that could not be authenticated. Log the first of its address, and each power of two of them."""

@@ -24,7 +24,10 @@ class Principal(Struct, frozen=True, kw_only=True):
     token: str = ""
     """The bearer token that the client presented, if its route passes it on. It is a secret: it is never logged."""
     credential: bytes = b""
-    """The digest of the token of the configuration that names this client; empty if something else names it."""
+    """The digest of what names this client: a token of the configuration, or the [auth.jwt] that checked its token.
+
+    It is empty if something else names the client.
+    """
 
     def __repr__(self) -> str:
         return f"Principal({self.name!r})"

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import test_utils, web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import PeerFacts
@@ -50,7 +51,7 @@ def signed(key: Any = SECRET, algorithm: str = "HS256", kid: str = "", **changed
 
 def identify(token: str, config: Jwt = CONFIG, keys: KeySet | None = None) -> Principal | str:
     named = JsonWebTokens(config, keys).identify(PeerFacts(token=token))
-    return named.text if isinstance(named, Refusal) else named
+    return named.text if isinstance(named, Refusal) else structs.replace(named, credential=b"")
 
 
 def test_the_subject_and_the_groups_name_the_principal() -> None:
@@ -276,6 +277,27 @@ async def test_a_client_is_served_as_the_subject_of_its_token() -> None:
         SmoothClient.connected(f"{url}?token={signed()}"),
     ):
         assert [link.principal for link in app.links] == ["jwt:alice"]
+
+
+@pytest.mark.parametrize(
+    ("auth", "ended"),
+    [
+        (Auth(jwt=structs.replace(CONFIG, secret="t" * 40)), True),
+        (Auth(jwt=structs.replace(CONFIG, issuer="another")), True),
+        (Auth(tokens={"bob": "bob-bob-bob-bob"}), True),
+        (Auth(tokens={"bob": "bob-bob-bob-bob"}, jwt=CONFIG), False),
+    ],
+    ids=["other secret", "other issuer", "removed", "kept"],
+)
+async def test_a_reload_that_changes_how_tokens_are_checked_disconnects_their_clients(auth: Auth, ended: bool) -> None:
+    async with gateway(WS, auth=AUTH) as (app, (url,)), SmoothClient.connected(f"{url}?token={signed()}") as client:
+        (link,) = app.links
+        await app.change_config(structs.replace(app.config, auth=auth))
+        if ended:
+            await client.until(lambda: "the token was revoked" in str(client.frames))
+        else:
+            await client.ask({"action": "ping"})
+        assert link.alive is not ended
 
 
 async def test_a_client_gets_an_error_and_is_disconnected_when_its_token_expires() -> None:
