@@ -18,6 +18,11 @@ def host_name(header: str) -> str:
         return header
 
 
+def is_host_name(text: str) -> bool:
+    """Return True if a text is only a name that a Host header can have, without a scheme, a port or a path."""
+    return bool(text) and host_name(text) == text.lower()
+
+
 def is_address(name: str) -> bool:
     """Return True for an IP address and for `localhost`."""
     try:

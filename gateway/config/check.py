@@ -201,7 +201,7 @@ def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[l
             drafts.append(_draft(("route", index), route, found, listens))
     for draft in drafts:
         found += failover_faults(draft.upstreams)
-    found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
+    found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts), *_directories(drafts)]
     auth = table.get("auth")
     found += jwt_faults(auth.get("jwt", {}) if isinstance(auth, dict) else {})
     known = _known_auth(auth)
@@ -326,6 +326,16 @@ def _sessions(drafts: Sequence[Draft]) -> Iterator[Found]:
         upstream = next(iter(draft.upstreams.values()), None)
         for at, endpoint in draft.listen.items() if upstream is not None else ():
             yield from _wrong(at, registry.check_session, endpoint, upstream)
+
+
+def _directories(drafts: Sequence[Draft]) -> Iterator[Found]:
+    """Check that the route of a directory of pods can have a folder of its name in it."""
+    for draft in drafts:
+        for endpoint in draft.listen.values():
+            if (endpoint.dialect, endpoint.transport) == ("pod", "dir") and isinstance(draft.name, str):
+                from dragoman.gateway.transports.unix import check_directory  # not needed without such a listener
+
+                yield from _wrong((*draft.at, "name"), check_directory, endpoint.address, draft.name)
 
 
 def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:

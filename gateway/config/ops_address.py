@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from dragoman.adapters.host_names import is_host_name
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.endpoint import Place, tcp_places
 from dragoman.mappings.errors import ConfigError
@@ -78,6 +79,9 @@ def faults_of_ops(ops: Ops) -> Iterator[tuple[str, str]]:
     if address.is_public and not ops.tokens:
         text = f"other machines can reach {address}: add a token to `tokens` (with --ops: DRAGOMAN_OPS_TOKEN)"
         yield "listen", f"{text}, or listen on 127.0.0.1"
+    for host in ops.hosts:
+        if host == "*" or not is_host_name(host):
+            yield "hosts", f"{host!r}: write only a name of this machine, for example agents.example"
     for token in ops.tokens:
         if len(token) < TOKEN_MIN:
             yield "tokens", f"a token of {len(token)} characters can be guessed; write at least {TOKEN_MIN} random ones"

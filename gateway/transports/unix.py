@@ -29,6 +29,11 @@ from dragoman.mappings.errors import ConfigError
 bind_socket, check_bindable, file_identity = unix.bind_socket, unix.check_bindable, unix.file_identity
 
 
+def check_directory(base: str, name: str) -> None:
+    """Raise ConfigError if a route of this name can have no folder in a directory of pods."""
+    unix.check_path(f"{base}/{check_name(name)}/sock")
+
+
 ID_MAX = 2**32 - 2  # the largest number of a user or group in Linux
 OF_FILE = ("mode", "owner", "group")
 ACCESS = frozenset({"uid", "gid", *OF_FILE})

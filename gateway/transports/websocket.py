@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 import ssl
 from http import HTTPStatus
@@ -13,6 +14,7 @@ from msgspec import structs
 
 from dragoman.adapters import websocket
 from dragoman.adapters.base import Listener, Transport
+from dragoman.adapters.host_names import is_host_name
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place, split_url, tcp_places
 from dragoman.gateway.forwarded_tokens import FORWARDED
@@ -27,6 +29,9 @@ from dragoman.gateway.transports.spec import (
     transport_limits,
 )
 from dragoman.mappings.errors import ConfigError
+
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\s]+/?", re.IGNORECASE)
+"""The pages that a listener accepts: an origin as a browser sends it (RFC 6454), or all."""
 
 log = structlog.get_logger("dragoman.tls")
 
@@ -83,6 +88,18 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     return connect
 
 
+def _check(endpoint: Endpoint) -> None:
+    """Raise ConfigError for an address without a host, and for pages and names that no request could have."""
+    split_url(endpoint)
+    for origin in endpoint.all("origin"):
+        if ORIGIN.fullmatch(origin) is None:
+            text = f"origin={origin}: write the scheme and host of the pages, for example https://app.example, or *"
+            raise ConfigError(f"{endpoint.masked}: {text}")
+    for host in endpoint.all("host"):
+        if not is_host_name(host):
+            raise ConfigError(f"{endpoint.masked}: host={host}: write only a name, for example gateway.example, or *")
+
+
 def _server_tls(endpoint: Endpoint) -> websocket.ServerTls | None:
     """Return the TLS of a listener, None for `ws:`; raise ConfigError that names the file that cannot be used."""
     if endpoint.transport == "ws":
@@ -135,7 +152,7 @@ WS = TransportSpec(
     dial=_dial,
     listen_options=frozenset({"origin", "host", "fd"}),
     dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (docs/design.md, section 5)
-    check=split_url,
+    check=_check,
     places=_places,
     check_upstream=_check_upstream,
     counts_connections=True,

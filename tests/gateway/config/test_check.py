@@ -396,6 +396,12 @@ def test_a_reload_accepts_the_file_into_which_the_gateway_records(write: Write, 
         ("[principals]\nalice = 'token:alice'", "principals.alice", "expected a list in brackets"),
         ("[principals]\nalice = ['alice']", "principals.alice[0]", "write token:NAME, jwt:NAME, uid:NAME or cert:NAME"),
         ("[ops]\nlisten = 'unix:/o'\ntokens = 'x'", "ops.tokens", "expected a list in brackets"),
+        (
+            "[ops]\nlisten = 'http://[::1]:0'\nhosts = ['a.example:80']",
+            "ops.hosts",
+            "write only a name of this machine",
+        ),
+        ("[ops]\nlisten = 'http://[::1]:0'\nhosts = ['*']", "ops.hosts", "write only a name of this machine"),
         ("[recording]\npath = 'r/'\nkeep_age = '30d'", "recording.keep_age", "expected a number, got"),
         ("[recording]\npath = 'r/'\nredact = false", "recording.redact", "expected a table"),
     ],
@@ -407,6 +413,14 @@ def test_a_typical_configuration_error_is_one_line_with_its_key_and_what_to_writ
     assert line is not None
     assert line >= 4
     assert path == key
+    assert words in said
+
+
+@pytest.mark.parametrize(("name", "words"), [("a/b", "invalid pod name 'a/b'"), ("x" * 100, "at most 107 bytes")])
+def test_the_name_of_a_route_must_fit_its_folder_in_a_directory_of_pods(write: Write, name: str, words: str) -> None:
+    text = f'[[route]]\nname = "{name}"\nlisten = ["pod+dir:/run/pods"]\nupstream = "pod+unix:/run/x/sock"\n'
+    ((line, path, said),) = found(write(text))
+    assert (line, path) == (2, "route[0].name")
     assert words in said
 
 

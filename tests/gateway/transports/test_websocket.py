@@ -88,3 +88,26 @@ async def test_the_error_names_an_upstream_whose_certificate_cannot_be_read(key:
     assert WSS.dial is not None
     with pytest.raises(OSError, match=r"/no/such\.pem cannot be read"):
         await WSS.dial(endpoint, Limits(), spawner_of(Children(1)))()
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["origin=*", "origin=null", "origin=https://App.example", "origin=app://x:1/", "host=*", "host=Gateway.example"],
+)
+def test_a_page_or_a_name_that_a_request_can_have_is_accepted(option: str) -> None:
+    WS.check(parse(f"smooth+ws://h:1/ws?{option}"))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        *((f"origin={text}", "scheme and host") for text in ("app.example", "https://a/b", "https://u@a", "https://")),
+        *(
+            (f"host={text}", "only a name")
+            for text in ("http://gateway.example", "gateway.example:8787", "a/b", "[::1]")
+        ),
+    ],
+)
+def test_a_page_or_a_name_that_no_request_can_have_is_refused(option: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        WS.check(parse(f"smooth+ws://h:1/ws?{option}"))
