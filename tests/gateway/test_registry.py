@@ -153,7 +153,7 @@ def test_the_metadata_of_all_packages_is_read_once(monkeypatch: pytest.MonkeyPat
     "text",
     [
         "smooth+ws://127.0.0.1:0/ws",
-        "smooth+ws://h:1/?origin=a&origin=b",
+        "smooth+ws://h:1/?origin=http://a&origin=http://b",
         "pod+unix:/x",
         "pod+unix:/x?session=latest",
         "pod+dir:/x",
