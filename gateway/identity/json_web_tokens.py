@@ -1,14 +1,16 @@
 """JSON Web Tokens: the subject of a token that an authority has signed is the principal.
 
 The algorithm follows from our key and never from the token: HS256 for a secret, RS256 or ES256 for a key of a JWKS. A
-JWKS at a URL is read when a token first needs it, and for an unknown key at most once in `REFRESH`. If it cannot be
-read, or is larger than any real one, the keys that are known stay in use.
+JWKS is read when a token first needs it, for an unknown key at most once in `REFRESH`, and for any token once the last
+read is older than `LIFETIME`: the authority may have removed a key. If it cannot be read, or is larger than any real
+one, the keys that are known stay in use.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -28,6 +30,7 @@ from dragoman.gateway.identity.principal import Principal, Refusal
 from dragoman.mappings.errors import ConfigError
 
 REFRESH = 60.0  # seconds between two reads of a JWKS, so that invented keys cannot make us flood its server
+LIFETIME = 300.0  # seconds after which a JWKS is read again: a removed key counts for as long
 TIMEOUT = 5.0  # seconds for one whole read: clients give up a handshake after 10
 JWKS_MAX = 256 * 1024  # bytes: a key takes 400, with a chain of certificates 5,000
 KEYS_MAX = 256  # keys of a JWKS: authorities have two to twenty
@@ -48,19 +51,24 @@ class KeySet:
         self._lock = asyncio.Lock()
 
     def find_key(self, kid: str) -> jwt.PyJWK | None:
-        """Return the key of this id; the only key, if the token names none."""
+        """Return the key of this id; the only key, if the token names none. While a read is due, none is known."""
+        if self._age() >= LIFETIME:
+            return None
         if not kid and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(kid)
 
     async def refresh(self, kid: str) -> bool:
-        """Read the JWKS for a key that is unknown; return True if it is known now."""
+        """Read the JWKS for a key that is unknown, or for old keys; return True if it is known now."""
         async with self._lock:
-            due = self._tried is None or self._clock() - self._tried >= REFRESH
-            if self.find_key(kid) is None and due:
+            if self.find_key(kid) is None and self._age() >= REFRESH:
                 self._tried = self._clock()
                 await asyncio.to_thread(self.read)  # it ends and counts even if this client goes away
         return self.find_key(kid) is not None
+
+    def _age(self) -> float:
+        """Return the seconds since the last attempt to read the JWKS."""
+        return math.inf if self._tried is None else self._clock() - self._tried
 
     def read(self) -> None:
         """Read the JWKS, or keep the known keys and log why."""

@@ -22,7 +22,7 @@ from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.config.model import Auth, Jwt
 from dragoman.gateway.identity import json_web_tokens
 from dragoman.gateway.identity.authenticators import NEEDED
-from dragoman.gateway.identity.json_web_tokens import JWKS_MAX, REFRESH, JsonWebTokens, KeySet, file_loader
+from dragoman.gateway.identity.json_web_tokens import JWKS_MAX, LIFETIME, REFRESH, JsonWebTokens, KeySet, file_loader
 from dragoman.gateway.identity.principal import Principal, Refusal
 from dragoman.gateway.link import expiring
 from tests.gateway.identity.test_listeners import WS, gateway, shake
@@ -136,6 +136,27 @@ async def test_a_token_is_checked_with_the_key_that_it_names(key: Any, algorithm
     authority = Authority()
     assert authority.reads == 0, "the start waits for the authority"
     assert isinstance(await authority.name(signed(key, algorithm, kid)), Principal)
+
+
+async def test_a_key_that_the_authority_removes_is_refused_once_the_keys_are_old() -> None:
+    authority, token = Authority(), signed(RSA_KEY, "RS256", "rsa")
+    found = [await authority.name(token)]
+    del authority.keys["rsa"]
+    for seconds in (LIFETIME - 1, 1):
+        authority.now += seconds
+        found.append(await authority.name(token))
+    assert [type(named) for named in found] == [Principal, Principal, Refusal]
+    assert authority.reads == 2
+
+
+async def test_old_keys_stay_in_use_while_the_authority_cannot_be_reached() -> None:
+    authority, token = Authority(), signed(RSA_KEY, "RS256", "rsa")
+    await authority.name(token)
+    authority.down = True
+    for _ in range(3):
+        authority.now += LIFETIME
+        assert [type(await authority.name(token)) for _ in range(2)] == [Principal] * 2
+    assert authority.reads == 4
 
 
 async def test_a_public_key_is_no_secret_of_hs256() -> None:
