@@ -1,9 +1,9 @@
 """JSON Web Tokens: the subject of a token that an authority has signed is the principal.
 
 The algorithm follows from our key and never from the token: HS256 for a secret, RS256 or ES256 for a key of a JWKS. A
-JWKS is read when a token first needs it, for an unknown key at most once in `REFRESH`, and for any token once the last
-read is older than `LIFETIME`: the authority may have removed a key. If it cannot be read, or is larger than any real
-one, the keys that are known stay in use.
+JWKS is read when a token first needs it, and for an unknown key at most once in `REFRESH`. Keys that are older than
+`LIFETIME` are read again for the next token: the authority may have removed one. If the JWKS cannot be read, or is
+larger than any real one, the keys that are known stay in use.
 """
 
 from __future__ import annotations
