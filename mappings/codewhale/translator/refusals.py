@@ -79,7 +79,7 @@ def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
 def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:
     """Return the answer that refuses a command: a Problem, or a result if its method refuses by results."""
     unknown = failure.cause == "not_found" and not isinstance(command, APPS)
-    found = _unknown_thread(command, thread, generation) if unknown else None
+    found = _unknown_thread(command, failure, thread, generation) if unknown else None
     if found is not None:
         return found  # also if the backend refused with a result: it may be that of the resume before the command
     result = carried(failure.ext, "result")
@@ -112,7 +112,7 @@ def _app(command: Command, failure: Failure) -> results.AppResponse:
     return results.AppResponse(ok=False, data=raw(data | {"error": failure.text}))
 
 
-def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
+def _unknown_thread(command: Command, failure: Failure, thread: str, generation: str) -> Any:
     """Return the answer for an unknown thread; None if the method uses an ordinary error for it."""
     match command:
         case commands.ResumeSession() | commands.ForkSession() if (
@@ -140,6 +140,6 @@ def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
             return results.ThreadResponse(thread_id=thread, status="empty", data=raw({"cleared": False}))
         case commands.CancelTurn():
             return results.Interrupted(thread_id=thread, interrupted=False)
-        case commands.PromptOnce():
-            return Problem(code=FAILED, message=f"{UNKNOWN_LEAF} {thread}")
+        case commands.PromptOnce() if carried(failure.ext, "code") is None:
+            return Problem(code=FAILED, message=f"{UNKNOWN_LEAF} {thread}")  # releases before 0.10.2
     return None

@@ -29,7 +29,7 @@ from dragoman.mappings.jsonrpc import Envelope, decode_envelope
 from dragoman.mappings.reflection import alternatives, struct_field, structs
 from dragoman.mappings.value_count import check_value_count
 
-MAX_DEPTH = 128  # the limit of the real parser, serde_json
+MAX_DEPTH = 127  # levels; the real parser, serde_json, refuses 128
 TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 ENCODER = msgspec.json.Encoder()
@@ -192,13 +192,12 @@ class Requests:
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
         """Decode a request that `decode` refused, as a codewhale server reads it; raises PeerError."""
         value = _object(_read_request(frame))
-        method = value.get("method")
-        if not isinstance(method, str):
-            why = "missing field `method`" if method is None else "`method` is not a string"
-            raise PeerError("invalid", why)
-        version = value.get("jsonrpc")
-        if version is not None and not isinstance(version, str):
-            raise PeerError("invalid", "`jsonrpc` is not a string")
+        if "method" not in value:
+            raise PeerError("invalid", "missing field `method`")
+        method, version = value["method"], value.get("jsonrpc")
+        for member in (method, "" if version is None else version):
+            if not isinstance(member, str):
+                raise PeerError("invalid", f"invalid type: {rust_kind_of(member)}, expected a string")
         if version not in (None, "2.0"):
             raise PeerError("invalid", "jsonrpc version must be 2.0", value=value)
         if method not in BY_METHOD and method not in GROUPS:
@@ -219,7 +218,7 @@ def _found(envelope: Envelope) -> tuple[Form, Any]:
     """Return the form of a request and its decoded params."""
     raw = envelope.params
     if envelope.method in GROUPS:
-        if raw in NO_OBJECT:
+        if raw is UNSET:
             raise msgspec.DecodeError(f"invalid type: null, expected internally tagged enum {GROUPS[envelope.method]}")
         members = NAMES.decode(raw)
         if "kind" not in members:
@@ -269,12 +268,15 @@ def _object(value: object) -> dict[str, Any]:
             raise PeerError("invalid", f"invalid length {len(value)}, expected struct JsonRpcRequest with 4 elements")
         return dict(zip(POSITIONS, value, strict=False))
     if not isinstance(value, dict):
-        raise PeerError("invalid", "invalid type: expected struct JsonRpcRequest")
+        raise PeerError("invalid", f"invalid type: {rust_kind_of(value)}, expected struct JsonRpcRequest")
     return value
 
 
 def _params(method: str, params: object, value: dict[str, Any], dropped: list[str]) -> object:
     """Return params without undocumented members; an array is converted to an object by the struct's order."""
+    if method in GROUPS and not isinstance(params, dict | list):
+        text = f"invalid type: {rust_kind_of(params)}, expected internally tagged enum {GROUPS[method]}"
+        raise PeerError("invalid", text, value=value)
     tagged = method in GROUPS and isinstance(params, dict)
     kind = params.get("kind") if isinstance(params, dict) else None
     form = BY_KIND.get((method, str(kind))) if tagged else BY_METHOD.get(method)
@@ -291,6 +293,9 @@ def _params(method: str, params: object, value: dict[str, Any], dropped: list[st
             raise PeerError("invalid", f"invalid length {len(params)}, expected fewer elements in array", value=value)
         return dict(zip(names, params, strict=False))
     if not isinstance(params, dict):
+        if params is not None:
+            text = f"invalid type: {rust_kind_of(params)}, expected struct {form.kind.struct}"
+            raise PeerError("invalid", text, value=value)
         return params
     members = {name: member for name, member in params.items() if not (tagged and name == "kind")}
     fitting = fitted(members, form.params, "$.params", dropped)
@@ -332,35 +337,50 @@ _UNIQUE = json.JSONDecoder(object_pairs_hook=_unique)  # made once: json.loads w
 MISSING = re.compile(r"Object missing required field `(\w+)`")
 WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`(?: - at `\$([^`]*)`)?")
 OUT_OF_RANGE = re.compile(r"Expected `int` (?:>=|<=|<) \d+ - at `\$([^`]*)`")
+UNKNOWN_FIELD = re.compile(r"Object contains unknown field `([^`]*)`")
+STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 EXPECTED = {"str": "a string", "bool": "a boolean", "int": "i64", "array": "a sequence", "object": "a map"}
 
-UNSIGNED = {
-    ".limit": "usize",
-    ".maxOutputTokens": "a nonzero u32",
-    ".max_output_tokens": "a nonzero u32",
+OF_MEMBER = {
+    "limit": "usize",
+    "maxOutputTokens": "a nonzero u32",
+    "max_output_tokens": "a nonzero u32",
+    "cwd": "path string",
+    "path": "path string",
 }
-"""Paths of the integers that are not i64 -> what the real parser expects."""
+"""Params that the real parser expects in words of their own."""
+
+OF_ITEM = {"images": "struct RuntimeImageInput"}
+"""Lists of objects among the params -> what the real parser expects of each item."""
+
+IMAGE_FIELDS = "`mime` or `dataBase64`"  # images are the only object that may have no unknown field
 
 
 def in_words(error: str, params: object) -> str:
     """Return the real parser's error text for msgspec's `error` about `params`."""
     if found := MISSING.search(error):
         return f"missing field `{found[1]}`"
+    if found := UNKNOWN_FIELD.search(error):
+        return f"unknown field `{found[1]}`, expected {IMAGE_FIELDS}"[:TEXT_MAX]
     if found := OUT_OF_RANGE.search(error):
-        return f"invalid value: {rust_kind_of(_at(params, found[1]))}, expected {UNSIGNED.get(found[1], 'i64')}"
+        return _mistaken(params, found[1], "value", "i64")
     if found := WRONG_TYPE.search(error):
-        expected = EXPECTED.get(found[1].removesuffix(" | null"), found[1])
-        expected = UNSIGNED.get(found[2] or "", expected)
-        return f"invalid type: {rust_kind_of(_at(params, found[2] or ''))}, expected {expected}"[:TEXT_MAX]
+        expected = found[1].removesuffix(" | null")
+        return _mistaken(params, found[2] or "", "type", EXPECTED.get(expected, expected))
     return error[:TEXT_MAX]
 
 
-def _at(value: object, path: str) -> object:
-    """Return the member at a path of names; array indices in the path are not followed."""
-    for name in path.split(".")[1:]:
-        value = value.get(name) if isinstance(value, dict) else value
-    return value
+def _mistaken(params: object, path: str, fault: str, expected: str) -> str:
+    """Return the error text for the member at a path of names and indices, for example `.images[0].mime`."""
+    value, name, index = params, "", ""
+    for name, index in STEP.findall(path):
+        owner = value
+        value = owner.get(name) if isinstance(owner, dict) else owner[int(index)] if isinstance(owner, list) else None
+    expected = OF_ITEM.get(path.partition("[")[0][1:], expected) if index else OF_MEMBER.get(name, expected)
+    kind = rust_kind_of(value)
+    fault = "type" if kind.startswith("floating") else fault
+    return f"invalid {fault}: {kind}, expected {expected}"[:TEXT_MAX]
 
 
 def rust_kind_of(value: object) -> str:
@@ -370,10 +390,10 @@ def rust_kind_of(value: object) -> str:
             return "null"
         case bool():
             return f"boolean `{json.dumps(value)}`"
-        case int():
+        case int() if -(1 << 63) <= value < 1 << 64:
             return f"integer `{value}`"
-        case float():
-            return f"floating point `{msgspec.json.encode(value).decode()}`"
+        case int() | float():  # as the real parser reads an integer above 64 bits
+            return f"floating point `{float(value)!r}`"
         case str():
             return f"string {json.dumps(value, ensure_ascii=False)}"
         case list():
@@ -425,7 +445,7 @@ def _members(value: dict[str, object], shape: inspect.Type, path: str, dropped: 
     for name, member in value.items():
         if name in fields:
             members[name] = fitted(member, fields[name], f"{path}.{name}", dropped)
-        elif name == struct.tag_field:
+        elif name == struct.tag_field or getattr(struct.cls, "closed", False):
             members[name] = member
         else:
             dropped.append(f"{path}.{name}")

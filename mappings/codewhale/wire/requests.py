@@ -14,6 +14,22 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 from dragoman.mappings.codewhale.wire.values import Answer, InlineImage, Wire
 
 NonZeroU32 = Annotated[int, Meta(ge=1, lt=1 << 32)]
+I64, U64 = 1 << 63, 1 << 64
+
+
+def check_bounds(value: int | None, least: int, bound: int, expected: str) -> None:
+    """Raise ValueError if an integer is too small or too large for its type, which msgspec cannot check."""
+    if value is not None and not least <= value < bound:
+        is_float = not -I64 <= value < U64  # the real parser reads it as a float
+        kind = f"type: floating point `{float(value)!r}`" if is_float else f"value: integer `{value}`"
+        raise ValueError(f"invalid {kind}, expected {expected}")
+
+
+def check_alias(value: int | None, alias: int | None) -> None:
+    """Raise ValueError if the maximum of output tokens has both of its names."""
+    if value is not None and alias is not None:
+        raise ValueError("duplicate field `maxOutputTokens`")
+
 
 # -- params -----------------------------------------------------------------------------------------
 
@@ -112,8 +128,7 @@ class ListParams(Params, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0)] | None = None
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit >= 1 << 64:  # msgspec cannot check this bound
-            raise ValueError("invalid value: an integer above 64 bits, expected usize")
+        check_bounds(self.limit, 0, U64, "usize")
 
     @classmethod
     def asking(cls, limit: int, archived: bool) -> ListParams | UnsetType:
@@ -141,6 +156,9 @@ class GoalParams(Params, frozen=True, kw_only=True):
     objective: str
     token_budget: int | None = None
 
+    def __post_init__(self) -> None:
+        check_bounds(self.token_budget, -I64, I64, "i64")
+
 
 class ProgressParams(Params, frozen=True, kw_only=True):
     """Params that report what a thread has used for its goal."""
@@ -160,6 +178,9 @@ class MessageParams(Params, frozen=True, kw_only=True):
     images: tuple[InlineImage, ...] = ()
     max_output_tokens: NonZeroU32 | None = field(default=None, name="maxOutputTokens")
     max_output_tokens_alias: NonZeroU32 | None = field(default=None, name="max_output_tokens")
+
+    def __post_init__(self) -> None:
+        check_alias(self.max_output_tokens, self.max_output_tokens_alias)
 
 
 class KeyParams(Params, frozen=True, kw_only=True):
@@ -193,6 +214,9 @@ class PromptParams(Params, frozen=True, kw_only=True):
     max_output_tokens: NonZeroU32 | None = field(default=None, name="maxOutputTokens")
     max_output_tokens_alias: NonZeroU32 | None = field(default=None, name="max_output_tokens")
 
+    def __post_init__(self) -> None:
+        check_alias(self.max_output_tokens, self.max_output_tokens_alias)
+
 
 # -- requests ---------------------------------------------------------------------------------------
 
@@ -203,12 +227,14 @@ class RequestBase(Wire, frozen=True, kw_only=True):
     """Base class of the requests.
 
     `names` are the method names, the advertised one first. `kind` is the name within the method `group`, "" if there is
-    none. `later` is True if servers of the seed generation do not know the request.
+    none. `struct` is the server's name of the params. `later` is True if servers of the seed generation do not know the
+    request.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
     group: ClassVar[str] = ""
     kind: ClassVar[str] = ""
+    struct: ClassVar[str] = ""
     later: ClassVar[bool] = False
 
     jsonrpc: str | UnsetType | None = "2.0"
@@ -257,6 +283,7 @@ class Create(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/create",)
     group, kind = THREAD, "create"
+    struct = "CreateParams"
     params: CreateParams | UnsetType | None = UNSET
 
 
@@ -265,6 +292,7 @@ class Start(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/start",)
     group, kind = THREAD, "start"
+    struct = "ThreadStartParams"
     params: StartParams | UnsetType | None = UNSET
 
 
@@ -273,6 +301,7 @@ class Resume(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/resume",)
     group, kind = THREAD, "resume"
+    struct = "ThreadResumeParams"
     params: ResumeParams
 
 
@@ -281,6 +310,7 @@ class Fork(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/fork",)
     group, kind = THREAD, "fork"
+    struct = "ThreadForkParams"
     params: ForkParams
 
 
@@ -289,6 +319,7 @@ class List(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/list",)
     group, kind = THREAD, "list"
+    struct = "ThreadListParams"
     params: ListParams | UnsetType | None = UNSET
 
 
@@ -297,6 +328,7 @@ class Read(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/read",)
     group, kind = THREAD, "read"
+    struct = "ThreadReadParams"
     params: OfThread
 
 
@@ -305,6 +337,7 @@ class SetName(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/set_name", "thread/set-name")
     group, kind = THREAD, "set_name"
+    struct = "ThreadSetNameParams"
     params: NameParams
 
 
@@ -313,6 +346,7 @@ class GoalSet(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/goal/set", "thread/goal_set", "thread/goal-set")
     group, kind = THREAD, "goal_set"
+    struct = "ThreadGoalSetParams"
     params: GoalParams
 
 
@@ -321,6 +355,7 @@ class GoalGet(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/goal/get", "thread/goal_get", "thread/goal-get")
     group, kind = THREAD, "goal_get"
+    struct = "ThreadGoalGetParams"
     params: OfThread
 
 
@@ -329,6 +364,7 @@ class GoalClear(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/goal/clear", "thread/goal_clear", "thread/goal-clear")
     group, kind = THREAD, "goal_clear"
+    struct = "ThreadGoalClearParams"
     params: OfThread
 
 
@@ -344,6 +380,7 @@ class Archive(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/archive",)
     group, kind = THREAD, "archive"
+    struct = "ThreadIdParams"
     params: OfThread
 
 
@@ -352,6 +389,7 @@ class Unarchive(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/unarchive",)
     group, kind = THREAD, "unarchive"
+    struct = "ThreadIdParams"
     params: OfThread
 
 
@@ -360,6 +398,7 @@ class Message(RequestBase, frozen=True, kw_only=True):
 
     names = ("thread/message",)
     group, kind = THREAD, "message"
+    struct = "ThreadMessageParams"
     params: MessageParams
 
 
@@ -367,6 +406,7 @@ class Interrupt(RequestBase, frozen=True, kw_only=True):
     """Stop the turn of a thread, since 0.9.2."""
 
     names, later = ("thread/interrupt",), True
+    struct = "ThreadInterruptParams"
     params: OfThread
 
 
@@ -375,6 +415,7 @@ class ConfigGet(RequestBase, frozen=True, kw_only=True):
 
     names = ("app/config/get",)
     group, kind = APP, "config_get"
+    struct = "ConfigGetParams"
     params: KeyParams
 
 
@@ -383,6 +424,7 @@ class ConfigSet(RequestBase, frozen=True, kw_only=True):
 
     names = ("app/config/set",)
     group, kind = APP, "config_set"
+    struct = "ConfigSetParams"
     params: SettingParams
 
 
@@ -391,6 +433,7 @@ class ConfigUnset(RequestBase, frozen=True, kw_only=True):
 
     names = ("app/config/unset",)
     group, kind = APP, "config_unset"
+    struct = "ConfigGetParams"
     params: KeyParams
 
 
@@ -437,6 +480,7 @@ class Prompt(RequestBase, frozen=True, kw_only=True):
     """Run one prompt outside of any turn."""
 
     names = ("prompt/run", "prompt/request")
+    struct = "PromptRequest"
     params: PromptParams
 
 

@@ -6,13 +6,15 @@ the wire can have a null, or a peer may omit a default, an absent member is UNSE
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """Base class of all wire structs of codewhale."""
+    """Base class of all wire structs of codewhale; `closed` is True if real peers refuse unknown members."""
+
+    closed: ClassVar[bool] = False
 
 
 ThreadStatus = Literal["running", "idle", "completed", "failed", "paused", "archived"]
@@ -84,6 +86,7 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
 class InlineImage(Wire, frozen=True, kw_only=True, rename="camel"):
     """An image of an input, as base64 with padding, since 0.10.2."""
 
+    closed = True
     mime: str
     data_base64: str
 

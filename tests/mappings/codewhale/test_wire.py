@@ -48,7 +48,11 @@ def test_wrong_params_are_refused_in_the_words_of_the_real_server(params: bytes,
         ("thread/list", '{"limit":-1}', "invalid value: integer `-1`, expected usize"),
         ("thread/list", '{"limit":"x"}', 'invalid type: string "x", expected usize'),
         ("thread/list", '{"limit":1.5}', "invalid type: floating point `1.5`, expected usize"),
-        ("thread/list", '{"limit":18446744073709551616}', "invalid value: an integer above 64 bits, expected usize"),
+        (
+            "thread/list",
+            '{"limit":18446744073709551616}',
+            "invalid type: floating point `1.8446744073709552e+19`, expected usize",
+        ),
         *(
             ("prompt/run", f'{{"prompt":"p","{name}":{value}}}', f"invalid {text}, expected a nonzero u32")
             for name in ("maxOutputTokens", "max_output_tokens")

@@ -51,6 +51,14 @@ def test_an_unknown_thread_is_refused_as_the_real_server_refuses_it(command: Com
     assert no(command) == real(number, id)
 
 
+def test_the_own_refusal_of_a_prompt_in_an_unknown_thread_is_passed_on() -> None:
+    """A codewhale 0.10.2 refuses it like an input (docs/dialects/codewhale.md, section 12)."""
+    data = {"error": "thread_not_found", "thread_id": GHOST}
+    failure = Failure(cause="not_found", text=f"thread not found: {GHOST}", ext=keep(code=-32004, data=raw(data)))
+    said = refusal(commands.PromptOnce(prompt="x"), failure, GHOST, HEAD)
+    assert json.loads(bytes(raw(said))) == {"code": -32004, "message": f"thread not found: {GHOST}", "data": data}
+
+
 @pytest.mark.parametrize(
     ("command", "data"),
     [
