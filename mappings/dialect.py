@@ -513,6 +513,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     cancels_own_turns: bool = False
     # A server may still run a turn, or know a question, of an earlier connection that has ended.
     keeps_turns: bool = False
+    # A command about a turn opens its session on the server, because the turn may be of an earlier connection.
+    seeks_turns: bool = False
     # A rename names a session as lists do; the other commands use another id, which servers look up.
     renames_listed: bool = False
     # Renders in slices what `attach` shows of a history, keeps it in the state, and yields the bytes of each slice.

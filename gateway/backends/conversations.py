@@ -110,7 +110,7 @@ class ConversationsKind(ReplayedKind):
 
     def ask_for(self, link: Link, command: Command) -> bool:
         upstream = self._sessions.upstream
-        may_run = upstream.keeps_turns and link.dialect.name == upstream.name
+        may_run = upstream.seeks_turns and link.dialect.name == upstream.name
         if not command.session or (isinstance(command, OF_A_TURN) and not may_run):
             return False
         self._seek(link, GetSession(request=command.request, session=command.session), command)

@@ -32,6 +32,7 @@ DIALECT = Dialect(
     lists_silent=True,
     takes_images=True,
     forgets_context=True,
+    keeps_turns=True,
     overheard=Overheard,
     takes_history=history_for_resume,
     brings_history=history_length,

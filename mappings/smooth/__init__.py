@@ -32,5 +32,6 @@ DIALECT = Dialect(
     stores_history=True,
     cancels_own_turns=True,
     keeps_turns=True,
+    seeks_turns=True,
     renames_listed=True,
 )

@@ -16,7 +16,7 @@ from dragoman.mappings.canonical.values import ImageAttachment, Message, Role, S
 from dragoman.mappings.codewhale.ids import session_id
 from dragoman.mappings.codewhale.vocabulary import NEW, keep
 from dragoman.mappings.codewhale.wire.codecs import typed
-from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
+from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, Interrupted, ThreadResponse
 from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
 from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.rfc3339 import NS, parse
@@ -44,6 +44,12 @@ def takes_images(result: Raw | UnsetType) -> bool:
     """Return True if the server takes images with an input, as servers do since 0.10.2."""
     known = _known(result)
     return isinstance(known, Capabilities) and known.turn_image_inputs is True
+
+
+def has_interrupted(result: Raw | UnsetType) -> bool:
+    """Return True if an interrupt has stopped a turn."""
+    known = _known(result)
+    return isinstance(known, Interrupted) and known.interrupted
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> events.SessionOpened | None:

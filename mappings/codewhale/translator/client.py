@@ -28,6 +28,7 @@ from dragoman.mappings.codewhale.from_canonical.generations import with_required
 from dragoman.mappings.codewhale.to_canonical.frames import plain
 from dragoman.mappings.codewhale.to_canonical.replies import (
     goal,
+    has_interrupted,
     methods_of,
     resumes_context,
     takes_images,
@@ -53,6 +54,8 @@ from dragoman.mappings.opening import LOST
 
 CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
 """Commands after which a server forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
+
+NOT_RUNNING = Failure(cause="not_running", text="no turn is in progress")
 
 UNANSWERABLE = (events.ApprovalRequested, events.InteractionRequired, events.RunStarted)
 """Events to ignore in the result of a turn: the turn is over, so they cannot be answered any more."""
@@ -160,7 +163,7 @@ class ClientTranslator(Translator[Event, Command]):
         lost: list[Event] = [
             events.Reply(request=command.request, failure=failure)
             for command in self._pending.drain()
-            if command.request and not isinstance(command, commands.SubmitInput | commands.CancelTurn)
+            if command.request and not isinstance(command, commands.SubmitInput)
         ]
         return Step(bursts=[Burst(items=lost)] if lost else [])
 
@@ -177,8 +180,8 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(command, commands.CancelTurn):
             if not self._interrupts:
                 return Failure(cause="unsupported", text="this release of codewhale cannot interrupt a turn")
-            runs = self._turn is not None or self._opening.holds(commands.SubmitInput)
-            return None if runs else Failure(cause="not_running", text="no turn is in progress")
+            is_known = self._turn is not None or self._opening.holds(commands.SubmitInput)
+            return None if is_known or self._opening.session else NOT_RUNNING
         if not isinstance(command, commands.SubmitInput):
             return None
         if not flatten(command.segments):
@@ -210,10 +213,10 @@ class ClientTranslator(Translator[Event, Command]):
             if isinstance(command, commands.SubmitInput):
                 self._turn = TurnInFlight()
                 self._tell(step, command, events.TurnAccepted(request=command.request))
-            elif isinstance(command, commands.CancelTurn):
-                if self._turn is not None:
-                    self._turn.stopped = True
-                    self._turn.early = None if self._turn.spoke else replace(command, request="")
+            elif isinstance(command, commands.CancelTurn) and self._turn is not None:
+                self._pending[own] = told = replace(command, request="")
+                self._turn.stopped = True
+                self._turn.early = None if self._turn.spoke else told
                 self._tell(step, command, events.Reply(request=command.request))
 
     def _tell(self, step: Step[Event], command: Command, event: Event) -> None:
@@ -262,7 +265,10 @@ class ClientTranslator(Translator[Event, Command]):
         ]
         event = last if isinstance(last, events.Reply) else events.Reply(request="")
         if isinstance(command, commands.CancelTurn):
-            _add(step, told)  # this command was already answered when it was written
+            _add(step, told)
+            if command.request:  # else it was answered when it was written
+                failure = event.failure or (None if has_interrupted(event.result) else NOT_RUNNING)
+                self._tell(step, command, events.Reply(request=command.request, failure=failure))
             return
         if isinstance(command, commands.ResumeSession):
             told += goal(event.result)

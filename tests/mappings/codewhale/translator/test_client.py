@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.mappings.canonical import Command, SessionState, commands, events
-from dragoman.mappings.canonical.values import BackendInfo, FileAttachment, ImageAttachment, Text
+from dragoman.mappings.canonical.values import BackendInfo, Failure, FileAttachment, ImageAttachment, Text
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
@@ -519,12 +519,29 @@ def test_a_server_without_interrupts_is_sent_none_for_a_turn_left_behind() -> No
     assert child.asked == []
 
 
-def test_an_interrupt_without_a_turn_or_by_an_old_release_is_refused() -> None:
+def test_an_interrupt_before_a_thread_is_open_or_by_an_old_release_is_refused() -> None:
     child = Child(SEED).open()
     child.message()
     (old,) = child.sent(commands.CancelTurn(request="c", session=SESSION))
-    (idle,) = Child().open().sent(commands.CancelTurn(request="c", session=SESSION))
-    assert (old.failure.cause, idle.failure.cause) == ("unsupported", "not_running")
+    (early,) = Child().sent(commands.CancelTurn(request="c", session=SESSION))
+    assert (old.failure.cause, early.failure.cause) == ("unsupported", "not_running")
+
+
+@pytest.mark.parametrize(("interrupted", "cause"), [(True, None), (False, "not_running")])
+def test_an_interrupt_without_a_known_turn_is_answered_by_the_server(interrupted: bool, cause: str | None) -> None:
+    """The server may run a turn of an earlier connection, if it forwards to another process or is a gateway."""
+    child = Child().open()
+    assert child.sent(commands.CancelTurn(request="c", session=SESSION)) == []
+    (reply,) = child.answers("thread/interrupt", {"thread_id": THREAD, "interrupted": interrupted})
+    assert (reply.request, reply.failure and reply.failure.cause) == ("c", cause)
+
+
+def test_an_interrupt_without_an_answer_fails_with_its_server() -> None:
+    child = Child().open()
+    child.sent(commands.CancelTurn(request="c", session=SESSION))
+    (burst,) = child.link.closed("gone").bursts
+    failure = Failure(cause="upstream_lost", text="the backend ended: gone")
+    assert burst.items == [events.Reply(request="c", failure=failure)]
 
 
 def test_a_line_outside_of_any_turn_is_counted() -> None:
