@@ -76,11 +76,8 @@ class Answers:
         failure = getattr(item, "failure", None)
         if isinstance(command, commands.ShutdownBackend):
             self._set_answer(call, results.Stopped())  # this client may leave, whatever the backend does
-        elif isinstance(command, commands.CancelTurn):
-            if failure is None or failure.cause in ("not_running", "not_found"):
-                self._set_answer(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
-            else:
-                self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
+        elif isinstance(command, commands.CancelTurn) and (failure is None or failure.cause in NOTHING_RAN):
+            self._set_answer(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
         elif failure is not None and command is not None:
             self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
         elif isinstance(item, events.SessionOpened) and item.session in self._sessions:
@@ -157,6 +154,9 @@ class Answers:
         else:
             call.reply = encoded(self._context(call).answer(reply))
 
+
+NOTHING_RAN = ("not_running", "not_found")
+"""Causes of failure of an interrupt which a server answers with a result, and no error."""
 
 ANSWERS = frozenset((events.SessionOpened, events.SessionsListed, events.HistorySnapshot, events.Pong))
 

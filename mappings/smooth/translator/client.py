@@ -60,6 +60,9 @@ OUTSIDE_TURNS = (events.Reply, events.ErrorReported, events.Pong, events.Heartbe
 """Events that do not prove that a turn runs under their request id."""
 
 
+NO_ACTION = Failure(cause="unsupported", text="smooth has no action for this command")
+NO_TURN = Failure(cause="not_running", text="no turn is in progress")
+
 TERMINALS = frozenset({"eventual_response", "error", "cancelled"})
 """Types of the events after which no further event of a request comes."""
 
@@ -149,19 +152,15 @@ class ClientTranslator(Translator[Event, Command]):
             context = Context(FROM_COMMAND, own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
             step.losses += context.take_losses()
-            if not messages:
-                failure = Failure(cause="unsupported", text="smooth has no action for this command")
-                refusal = events.Reply(request=command.request, failure=failure)
-                step.bursts.append(Burst(items=[refusal], request=command.request))
-                continue
             step.frames += [ACTIONS.encode(message) for message in messages]
+            failure = None if messages else NO_ACTION
             if isinstance(command, commands.CancelTurn) and not self._has_turn:
-                self._ends_unheard = True
-                failure = Failure(cause="not_running", text="no turn is in progress")
+                self._ends_unheard, failure = True, NO_TURN
+            if failure is None:
+                remember(self._pending, own, command, WAITING_MAX)
+            else:
                 refusal = events.Reply(request=command.request, failure=failure)
                 step.bursts.append(Burst(items=[refusal], request=command.request))
-            else:
-                remember(self._pending, own, command, WAITING_MAX)
 
     @property
     def _has_turn(self) -> bool:
