@@ -36,7 +36,9 @@ REQUEST_MAX = 16_384
 """Characters of a request id: each frame has it twice, up to 6 bytes a character, beside a PIECE of text."""
 
 CREATE = "create_conversation_session"
+
 FORMS = tuple(CAPABILITY_OF_KIND.values())
+"""The forms that a smooth server may send; of what a client declares, no other is kept."""
 
 
 class PendingReply(Struct, frozen=True, kw_only=True):
@@ -160,7 +162,7 @@ class ServerTranslator(Translator[Command, Event]):
     def _claim(self, command: commands.OpenSession | commands.ResumeSession) -> None:
         """Note the forms that the client declares: an open without `supports` means none, a resume no change."""
         if isinstance(command, commands.OpenSession) or command.supports is not None:
-            self._supports, self._claimed = _known_forms(command.supports), True
+            self._supports, self._claimed = tuple(filter((command.supports or ()).__contains__, FORMS)), True
 
     def _with_agent(self, read: Step[Command]) -> Step[Command]:
         """Accept a create without an agent id and add a new one, as the seed did (docs/dialects/smooth.md, section 10).
@@ -274,11 +276,6 @@ def _request_of(raw: str) -> str | None:
     return request if isinstance(request, str) else None
 
 
-def _known_forms(supports: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return those of the declared forms that a smooth server may send."""
-    return tuple(form for form in FORMS if form in supports) if supports else ()
-
-
 def _inherited(opening: commands.OpenSession | None) -> tuple[str, ...]:
     """Return the forms for a client without `supports`: those that its session declares to a smooth server.
 
@@ -288,7 +285,7 @@ def _inherited(opening: commands.OpenSession | None) -> tuple[str, ...]:
         return ()
     if opening.supports is None and omits_supports(opening.ext):
         return FORMS
-    return _known_forms(opening.supports)
+    return tuple(filter((opening.supports or ()).__contains__, FORMS))
 
 
 def _shorter(page: events.HistorySnapshot) -> events.HistorySnapshot:
