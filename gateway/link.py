@@ -250,14 +250,14 @@ class Link:
         if self.outbox.crowded:
             self._transport.resume()  # the frames that it holds back are counted
 
-    def open(self) -> None:
+    def greet(self) -> None:
         """Send the frames with which the dialect begins a connection."""
         self._apply(self._translator.opened())
 
     def send(self, items: Sequence[Any]) -> None:
         """Send these canonical items to this peer alone."""
         if self.tap is not None:
-            self.tap.send(items)
+            self.tap.record_items(items)
         self._apply(self._translator.send(items))
 
     def refuse(self, request: str, cause: Cause, text: str) -> None:
@@ -267,7 +267,7 @@ class Link:
     def attach(self, state: SessionState, request: str) -> None:
         """Show a session to the peer."""
         if self.tap is not None:
-            self.tap.attach(state.id)
+            self.tap.note_attached(state.id)
         self._apply(self._translator.attach(state, request))
 
     def on_delivered(self, batch: Batch) -> None:
@@ -371,7 +371,7 @@ def end_denied(link: Link, text: str) -> None:
 def _put_recorded(tap: Tap, outbox: Outbox, frames: Sequence[bytes]) -> None:
     """Record frames, and write or queue them."""
     if frames:
-        tap.put(frames)
+        tap.record_frames(frames)
     outbox.put(frames)
 
 

@@ -68,7 +68,7 @@ class ReplayedKind(SessionOpener):
             stored=self._sessions.upstream.stores_history,
         )
         if not resume:
-            session.pending.open()  # a new conversation has no history to wait for
+            session.pending.note_history()  # a new conversation has no history to wait for
         return loader
 
     def _may_resume(self, session: Session, conversation: str) -> bool:

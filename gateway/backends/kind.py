@@ -208,7 +208,7 @@ class SessionOpener(BackendKind):
         else:
             session.state.trace = opening_trace(link, command)
             command = self._with_trace(self._sessions.complete(command), session.state.trace)
-        session.commands.open(link, command, then)
+        session.commands.open_session(link, command, then)
 
     def _with_trace(self, command: Opening, trace: TraceContext | None) -> Opening:
         """Return a command that opens a session with its trace context, if the backend has a place for it."""

@@ -136,7 +136,7 @@ class SharedKind(RememberingOpener):
 
         def connect(session: Session) -> Backend:
             if ids is None:
-                session.pending.open()  # a new conversation has no history to wait for
+                session.pending.note_history()  # a new conversation has no history to wait for
             return SharedBackend(self, self._upstream, session, self._services)
 
         own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()

@@ -62,7 +62,7 @@ class SingleKind(BackendKind):
             action()
         else:
             self._only.presence.connect_for_query()
-            self._only.pending.when_open(action)
+            self._only.pending.when_known(action)
 
     def subscribed(self) -> None:
         self._only.presence.connect_for_query()

@@ -250,7 +250,7 @@ class Upstream:
         link.intake.stream_text(self._session.receive(bursts))
 
     def _begin(self, link: Link) -> None:
-        link.open()
+        link.greet()
         link.attach(state := self._session.connected(), "")
         state.abandoned = ""  # the translator knows it now
         waiting, self._waiting = self._waiting, []

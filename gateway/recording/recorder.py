@@ -198,7 +198,7 @@ class Tap:
         if command is not None:
             session.command(self.link, command)
 
-    def send(self, items: Sequence[Any]) -> None:
+    def record_items(self, items: Sequence[Any]) -> None:
         """Record canonical items that are sent: replies to one client, or commands to the backend."""
         session = self._acting_session()
         if session is None:
@@ -206,12 +206,12 @@ class Tap:
         for item in items:
             (session.answer if self._upstream is None else session.command)(self.link, item)
 
-    def attach(self, session: str) -> None:
+    def note_attached(self, session: str) -> None:
         """Make this the session of a client's link: the client is attached to it now."""
         if self._upstream is None:
             self._home = self._recorder.recorder_of(session)
 
-    def put(self, frames: Sequence[bytes]) -> None:
+    def record_frames(self, frames: Sequence[bytes]) -> None:
         """Record frames that are sent."""
         session = self.call.session
         if session is not None and self._upstream is None:

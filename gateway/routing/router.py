@@ -161,7 +161,7 @@ class Router:
 
     def connected(self, link: Link) -> None:
         """Greet a peer. A dialect whose backends hold one session is shown the session of its listener at once."""
-        link.open()
+        link.greet()
         if link.publishes:
             self._all.publications.add_link(link)
         elif link.dialect.single_session:

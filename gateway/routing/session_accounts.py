@@ -49,7 +49,7 @@ class SessionAccounts:
         if self._recorder is not None:
             self._recorder.name_session(provisional, state)
 
-    def close(self, session: Session) -> None:
+    def forget(self, session: Session) -> None:
         """Forget a session that has stopped; its losses stay in the sums, and its recording is closed."""
         self._list.forget(session.state.id)
         self._quota.forget(session.state.id)

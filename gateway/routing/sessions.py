@@ -239,10 +239,10 @@ class Sessions:
         if session in self._unopened:
             self._unopened.remove(session)
             session.stop()
-            self._accounts.close(session)
+            self._accounts.forget(session)
         elif session in self.index:
             session.stop()
-            self._accounts.close(session)
+            self._accounts.forget(session)
             if not self.policy.shared and session.state.owner:
                 self.past.remember_owner(self.index.names(session), session.state.owner)
             self.index.drop(session)

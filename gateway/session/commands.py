@@ -107,7 +107,7 @@ class Commands:
             case _:
                 self._in_flight.forward(client, command)
 
-    def open(self, client: Client, command: commands.OpeningCommand, then: Command | None = None) -> None:
+    def open_session(self, client: Client, command: commands.OpeningCommand, then: Command | None = None) -> None:
         """Have the backend open or find the conversation of a new session, and attach `client` when it has.
 
         `then` is what the client asked of the session by the same request.

@@ -29,7 +29,7 @@ class PendingAttach:
     for those before it.
     """
 
-    __slots__ = ("_attach", "_limit", "_open", "_queue", "_rendering", "_schedule", "_state", "_waiting")
+    __slots__ = ("_attach", "_is_known", "_limit", "_queue", "_rendering", "_schedule", "_state", "_waiting")
 
     def __init__(self, state: SessionState, attach: Callable[[Client], None], services: Services) -> None:
         self._state = state
@@ -39,7 +39,7 @@ class PendingAttach:
         self._schedule = services.schedule
         self._limit = services.limits.snapshot_wait
         self._waiting: dict[object, tuple[Client | None, Callable[[], None], Timer | None]] = {}
-        self._open = False
+        self._is_known = False
 
     @property
     def waiting(self) -> list[Client]:
@@ -48,15 +48,15 @@ class PendingAttach:
 
     def enter(self, client: Client) -> None:
         """Attach a client once the history is known and the step has room for it."""
-        if self._open:
+        if self._is_known:
             self._waiting[client.id] = (client, lambda: self._attach(client), None)
             self._act_in_turn(client.id)
         else:
             self._await_history(client.id, client, lambda: self._attach(client))
 
-    def when_open(self, action: Callable[[], None]) -> None:
+    def when_known(self, action: Callable[[], None]) -> None:
         """Call `action` once the history is known, or would have kept a client waiting for too long."""
-        if self._open:
+        if self._is_known:
             action()
         else:
             self._await_history(object(), None, action)
@@ -130,9 +130,9 @@ class PendingAttach:
         """Forget a client; return True if it waited."""
         return self._remove(client.id) is not None
 
-    def open(self) -> None:
+    def note_history(self) -> None:
         """Attach every client: the history is known, or will not come."""
-        self._open = True
+        self._is_known = True
         for key in list(self._waiting):
             self._act_in_turn(key)
 

@@ -184,7 +184,7 @@ class Session:
                     self.deliver(self.form.feed(some, at), at)
             if events.HistorySnapshot in map(type, items):
                 self.memory.trim_transcript()
-            self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
+            self.pending.note_history()  # it is among them, or an answer: the backend has told what there was
         return None if self.reconnect.filters_events else self.delivery.groups.streamed
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
@@ -214,7 +214,7 @@ class Session:
         """Fail what waits for a backend that cannot be reached, and a turn that cannot outlive its connection."""
         failure = Failure(cause=cause, text=text)
         if self.reconnect.lost(failure, unsent):
-            self.pending.open()
+            self.pending.note_history()
             return True
         self.give_up(failure, everything=not unsent)
         self.presence.rest_backend()
@@ -230,7 +230,7 @@ class Session:
         self.form.states.on(Trigger.GIVEN_UP)
         self.deliver(self.form.cut("failed", failure, now), now)
         self.reconnect.over()
-        self.pending.open()
+        self.pending.note_history()
 
     # -- effects of the parts --------------------------------------------------------------------------
 

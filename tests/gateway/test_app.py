@@ -360,7 +360,7 @@ async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one
 ) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(links=1)) as (app, listener):
-        backends.one.session.pending.open()
+        backends.one.session.pending.note_history()
         inside = listener.connect()
         refused = listener.connect()
         await settle()
@@ -384,7 +384,7 @@ async def test_above_four_fifths_of_the_memory_a_new_client_is_refused_and_the_o
 ) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (_, listener):
-        backends.one.session.pending.open()
+        backends.one.session.pending.note_history()
         inside = listener.connect()
         await settle()
         inside.meter.add(900 * 1024)
@@ -405,7 +405,7 @@ async def test_at_the_limit_the_largest_client_gets_the_reason_and_is_disconnect
 ) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (app, listener):
-        backends.one.session.pending.open()
+        backends.one.session.pending.note_history()
         innocent, greedy = listener.connect(), listener.connect()
         await settle()
         innocent.meter.add(300 * 1024)
@@ -446,7 +446,7 @@ async def test_an_address_with_too_many_clients_is_refused_until_one_of_them_lea
 ) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(address_links=1)) as (_, listener):
-        backends.one.session.pending.open()
+        backends.one.session.pending.note_history()
         first, refused = listener.connect(), listener.connect()
         await settle()
         assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
@@ -497,7 +497,7 @@ async def test_a_failure_while_attaching_disconnects_only_that_client(
             await settle()
         assert unlucky.closed is CloseReason.INTERNAL
         assert "link failed, disconnecting the peer" in [entry["event"] for entry in logs]
-        backends.one.session.pending.open()
+        backends.one.session.pending.note_history()
         lucky = listener.connect()
         await settle()
         assert lucky.is_open()

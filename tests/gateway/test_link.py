@@ -521,7 +521,7 @@ async def test_the_first_frames_of_a_translator_are_sent_first() -> None:
     made = Served(Scripted(), Limits(outbox_soft=10, outbox_hard=100), limited=False)
     made.transport.say(b"a")
     async with asyncio.TaskGroup() as group:
-        group.create_task(made.link.run(Link.open), name="link")
+        group.create_task(made.link.run(Link.greet), name="link")
         await settle()
         made.transport.hang_up()
     assert made.transport.got == [b"welcome"]
@@ -556,7 +556,7 @@ async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport,
         LinkEvents(sink=lambda _link, _bursts: None),
     )
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        group.create_task(link.run(lambda opened: opened.open()), name="link")
+        group.create_task(link.run(Link.greet), name="link")
         await settle()
         yield link, transport, time
         link.end(CloseReason.DONE)

@@ -119,7 +119,7 @@ def happens(session: SessionRecorder, *taps: Tap, text: str = "x", begins: str =
     origin = Origin(link=begins)
     before = session.batch(Batch(session="", epoch=1, first_seq=0, events=cast("Any", events), turn="t", origin=origin))
     for tap in taps:
-        tap.put([text.encode()])
+        tap.record_frames([text.encode()])
     session.leave(before)
 
 
@@ -130,9 +130,9 @@ def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage
         "go",
         lambda: stage.client.note_command(SubmitInput(segments=())),
         stage.a.enter,
-        lambda: up.send([SubmitInput(segments=())]),
-        lambda: up.put([b"run"]),
-        lambda: stage.client.put([b"accepted"]),
+        lambda: up.record_items([SubmitInput(segments=())]),
+        lambda: up.record_frames([b"run"]),
+        lambda: stage.client.record_frames([b"accepted"]),
     )
     assert stage.told() == {
         "a": ["smooth-1 > go", "smooth-1: SubmitInput", "up: SubmitInput", "up < run", "smooth-1 < accepted"]
@@ -141,10 +141,10 @@ def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage
 
 def test_a_flood_of_bad_frames_is_counted_and_not_recorded_each() -> None:
     stage = Stage(everything=True)
-    stage.client.attach("a")
+    stage.client.note_attached("a")
     count = 2 * LIMITS.stray_burst
     for number in range(count):
-        stage.sends(stage.client, f"bad {number}", lambda: stage.client.put([b"error"]))
+        stage.sends(stage.client, f"bad {number}", lambda: stage.client.record_frames([b"error"]))
     told = stage.told()
     for session, link in (("a", "smooth-1 <"), ("", "smooth-1 >")):
         kept, last = told[session][:-1], told[session][-1]
@@ -154,13 +154,13 @@ def test_a_flood_of_bad_frames_is_counted_and_not_recorded_each() -> None:
 
 def test_commands_are_recorded_among_a_flood_of_bad_frames(stage: Stage) -> None:
     stage.a.actor = "smooth-1"
-    stage.client.attach("a")
+    stage.client.note_attached("a")
     for _ in range(2 * LIMITS.stray_burst):
-        stage.sends(stage.client, "bad", lambda: stage.client.put([b"error"]))
+        stage.sends(stage.client, "bad", lambda: stage.client.record_frames([b"error"]))
     asked = (
         lambda: stage.client.note_command(SubmitInput(segments=())),
         stage.a.enter,
-        lambda: stage.client.put([b"ok"]),
+        lambda: stage.client.record_frames([b"ok"]),
     )
     stage.sends(stage.client, "go", *asked)
     told = stage.told()["a"]
@@ -232,7 +232,7 @@ def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: Stage) ->
     for session in (stage.a, stage.b):
         stage.sends(stage.client, "go", lambda: stage.client.note_command(PauseTurn()), session.enter)
     happens(stage.a, stage.client, text="of a")
-    stage.client.put([b"heartbeat"])
+    stage.client.record_frames([b"heartbeat"])
     told = stage.told()
     assert told["a"][-1] == "smooth-1 < of a"
     assert told["b"][-1] == "smooth-1 < heartbeat"  # of the session that it spoke of last
@@ -240,7 +240,7 @@ def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: Stage) ->
 
 def test_by_default_only_frames_of_the_client_that_began_the_turn_are_recorded(stage: Stage) -> None:
     for tap in (stage.client, stage.other):
-        tap.attach("a")
+        tap.note_attached("a")
     happens(stage.a, stage.client, stage.other, text="1", begins="smooth-2")
     happens(stage.a, stage.client, stage.other, text="2")
     assert stage.told() == {"a": ["log: TurnAccepted", "smooth-2 < 1", "log: TextDelta", "smooth-2 < 2"]}
@@ -255,11 +255,15 @@ def test_frames_with_a_command_are_recorded_for_every_client(stage: Stage) -> No
 def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_route() -> None:
     stage = Stage(everything=True)
     for tap in (stage.client, stage.other):
-        tap.attach("a")
+        tap.note_attached("a")
     happens(stage.a, stage.client, stage.other, text="1")
     new = stage.recorder.tap("smooth-3", "smooth")
     stage.sends(
-        new, "ping", lambda: new.note_command(PauseTurn()), lambda: new.send([Pong()]), lambda: new.put([b"pong"])
+        new,
+        "ping",
+        lambda: new.note_command(PauseTurn()),
+        lambda: new.record_items([Pong()]),
+        lambda: new.record_frames([b"pong"]),
     )
     assert stage.told() == {
         "a": ["log: TextDelta", "smooth-1 < 1", "smooth-2 < 1"],
@@ -269,7 +273,10 @@ def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_rout
 
 def test_by_default_client_frames_without_a_session_are_not_recorded(stage: Stage) -> None:
     stage.sends(
-        stage.client, "ping", lambda: stage.client.note_command(PauseTurn()), lambda: stage.client.put([b"pong"])
+        stage.client,
+        "ping",
+        lambda: stage.client.note_command(PauseTurn()),
+        lambda: stage.client.record_frames([b"pong"]),
     )
     assert stage.told() == {}
 
@@ -280,7 +287,7 @@ def test_a_reply_is_recorded_with_its_link(stage: Stage) -> None:
         "pause",
         lambda: stage.client.note_command(PauseTurn()),
         stage.a.enter,
-        lambda: stage.client.send([Reply(request="r")]),
+        lambda: stage.client.record_items([Reply(request="r")]),
     )
     assert stage.told()["a"][-1] == "smooth-1: Reply"
 
@@ -289,5 +296,5 @@ def test_links_of_a_closed_session_begin_no_other_recording(stage: Stage) -> Non
     up = stage.recorder.upstream(POD, "a")
     stage.recorder.end_session("a")
     stage.sends(up, "late")
-    up.put([b"late"])
+    up.record_frames([b"late"])
     assert stage.told() == {}

@@ -20,6 +20,6 @@ def test_a_closed_memory_account_counts_for_no_owner_and_no_session() -> None:
     route.ledger.record([Loss(kind="Gap", why="a test")], session=session.state.id)
     sessions = route.router._all
     before = sessions.quota.has_owners
-    sessions._accounts.close(session)
+    sessions._accounts.forget(session)
     assert (before, sessions.quota.has_owners) == (True, False)
     assert [entry.session for entry in route.ledger.entries()] == [""]

@@ -75,8 +75,8 @@ def test_links_wait_until_the_history_is_known_and_attach_once() -> None:
     stage.pending.enter(two)
     assert stage.pending.waiting == [one, two]
     assert (stage.inside, [seconds for seconds, _ in stage.timers]) == ([], [0.4, 0.4])
-    stage.pending.open()
-    stage.pending.open()
+    stage.pending.note_history()
+    stage.pending.note_history()
     stage.pending.admit(one)
     assert (stage.inside, stage.off) == (["one", "two"], 2)
 
@@ -85,7 +85,7 @@ def test_a_link_attaches_when_its_wait_is_over() -> None:
     stage = Stage()
     stage.pending.enter(link("one"))
     stage.timers[0][1]()
-    stage.pending.open()
+    stage.pending.note_history()
     assert stage.inside == ["one"]
 
 
@@ -99,7 +99,7 @@ def test_a_link_attaches_when_it_sends_a_command() -> None:
 
 def test_no_link_waits_once_the_history_is_known() -> None:
     stage = Stage()
-    stage.pending.open()
+    stage.pending.note_history()
     stage.pending.enter(link("one"))
     assert (stage.inside, stage.timers) == (["one"], [])
 
@@ -113,7 +113,7 @@ def test_a_link_that_leaves_while_it_waits_never_attaches(close: bool) -> None:
         stage.pending.close()
     else:
         assert stage.pending.leave(one)
-    stage.pending.open()
+    stage.pending.note_history()
     assert (stage.inside, stage.off) == ([], 1)
 
 
@@ -123,11 +123,11 @@ def test_links_of_a_long_history_attach_in_a_step_each(moment: str) -> None:
     stage.cost = STEP
     names = [str(number) for number in range(5)]
     if moment == "later":
-        stage.pending.open()
+        stage.pending.note_history()
     for name in names:
         stage.pending.enter(link(name))
     if moment == "known":
-        stage.pending.open()
+        stage.pending.note_history()
     elif moment == "over":
         for _, ring in stage.timers:
             ring()
@@ -140,7 +140,7 @@ def test_links_of_a_long_history_attach_in_a_step_each(moment: str) -> None:
 
 def test_a_link_that_leaves_while_it_waits_for_its_step_never_attaches() -> None:
     stage = Stage()
-    stage.pending.open()
+    stage.pending.note_history()
     stage.queue.budget.left = 0
     one = link("one")
     stage.pending.enter(one)
@@ -152,7 +152,7 @@ def test_a_link_that_leaves_while_it_waits_for_its_step_never_attaches() -> None
 def test_a_long_history_is_rendered_in_several_steps_and_once_for_all_clients() -> None:
     stage = Stage()
     stage.slices = 10
-    stage.pending.open()
+    stage.pending.note_history()
     for number in range(50):
         stage.pending.enter(stage.link(str(number)))
     rendered = [stage.rendered]
@@ -166,7 +166,7 @@ def test_a_long_history_is_rendered_in_several_steps_and_once_for_all_clients() 
 def test_commands_of_a_client_wait_until_it_is_shown_a_long_history() -> None:
     stage = Stage()
     stage.slices = 10
-    stage.pending.open()
+    stage.pending.note_history()
     one = stage.link("one")
     stage.pending.enter(one)
     held = []
@@ -180,7 +180,7 @@ def test_commands_of_a_client_wait_until_it_is_shown_a_long_history() -> None:
 def test_commands_of_a_client_never_wait_for_a_short_history(slices: int) -> None:
     stage = Stage()
     stage.slices = slices
-    stage.pending.open()
+    stage.pending.note_history()
     one = stage.link("one")
     stage.pending.enter(one)
     assert (stage.inside, one.held, list(stage.steps)) == (["one"], False, [])
@@ -189,7 +189,7 @@ def test_commands_of_a_client_never_wait_for_a_short_history(slices: int) -> Non
 def test_commands_of_a_client_are_released_if_the_session_ends_while_its_history_is_rendered() -> None:
     stage = Stage()
     stage.slices = 10
-    stage.pending.open()
+    stage.pending.note_history()
     one = stage.link("one")
     stage.pending.enter(one)
     stage.pending.close()
@@ -199,7 +199,7 @@ def test_commands_of_a_client_are_released_if_the_session_ends_while_its_history
 def test_the_slices_of_a_history_are_dropped_with_the_last_client_that_waits() -> None:
     stage = Stage()
     stage.slices = 10
-    stage.pending.open()
+    stage.pending.note_history()
     one = stage.link("one")
     stage.pending.enter(one)
     before = stage.rendered
