@@ -222,6 +222,13 @@ async def test_a_client_that_is_disconnected_for_its_pings_is_not_read_any_more(
     assert steps >= CONTROL_MAX // MOST - 1, "its pings are work, too"
 
 
+async def test_a_client_that_sends_a_frame_of_an_unknown_kind_is_not_read_any_more() -> None:
+    (client,) = Clients(1).all
+    client.reader.feed_data(b"\x83" + PING[1:])
+    assert isinstance(client.queue.exception(), WebSocketError)
+    assert not client.tcp.is_read
+
+
 async def test_frames_that_wait_are_dropped_with_their_client() -> None:
     clients = Clients(1)
     (client,) = clients.all

@@ -20,6 +20,7 @@ from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import WebSocketTransport, listen
 from dragoman.adapters.websocket.handshake import Handshake
 from dragoman.adapters.websocket.server import TOLD
+from dragoman.adapters.websocket.transport import AT_ONCE
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
     FLOOD,
@@ -284,6 +285,26 @@ async def test_a_client_that_vanishes_ends_receive_after_its_last_frame() -> Non
         await client.writer.drain()
         client.writer.transport.abort()
         assert await receive_all(ours) == [b"one", b"two"]
+
+
+async def test_other_tasks_run_while_a_flood_of_pings_is_read() -> None:
+    turns, pings = 0, 10 * AT_ONCE
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with serving() as server, raw(server) as (client, ours):
+        client.write(*[(0x89, b"")] * pings, (0x81, b"one"))
+        while len(ours._unread) <= pings:  # noqa: ASYNC110  # nobody is told of frames that wait to be read
+            await asyncio.sleep(0)
+        async with asyncio.TaskGroup() as group:
+            counting = group.create_task(count_turns())
+            assert await receive(ours) == [b"one"]
+            counting.cancel()
+        assert turns >= pings // AT_ONCE
 
 
 @pytest.mark.parametrize("received", [True, False])
