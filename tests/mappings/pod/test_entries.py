@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Raw, json
 
 from dragoman.mappings.canonical.events import HistorySnapshot
-from dragoman.mappings.canonical.values import FileRef, Message, Reasoning, Text, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import FileRef, Message, PastRun, Reasoning, Text, ToolCall, ToolResult
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.entries import MadeLog, canonical_items, leaves_run_open, made_entries
+from dragoman.mappings.pod.entries import LogReader, MadeLog, canonical_items, leaves_run_open, made_entries
 from tests.mappings.pod.data import CAPTURES, captured
 
 TS = 1_700_000_000_000
@@ -115,6 +115,18 @@ def test_a_run_is_open_until_it_completed_or_errored() -> None:
     ]
     after = list(accumulate(entries, lambda was_open, entry: leaves_run_open(entry, was_open), initial=False))
     assert after == [False, False, True, True, False, True, False]
+
+
+def test_a_run_that_has_only_begun_is_the_last_run() -> None:
+    reader = LogReader()
+    for entry in (
+        {"kind": "invoke", "trigger": "user_send", "ts": 0},
+        user("x"),
+        {"kind": "run_completed", "interrupted": False, "result": "finished", "ts": 0},
+        {"kind": "invoke", "trigger": "user_send", "ts": 0},
+    ):
+        reader.add_value(entry)
+    assert reader.runs == [PastRun(first=0, last=1, end="completed"), PastRun(first=1, last=1)]
 
 
 def kinds(entries: list[object]) -> list[Any]:
