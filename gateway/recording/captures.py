@@ -173,33 +173,33 @@ class ImportedCapture:
         broadcasts: Counter[str] = Counter()
         named: Counter[str] = Counter()  # in frames of the backend; `asked` counts commands
         asked: Counter[str] = Counter()
-        empty = True
+        frames = 0
         for captured in self._capture.frames():
             if captured.frame is None:
                 continue
-            empty = False
+            frames += 1
             if captured.dir == "c2s":
-                items = (item for burst in self._bursts(captured, self._dialect.commands) for item in burst.items)
-                asked.update(item.session for item in items if item.session)
-                continue
-            broadcasts[captured.conn] += 1
-            for burst in self._bursts(captured, self._dialect.events):
-                if not self._started_at and burst.at:
-                    self._started_at = max(0, burst.at - captured.t * 1000)
-                if burst.session:
-                    named[burst.session] += 1
-        if empty:
+                commands = self._bursts(captured, self._dialect.commands)
+                asked.update(item.session for burst in commands for item in burst.items if item.session)
+            else:
+                broadcasts[captured.conn] += 1
+                events = self._bursts(captured, self._dialect.events)
+                named.update(burst.session for burst in events if burst.session)
+                starts = (max(0, burst.at - captured.t * 1000) for burst in events if burst.at)
+                self._started_at = self._started_at or next(filter(None, starts), 0)
+        if not frames:
             raise RecordingError(f"{self._capture.path} holds no frames: a line of a capture has `frame` or `frames`")
-        known = {**named, **asked}
-        if self._session and known and self._session not in known:
-            raise RecordingError(
-                f"{self._capture.path} has no session {self._session!r}; its sessions are {', '.join(known)}"
-            )
         self._broadcaster = _most(broadcasts)
-        found = _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
-        self._session = self._session or found
+        self._session = self._session_among(named, asked)
         self._started_at = self._started_at or self._capture.path.stat().st_mtime_ns
         self.problems.clear()  # they are found again when the lines are made
+
+    def _session_among(self, named: Counter[str], asked: Counter[str]) -> str:
+        """Return the session that is imported: the wanted one, else the one that is named most often."""
+        known, path = {**named, **asked}, self._capture.path
+        if self._session and known and self._session not in known:
+            raise RecordingError(f"{path} has no session {self._session!r}; its sessions are {', '.join(known)}")
+        return self._session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, path.name))
 
     def __iter__(self) -> Iterator[Line]:
         for captured in self._capture.frames():
