@@ -65,6 +65,7 @@ class Ended:
         full_reason(OSError(errno.EACCES, Ended.reason, "/tmp/x")),
         exit_reason(Ended()),
     ],
+    ids=["public", "public and cut", "full", "full with a file", "exit"],
 )
 def test_no_reason_contains_a_secret(told: str) -> None:
     assert SECRET[:20] not in told
