@@ -8,4 +8,5 @@ role_names     names in `roles`                   ops_address    the address of 
 probe          the reachability of backends       socket_folders the folders of Unix sockets
 startup        what will not work here            local_sockets  servers of this machine
 file_watch     notice changes of the file         display        show a configuration in force
+file_secrets   secrets from variables and files
 """

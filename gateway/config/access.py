@@ -15,10 +15,8 @@ from msgspec import structs
 
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
-from dragoman.gateway.config.source import find_secret
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import authenticates, names_clients
-from dragoman.mappings.errors import ConfigError
 
 Endpoints = Mapping[KeyPath, Endpoint]
 """Endpoints of a route by their keys."""
@@ -100,29 +98,18 @@ def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[K
 
 
 def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
-    """Yield each token that cannot be read or can be guessed, and each token that two names have."""
+    """Yield each token that can be guessed, and each token that two names have."""
     tokens = table.get("tokens") if isinstance(table, dict) else None
     names: dict[str, str] = {}
     for name, text in tokens.items() if isinstance(tokens, dict) else ():
         if not isinstance(text, str):
             continue
         at = ("auth", "tokens", name)
-        try:
-            token = find_secret(text)
-        except ConfigError as error:
-            yield at, str(error)
-            continue
-        if len(token) < TOKEN_MIN:
-            yield at, f"a token of {len(token)} characters can be guessed; write at least {TOKEN_MIN} random ones"
-        elif token in names:
-            yield at, f"the same token as {names[token]!r}: give each name a token of its own"
-        names.setdefault(token, name)
-
-
-def read_auth(auth: Auth) -> Auth:
-    """Return the credentials with the values that `env:` and `file:` stand for; raise ConfigError."""
-    jwt = structs.replace(auth.jwt, secret=find_secret(auth.jwt.secret))
-    return structs.replace(auth, tokens={name: find_secret(text) for name, text in auth.tokens.items()}, jwt=jwt)
+        if len(text) < TOKEN_MIN:
+            yield at, f"a token of {len(text)} characters can be guessed; write at least {TOKEN_MIN} random ones"
+        elif text in names:
+            yield at, f"the same token as {names[text]!r}: give each name a token of its own"
+        names.setdefault(text, name)
 
 
 def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
@@ -130,12 +117,8 @@ def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
     at = ("auth", "jwt")
     try:
         jwt = msgspec.convert(table, Jwt)
-        secret = find_secret(jwt.secret)
     except msgspec.ValidationError:
         return  # reported with the shape of the file
-    except ConfigError as error:
-        yield (*at, "secret"), str(error)
-        return
     if not jwt.is_used:
         if jwt != Jwt():
             yield at, "write `secret` for HS256, or `jwks` for RS256 and ES256"
@@ -144,8 +127,8 @@ def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
         yield (*at, "jwks"), "write either `secret` or `jwks`: an authority signs with one kind of key"
     if not jwt.audience:
         yield at, "the key 'audience' is missing: without it a token for another service would be accepted"
-    if jwt.secret and len(secret) < SECRET_MIN:
-        yield (*at, "secret"), f"a secret of {len(secret)} characters is too short for HS256; write {SECRET_MIN}"
+    if 0 < len(jwt.secret) < SECRET_MIN:
+        yield (*at, "secret"), f"a secret of {len(jwt.secret)} characters is too short for HS256; write {SECRET_MIN}"
     if jwt.jwks:
         yield from (((*at, "jwks"), text) for text in _jwks_faults(jwt.jwks))
     if any(find_spec(library) is None for library in ("jwt", "cryptography")):

@@ -24,10 +24,10 @@ from dragoman.gateway.config.access import (
     forward_faults,
     jwt_faults,
     public_faults,
-    read_auth,
     settled,
     share_faults,
 )
+from dragoman.gateway.config.file_secrets import FileSecrets
 from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
@@ -117,16 +117,16 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
         return Checked(problems=(parsed,))
     text, table = parsed
     lines = TomlLines(text)
-    interpolation = Interpolation(path.absolute().parent, os.environ)
-    table = resolve_paths(interpolation.expand(table), path.absolute().parent)
+    folder = path.absolute().parent
+    interpolation, secrets = Interpolation(folder, os.environ), FileSecrets(folder)
+    table = secrets.read(resolve_paths(interpolation.expand(table), folder))
     recording = in_force.recording if in_force is not None else None
     recorded = recording.path if recording is not None else ""
     wrong, drafts = _read(table, listens, recorded if starts else None)
-    missing = dict(interpolation.faults)
+    missing = dict([*interpolation.faults, *secrets.faults])
     wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
-    can_be_read = _can_others_read(path)
-    shared = [found for found in _shared(path, drafts, table) if can_be_read and found[0] not in interpolation.replaced]
-    shared += _sockets(drafts)
+    shared = _shared(path, drafts, secrets) if _can_others_read(path) else []
+    shared = [found for found in shared if found[0] not in interpolation.replaced] + _sockets(drafts)
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
     every = [(key, said, level) for found, level in levels for key, said in found]
     problems = [
@@ -461,8 +461,8 @@ def _ops(table: Any, drafts: Sequence[Draft]) -> Iterator[Found]:
     except msgspec.ValidationError:  # no table, or one whose faults are found already
         return
     found = list(faults_of_ops(ops))
-    yield from ((("ops", key), text) for key, text in found)
-    places = () if any(key == "listen" for key, _ in found) else parse_ops_address(ops.listen).places
+    yield from ((("ops", *key), text) for key, text in found)
+    places = () if any(key == ("listen",) for key, _ in found) else parse_ops_address(ops.listen).places
     for draft in drafts if places else ():
         for at, endpoint in draft.listen.items():
             if not set(places).isdisjoint(registry.places(endpoint)):
@@ -483,18 +483,11 @@ def _can_others_read(path: Path) -> bool:
         return False
 
 
-def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[Found]:
-    """Find tokens and salts in a file that other users may read."""
-    text = f"contains a token, and other users may read this file; `chmod 600 {path}`"
-    found: list[Found] = [
-        (key, text) for d in drafts for key, upstream in d.upstreams.items() if upstream.has_literal_secret
-    ]
-    try:
-        salted = bool(table["recording"]["redact"]["salt"])
-    except (KeyError, TypeError):
-        return found
-    salt = f"other users may read this file, and the salt lets them guess secrets; `chmod 600 {path}`"
-    return [*found, (("recording", "redact", "salt"), salt)] if salted else found
+def _shared(path: Path, drafts: Sequence[Draft], secrets: FileSecrets) -> list[Found]:
+    """Find secrets in a file that other users may read."""
+    text = f"contains a secret, and other users may read this file; `chmod 600 {path}`"
+    keys = [key for draft in drafts for key, upstream in draft.upstreams.items() if upstream.has_literal_secret]
+    return [(key, text) for key in (*keys, *secrets.literal)]
 
 
 def _sockets(drafts: Sequence[Draft]) -> list[Found]:
@@ -507,7 +500,6 @@ def _sockets(drafts: Sequence[Draft]) -> list[Found]:
 def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:
     """Return the configuration of a valid table."""
     file = msgspec.convert(table, ConfigFile)
-    auth = read_auth(file.auth)
     upstreams = [[route.upstream] if isinstance(route.upstream, str) else route.upstream for route in file.route]
     routes = (
         Route(
@@ -525,9 +517,9 @@ def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:
         recording=file.recording,
         inherit_env=False,
         ops=file.ops,
-        auth=auth,
+        auth=file.auth,
         principals=file.principals,
-        routes=tuple(settled(route, auth) for route in routes),
+        routes=tuple(settled(route, file.auth) for route in routes),
         given=frozenset(_keys_of(table)),
         secrets=frozenset(secrets),
     )

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.adapters.host_names import is_host_name
+from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.endpoint import Place, tcp_places
 from dragoman.mappings.errors import ConfigError
@@ -65,7 +66,7 @@ def check_ops(ops: Ops) -> None:
         raise ConfigError(text)
 
 
-def faults_of_ops(ops: Ops) -> Iterator[tuple[str, str]]:
+def faults_of_ops(ops: Ops) -> Iterator[tuple[KeyPath, str]]:
     """Yield each error in the options of an ops port, with its key."""
     try:
         address = parse_ops_address(ops.listen)
@@ -74,16 +75,19 @@ def faults_of_ops(ops: Ops) -> Iterator[tuple[str, str]]:
 
             check_bindable(address.path)
     except ConfigError as error:
-        yield "listen", str(error)
+        yield ("listen",), str(error)
         return
     if address.is_public and not ops.tokens:
         text = f"other machines can reach {address}: add a token to `tokens` (with --ops: DRAGOMAN_OPS_TOKEN)"
-        yield "listen", f"{text}, or listen on 127.0.0.1"
-    for host in ops.hosts:
+        yield ("listen",), f"{text}, or listen on 127.0.0.1"
+    for index, host in enumerate(ops.hosts):
         if host == "*" or not is_host_name(host):
-            yield "hosts", f"{host!r}: write only a name of this machine, for example agents.example"
-    for token in ops.tokens:
+            yield ("hosts", index), f"{host!r}: write only a name of this machine, for example agents.example"
+    for index, token in enumerate(ops.tokens):
+        text = ""
         if len(token) < TOKEN_MIN:
-            yield "tokens", f"a token of {len(token)} characters can be guessed; write at least {TOKEN_MIN} random ones"
+            text = f"a token of {len(token)} characters can be guessed; write at least {TOKEN_MIN} random ones"
         elif not token.isascii() or not token.isprintable() or " " in token:
-            yield "tokens", "a token has only ASCII letters, digits and marks, because it is sent in an HTTP header"
+            text = "a token has only ASCII letters, digits and marks, because it is sent in an HTTP header"
+        if text:
+            yield ("tokens", index), text

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dragoman.gateway.config.source import FILE
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 
@@ -22,14 +21,8 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     table = dict(table)
     if isinstance(recording := table.get("recording"), dict):
         table["recording"] = {**recording, **_resolved(recording, "path", lambda text: _below(folder, text))}
-    if isinstance(auth := table.get("auth"), dict) and isinstance(tokens := auth.get("tokens"), dict):
-        auth = table["auth"] = {
-            **auth,
-            "tokens": {name: _resolve_secret(text, folder) for name, text in tokens.items()},
-        }
-    if isinstance(auth, dict) and isinstance(jwt := auth.get("jwt"), dict):
-        secret = {"secret": _resolve_secret(jwt["secret"], folder)} if "secret" in jwt else {}
-        table["auth"] = {**auth, "jwt": {**jwt, **secret, **_resolved(jwt, "jwks", lambda text: _file(folder, text))}}
+    if isinstance(auth := table.get("auth"), dict) and isinstance(jwt := auth.get("jwt"), dict):
+        table["auth"] = {**auth, "jwt": {**jwt, **_resolved(jwt, "jwks", lambda text: _file(folder, text))}}
     if isinstance(routes := table.get("route"), list):
         table["route"] = [_resolve_route(route, folder) if isinstance(route, dict) else route for route in routes]
     return table
@@ -68,12 +61,6 @@ def _below(folder: Path, text: str) -> str:
 
 def _file(folder: Path, text: str) -> str:
     return text if "://" in text else _below(folder, text)
-
-
-def _resolve_secret(text: Any, folder: Path) -> Any:
-    if not isinstance(text, str) or not text.startswith(FILE):
-        return text
-    return FILE + _below(folder, text.removeprefix(FILE))
 
 
 def _resolve_endpoint(text: str, folder: Path) -> str:

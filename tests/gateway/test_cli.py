@@ -398,7 +398,7 @@ def test_a_warning_is_printed_and_the_exit_code_is_0(tmp_path: Path) -> None:
     path.chmod(0o644)
     done = dragoman("check", str(path))
     assert done.returncode == 0
-    assert done.stdout.startswith(f"{path}:3: warning: route[0].upstream: contains a token")
+    assert done.stdout.startswith(f"{path}:3: warning: route[0].upstream: contains a secret")
     (row,) = json.loads(dragoman("check", str(path), "--json").stdout)
     assert row["level"] == "warning"
 

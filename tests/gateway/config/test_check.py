@@ -398,10 +398,10 @@ def test_a_reload_accepts_the_file_into_which_the_gateway_records(write: Write, 
         ("[ops]\nlisten = 'unix:/o'\ntokens = 'x'", "ops.tokens", "expected a list in brackets"),
         (
             "[ops]\nlisten = 'http://[::1]:0'\nhosts = ['a.example:80']",
-            "ops.hosts",
+            "ops.hosts[0]",
             "write only a name of this machine",
         ),
-        ("[ops]\nlisten = 'http://[::1]:0'\nhosts = ['*']", "ops.hosts", "write only a name of this machine"),
+        ("[ops]\nlisten = 'http://[::1]:0'\nhosts = ['*']", "ops.hosts[0]", "write only a name of this machine"),
         ("[recording]\npath = 'r/'\nkeep_age = '30d'", "recording.keep_age", "expected a number, got"),
         ("[recording]\npath = 'r/'\nredact = false", "recording.redact", "expected a table"),
     ],
@@ -414,6 +414,18 @@ def test_a_typical_configuration_error_is_one_line_with_its_key_and_what_to_writ
     assert line >= 4
     assert path == key
     assert words in said
+
+
+def test_a_token_of_the_ops_port_is_the_value_of_the_variable_that_it_names(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{ROUTE}[ops]\nlisten = 'http://127.0.0.1:0'\ntokens = ['env:DRAGOMAN_TEST_TOKEN']\n"
+    ((_line, path, said),) = found(write(text))
+    assert (path, said) == ("ops.tokens[0]", "the environment variable DRAGOMAN_TEST_TOKEN is not set")
+    monkeypatch.setenv("DRAGOMAN_TEST_TOKEN", "a-long-random-token")
+    ops = load(write(text)).ops
+    assert ops is not None
+    assert ops.tokens == ("a-long-random-token",)
 
 
 @pytest.mark.parametrize(("name", "words"), [("a/b", "invalid pod name 'a/b'"), ("x" * 100, "at most 107 bytes")])
