@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
 from dragoman.gateway.recording.redaction.spans import (
+    BINARY_LEAST,
     PLACEHOLDER,
     PLACEHOLDER_MAX,
     PREFIX,
@@ -25,6 +26,7 @@ from dragoman.gateway.recording.redaction.spans import (
     layers,
     merged,
     undecided,
+    without_binary,
 )
 
 Judge = Callable[[re.Match[str]], bool]
@@ -238,8 +240,11 @@ class Finder:
 
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """Yield the secrets in one layer, each with the rank of its detector."""
+        longest = max(map(len, layer.text.split()), default=0)
+        if longest >= BINARY_LEAST:
+            layer = without_binary(layer)
         text = layer.text
-        has: tuple[str, ...] = ("run",) if max(map(len, text.split()), default=0) >= RUN else ()  # most have none
+        has: tuple[str, ...] = ("run",) if longest >= RUN else ()  # most have none
         if "=" in text or ":" in text or " -" in text:
             has += ("sign",)
         detectors = self._sets[has]

@@ -8,13 +8,15 @@ Secrets are found in each layer of JSON escapes of a text: as it is, with its es
 Tool arguments are JSON in a JSON string, and hold strings with JSON again. Each level hides a secret behind another
 layer of `\"` and `\u0073`. A layer is taken off the whole text: JSON or prose with JSON in it, complete or cut off
 anywhere. Each index in a lower layer has its place in the text above. Nothing is parsed, so no parser can refuse.
+
+Images and other binary data in base64 are not searched: 5 MiB of them hold two texts, on average, that look like keys.
 """
 
 from __future__ import annotations
 
 import hmac
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -33,6 +35,10 @@ ESCAPE = re.compile(
 CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
 CUT_MAX = 12  # characters of two escapes
 SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+BINARY_LEAST, BINARY_HEAD = 1024, 256  # characters of binary data in base64, and of its beginning, which is searched
+BINARY_SIGNS = 128  # one of so many characters of binary data is `+` or `/`, of random data even one of 32
+BINARY = re.compile(rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{{BINARY_LEAST},}}+")
 
 Mark = Callable[[str, str], str]
 """Returns the placeholder of a secret, given its kind and its raw text."""
@@ -160,6 +166,38 @@ class Layer:
             shift = self._shifts[-1]
             yield found.start() - shift
             self._shifts.append(shift + found.end() - found.start() - 1)
+
+
+class WithoutBinary(Layer):
+    """A layer without the inner parts of its binary data, whose random characters may look like keys."""
+
+    def __init__(self, whole: Layer, inner: Sequence[tuple[int, int]]) -> None:
+        self._whole = whole
+        parts: list[str] = []
+        self._cuts: list[int] = []  # indices in this text of the characters behind a part that was taken out
+        self._before = [0]  # for the nth of them: how many more characters the whole text has before it
+        at = length = 0
+        for start, end in inner:
+            parts.append(whole.text[at:start])
+            length += start - at
+            self._cuts.append(length)
+            self._before.append(self._before[-1] + end - start)
+            at = end
+        super().__init__("".join((*parts, whole.text[at:])), whole)
+
+    def place(self, at: int) -> int:
+        """Return the index in the outermost text; a secret that ends with what is left of the data ends behind it."""
+        return self._whole.place(at + self._before[bisect_right(self._cuts, at)])
+
+
+def without_binary(layer: Layer) -> Layer:
+    """Return the layer without the inner parts of its binary data, or the layer itself if it has none."""
+    inner = [
+        (found.start() + BINARY_HEAD, found.end())
+        for found in BINARY.finditer(layer.text)
+        if BINARY_SIGNS * (found[0].count("+") + found[0].count("/")) > len(found[0])
+    ]
+    return WithoutBinary(layer, inner) if inner else layer
 
 
 def layers(text: str) -> list[Layer]:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 import re
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from dragoman.gateway.recording.redaction import finder as finder_module
 from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Detector, Finder
 from dragoman.gateway.recording.redaction.rules import pattern as own_pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, USER_INFO
-from dragoman.gateway.recording.redaction.spans import Span, layers, replaced
+from dragoman.gateway.recording.redaction.spans import BINARY_HEAD, Span, layers, replaced
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
@@ -273,3 +275,60 @@ def test_the_number_of_words_remembered_as_clean_is_bounded() -> None:
     for n in range(3 * WORDS_MAX):
         assert finder.is_clean([f"word-{n}", "x" * 1_000])
     assert sum(map(len, finder._clean)) < 16 * WORDS_MAX
+
+
+# -- binary data (docs/recording.md, section "What is found") -----------------------------------------
+
+
+LIKE_A_KEY = "+sk" + "aB3" * 40  # as a token of Sanity: an image of 5 MiB holds about two such texts by chance
+IMAGE = base64.b64encode(Random(1).randbytes(3000)).decode()
+PNG = IMAGE + LIKE_A_KEY + IMAGE
+KEY = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
+
+CARRIERS = {
+    "codewhale": '{"images":[{"mime":"image/png","dataBase64":"%s"}]}',
+    "smooth": '{"attachments":[{"type":"image","url":"data:image/png;base64,%s"}]}',
+    "pod": '{"attachments":[{"kind":"image","mime_type":"image/png","data":"%s"}]}',
+    "pando": '{"type":"image","source":{"type":"base64","data":"%s"}}',
+    "JSON in JSON": '{"output":"{\\"data\\":\\"%s\\"}"}',
+}
+
+
+def test_the_text_in_the_image_looks_like_a_key() -> None:
+    assert [span.kind for span in FINDER.find(LIKE_A_KEY)] == ["sanity_token"]
+
+
+@pytest.mark.parametrize("carrier", CARRIERS.values(), ids=CARRIERS)
+def test_an_image_stays_as_it_is_and_the_key_beside_it_is_found(carrier: str) -> None:
+    text = carrier % PNG
+    assert FINDER.find(text) == []
+    assert marked(f'{{"input":"{KEY}","more":{text},"last":"{KEY}"}}') == (
+        f'{{"input":"<github_token>","more":{text},"last":"<github_token>"}}'
+    )
+
+
+def test_a_key_in_a_data_url_is_found_if_it_is_not_in_base64() -> None:
+    assert marked(f"data:text/plain,{KEY}") == "data:text/plain,<github_token>"
+
+
+@pytest.mark.parametrize("name", ["password", "api_key"])
+def test_a_secret_value_that_is_binary_data_is_found_whole(name: str) -> None:
+    assert marked(f'{{"{name}":"{PNG}","rest":1}}') == f'{{"{name}":"<credential>","rest":1}}'
+
+
+def test_a_long_token_without_signs_of_binary_data_is_found_whole() -> None:
+    claims = base64.urlsafe_b64encode(b'{"sub":"' + b"abc" * 700 + b'"}').decode().rstrip("=")
+    assert marked(f"see /eyJhbGciOiJIUzI1NiJ9.{claims}.c2lnbmF0dXJl now") == "see /<jwt> now"
+
+
+def test_the_search_reads_only_the_beginning_of_binary_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in characters: a search of 5 MiB would take a second."""
+    searched: list[str] = []
+
+    def fold(_finder: Finder, text: str) -> str:
+        searched.append(text)
+        return text.lower()
+
+    monkeypatch.setattr(Finder, "_in_lower_case", fold)
+    Finder(BUILT_IN).find(CARRIERS["codewhale"] % (IMAGE * 100))
+    assert sum(map(len, searched)) < BINARY_HEAD + len(CARRIERS["codewhale"])

@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from dragoman.gateway.recording.redaction.spans import LAYERS_MAX, layers, undecided, unescaped
+from dragoman.gateway.recording.redaction.spans import (
+    BINARY_HEAD,
+    BINARY_LEAST,
+    LAYERS_MAX,
+    layers,
+    undecided,
+    unescaped,
+    without_binary,
+)
 from tests.gateway.recording.redaction.corpus import escaped
 
 WORDS = 'a"b\\c/d\b\f\n\r\té€😀'
@@ -31,6 +39,23 @@ def test_a_character_of_any_layer_has_its_place_in_the_outermost_text() -> None:
     place, end = layer.place(start), layer.place(start + 1)
     assert json.loads(json.loads(f'"\\"{text[place:end]}\\""')) == "😀"
     assert text[layer.place(layer.text.index("k")) :].startswith("k")
+
+
+def test_binary_data_keeps_its_head_and_a_character_behind_it_its_place() -> None:
+    data = "abc+" * BINARY_LEAST
+    text = json.dumps(f"x\n {data} y {data} z")
+    whole = layers(text)[1]
+    layer = without_binary(whole)
+    head = data[:BINARY_HEAD]
+    assert layer.text == f'"x\n {head} y {head} z"'
+    assert [text[layer.place(layer.text.index(letter))] for letter in "xyz"] == ["x", "y", "z"]
+    assert layer.place(layer.text.index(" y")) == text.index(" y"), "the data belongs to what is left of it"
+
+
+@pytest.mark.parametrize("data", ["abc+" * (BINARY_LEAST // 4 - 1), "abcd" * BINARY_LEAST])
+def test_short_texts_and_texts_without_signs_are_no_binary_data(data: str) -> None:
+    (layer,) = layers(data)
+    assert without_binary(layer) is layer
 
 
 @pytest.mark.parametrize(
