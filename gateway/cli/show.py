@@ -71,8 +71,9 @@ def show(
     translate` does. At the end it lists on stderr what the dialect cannot represent. If a client of that dialect was
     recorded, it did not get those messages either.
     """
+    selects = any((as_, kind, turn, from_, to, every))
     if file.is_dir():
-        if as_ or kind or turn or turns or from_ or to or every:
+        if selects or turns:
             raise ConfigError(f"{file} is a folder, whose sessions are listed: name a file in it")
         _show_sessions(file, as_json=as_json)
         return
@@ -80,16 +81,13 @@ def show(
     if words := about_no_session(recording):
         logs.tell(words, sys.stderr)
     if turns:
-        if as_ or kind or turn or from_ or to or every:
+        if selects:
             raise ConfigError("--turns prints a table of all turns: use it with no other option than --json")
         _show_turns(recording, as_json=as_json)
         return
     dialect = _dialect(as_, kind, turn, other=every or as_json)
     wanted = _kinds(kind, every=every)
-    begin = _time(from_, recording)
-    end = max(1, _time(to, recording)) if to else inf
-    if end < begin:
-        raise ConfigError(f"--to {to} is before --from {from_}")
+    begin, end = _period(from_, to, recording)
     with reading(recording):
         # Turns are counted from the start of the file, so --turn reads all of it.
         lines = recording.lines() if turn else takewhile(lambda line: line.t <= end, recording.lines(t=begin))
@@ -97,10 +95,10 @@ def show(
             _print_frames(dialect, recording, lines)
             return
         entries = _of_turns(transcript(lines, recording.missing, _losses(recording)), turn or [])
-        entries = (e for e in entries if e.kind in wanted and begin <= e.t <= end)
+        chosen = (e for e in entries if e.kind in wanted and begin <= e.t <= end)
         if begin and not turn:
-            entries = (msgspec.structs.replace(entry, turn=0) for entry in entries)
-        _print_json(entries) if as_json else print_entries(recording, entries)
+            chosen = (msgspec.structs.replace(entry, turn=0) for entry in chosen)
+        _print_json(chosen) if as_json else print_entries(recording, chosen)
 
 
 def _show_sessions(folder: Path, *, as_json: bool) -> None:
@@ -157,6 +155,15 @@ def _dialect(name: str, kinds: list[str] | None, numbers: list[int] | None, *, o
     if kinds or numbers or other:
         raise ConfigError("--as prints frames: use it with --from and --to, not with --kind, --turn, --all and --json")
     return registry.dialect(name)
+
+
+def _period(begin: str, end: str, recording: Reader) -> tuple[int, float]:
+    """Return the first and last time (µs) that are shown; raise ConfigError if the last is before the first."""
+    first = _time(begin, recording)
+    last = max(1, _time(end, recording)) if end else inf
+    if last < first:
+        raise ConfigError(f"--to {end} is before --from {begin}")
+    return first, last
 
 
 def _time(text: str, recording: Reader) -> int:
