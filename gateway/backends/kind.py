@@ -20,6 +20,7 @@ from msgspec import structs
 
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link, opening_trace
+from dragoman.gateway.observability import audit
 from dragoman.gateway.observability.trace_context import TraceContext, add_trace
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_index import Rows
@@ -195,6 +196,7 @@ class SessionOpener(BackendKind):
         try:
             session = self._new_session(link, command.session)
         except Refused as refused:  # the backend may have been asked first, so no caller is above
+            audit.refuse(link, refused.failure.text, command=type(command).__name__)
             link.send([Reply(request=command.request, failure=refused.failure)])
             return
         if isinstance(command, OpenSession):

@@ -126,6 +126,8 @@ class SessionCommands:
             try:
                 self._backend.get_session(link, command)
             except Refused as refused:
+                if refused.failure.cause == "busy":  # a limit is reached; no line tells of sessions that do not exist
+                    audit.refuse(link, refused.failure.text, command=type(command).__name__)
                 link.send([Reply(request=command.request, failure=refused.failure)])
 
     def describe_own(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:

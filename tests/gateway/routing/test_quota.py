@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.routing.quota import Refused, SessionQuota
 from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.commands import GetSession
+from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import LIMITS, in_memory_gateway
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import CREATE, ask
@@ -36,6 +40,29 @@ def test_the_refusal_of_a_session_beyond_the_limit_names_the_limit() -> None:
     assert "`principal_sessions` is 2" in json.dumps(refusal)
     assert len(route.router.sessions) == 2
     assert route.ledger.counters["refused_session_principal_sessions"] == 1
+
+
+def test_the_refusal_of_a_session_is_audited() -> None:
+    route = CountedRoute(limits={"principal_sessions": 1})
+    route.open_session(route.connect("first"))
+    with capture_logs() as lines:
+        route.send_open(route.connect("second"))
+    refused = [(line["link"], line["command"]) for line in lines if line.get("action") == "refusal"]
+    assert refused == [("second", "OpenSession")]
+
+
+@pytest.mark.parametrize(("cause", "lines"), [("busy", 1), ("not_found", 0)])
+def test_a_look_at_a_session_is_audited_if_a_limit_refuses_it_and_not_if_there_is_no_session(
+    monkeypatch: pytest.MonkeyPatch, cause: Cause, lines: int
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise Refused(Failure(cause=cause, text="no"))
+
+    route = CountedRoute()
+    monkeypatch.setattr(route.router._backend, "get_session", refuse)
+    with capture_logs() as logged:
+        route.router.receive(route.connect("a"), [Burst(items=[GetSession(request="r", session="s")])])
+    assert [line["action"] for line in logged].count("refusal") == lines
 
 
 def test_a_session_that_is_over_makes_room_for_another() -> None:
