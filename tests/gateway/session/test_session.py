@@ -25,6 +25,7 @@ from tests.gateway.pod_messages import (
     user_entry,
 )
 from tests.gateway.smooth_client_messages import (
+    CREATE,
     SHOWN,
     accepted,
     answer,
@@ -531,6 +532,27 @@ async def test_a_client_that_joins_after_an_error_in_the_turn_gets_it_before_the
             .receives("b", loose("AGENT_ERROR"), answer("$turn", "Hel"))
             .done()
         )
+
+
+async def test_a_client_that_was_behind_at_the_end_of_its_turn_may_begin_the_next() -> None:
+    async with in_memory_gateway() as made:
+        client = made.join("a", limits=Limits(outbox_soft=1_024))
+        client.judged = False  # merged pieces are not those that the script knows
+        client.sends(CREATE, send("r1", "Hi"))
+        await settle()
+        made.pod.sends(*took("Hi"))
+        await settle()
+        client.transport.reading.clear()
+        for piece in ("x" * 2_000, "y" * 2_000):
+            made.pod.sends(delta(piece))
+            await settle()
+        made.pod.sends(*FINISHED)
+        await settle()
+        client.transport.reading.set()
+        await settle()
+        client.sends(send("r2", "more"))
+        await settle()
+        assert made.pod.frames()[-1] == run("more")
 
 
 async def test_a_session_without_clients_closes_its_backend_after_its_time_and_reopens_it() -> None:

@@ -250,3 +250,10 @@ def test_events_with_a_foreign_id_do_not_belong_to_our_open_turn() -> None:
     step = link.translator.receive([json.dumps(frame).encode() for frame in (token("theirs"), final("theirs"))])
     assert [item for burst in step.bursts for item in burst.items] == []
     assert [loss.kind for loss in step.losses] == ["TextDelta", "TurnEnded"]
+
+
+def test_only_the_end_of_a_turn_is_not_passed_on_after_a_cancel_that_found_no_turn() -> None:
+    link = Link()
+    link.sends(commands.CancelTurn(request="c", session="s"))
+    heard = [type(item) for _, items in link.hears(token("theirs"), error("unheard")) for item in items]
+    assert events.TextDelta in heard
