@@ -37,7 +37,7 @@ static const double PATIENCE = 15; /* seconds without any progress after which t
 
 typedef struct { char *at; size_t len, cap; } buffer;
 typedef struct { int channel; char *text; } template;
-typedef struct { int action, var[VARS], vars; char *marks[3], *key, *take[VARS]; template reply[3]; int replies; } rule;
+typedef struct { int action, var[VARS], vars; char *marks[3], *key, *take[VARS]; template reply[TEMPLATES]; int replies; } rule;
 typedef struct {
     int framing, opens, rules, tokens, finishes, says, addresses;
     template open[TEMPLATES], token[TEMPLATES], finish[TEMPLATES], say[TEMPLATES];
@@ -730,7 +730,11 @@ static void read_rule(dialect *d, char *rest) {
         r->take[r->vars++] = take + 2;
         if (!takes) break;
     }
-    while (rest && *rest) { int channel = atoi(field(&rest)); r->reply[r->replies++] = (template){channel, field(&rest)}; }
+    while (rest && *rest) {
+        if (r->replies == TEMPLATES) fail("more than %d replies to a message", TEMPLATES);
+        int channel = atoi(field(&rest));
+        r->reply[r->replies++] = (template){channel, field(&rest)};
+    }
 }
 
 /* Read lines until "run": what each role says, where it is, and how much. */
