@@ -126,7 +126,10 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
     missing = dict([*interpolation.faults, *secrets.faults])
     wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
     shared = _shared(path, drafts, secrets) if _can_others_read(path) else []
-    shared = [found for found in shared if found[0] not in interpolation.replaced] + _sockets(drafts)
+    shared = [found for found in shared if found[0] not in interpolation.replaced] + [
+        *_sockets(drafts),
+        *_roots(drafts),
+    ]
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
     every = [(key, said, level) for found, level in levels for key, said in found]
     problems = [
@@ -495,6 +498,15 @@ def _sockets(drafts: Sequence[Draft]) -> list[Found]:
     return [
         (at, why) for draft in drafts for at, endpoint in draft.listen.items() if (why := find_socket_hazard(endpoint))
     ]
+
+
+def _roots(drafts: Sequence[Draft]) -> Iterator[Found]:
+    """Find folders of attached files that do not exist."""
+    for draft in drafts:
+        roots = draft.table.get("file_roots")
+        for index, root in enumerate(roots) if isinstance(roots, list) else ():
+            if isinstance(root, str) and not os.path.isdir(root):
+                yield (*draft.at, "file_roots", index), f"there is no folder {root}, so no attached file is below it"
 
 
 def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:

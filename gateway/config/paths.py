@@ -5,6 +5,7 @@ So a configuration means the same wherever the gateway is started.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,8 @@ def _all_resolved(table: dict[str, Any], key: str, resolve: Callable[[str], str]
 
 
 def _below(folder: Path, text: str) -> str:
-    return f"{folder / text}{'/' if text.endswith('/') else ''}" if text else text
+    """Return a path below a folder; one that begins with `~` is below the folder of its user."""
+    return f"{folder / os.path.expanduser(text)}{'/' if text.endswith('/') else ''}" if text else text
 
 
 def _file(folder: Path, text: str) -> str:

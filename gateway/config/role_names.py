@@ -13,6 +13,7 @@ a person        has one of the person's principals
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -23,10 +24,15 @@ from dragoman.gateway.identity.listeners import OF_LOCAL_USERS, OF_WEB_SOCKETS, 
 
 PRINCIPALS = ("token:", "jwt:", "uid:", "cert:")
 GROUPS = ("group:", "gid:")
+NUMBER = re.compile("0|[1-9][0-9]*")
 
 
 def person_faults(persons: Any, auth: Auth) -> Iterator[tuple[str, int, str]]:
-    """Yield the person and the index of each name in `[principals]` that no client can have, with the reason."""
+    """Yield the person and the index of each name in `[principals]` that no client can have, with the reason.
+
+    A name of two persons is an error of the second one.
+    """
+    known: dict[str, str] = {}
     for person, names in persons.items() if isinstance(persons, dict) else ():
         for index, name in enumerate(names) if isinstance(names, list) else ():
             if not isinstance(name, str):
@@ -35,6 +41,8 @@ def person_faults(persons: Any, auth: Auth) -> Iterator[tuple[str, int, str]]:
                 yield person, index, f"invalid principal {name!r}: write {either(f'{kind}NAME' for kind in PRINCIPALS)}"
             elif why := _missing_credential(name, auth):
                 yield person, index, f"no client can be {name!r}: {why}"
+            elif known.setdefault(name, person) != person:
+                yield person, index, f"{name!r} is {known[name]} already: a principal is one person"
 
 
 def role_faults(
@@ -69,12 +77,14 @@ def _why_nobody(name: str, listeners: list[Endpoint], auth: Auth, persons: Mappi
 
 
 def _missing_credential(name: str, auth: Auth) -> str:
-    """Return which credential the configuration lacks for a name; "" if none."""
+    """Return which credential the configuration lacks for a name, or what is wrong with its number; "" if nothing."""
     kind, _, rest = name.partition(":")
     if kind == "token" and rest not in auth.tokens:
         return f"[auth.tokens] has no {rest!r}"
     if kind in ("jwt", "group") and not auth.jwt.is_used:
         return "[auth.jwt] is not configured"
+    if kind in ("uid", "gid") and NUMBER.fullmatch(rest) is None:
+        return "write its number"
     return ""
 
 

@@ -6,6 +6,7 @@ number before the suffix. No existing file is ever written to: a name that is ta
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -82,7 +83,7 @@ def place(text: str) -> Place:
     """
     if not text:
         raise ConfigError("recordings need a place: name a folder, or a new file")
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     if folder_of(text) == path:
         if path.exists() and not path.is_dir():
             raise ConfigError(f"{text} is a file: name a folder, or a new file")
@@ -96,7 +97,7 @@ def place(text: str) -> Place:
 
 def folder_of(text: str) -> Path:
     """Return the folder in which recordings to this place are written, whatever exists there now."""
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     return path if path.is_dir() or text.endswith("/") or not path.suffix else path.parent
 
 

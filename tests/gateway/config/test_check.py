@@ -416,6 +416,13 @@ def test_a_typical_configuration_error_is_one_line_with_its_key_and_what_to_writ
     assert words in said
 
 
+def test_a_folder_of_attached_files_that_does_not_exist_is_a_warning(write: Write, tmp_path: Path) -> None:
+    checked = check(write(f'{ROUTE}file_roots = ["{tmp_path}", "nowhere"]\n'))
+    (problem,) = checked.problems
+    assert (problem.level, problem.path) == ("warning", "route[0].file_roots[1]")
+    assert f"there is no folder {tmp_path}/" in problem.text
+
+
 def test_a_token_of_the_ops_port_is_the_value_of_the_variable_that_it_names(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

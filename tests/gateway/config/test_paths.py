@@ -44,3 +44,16 @@ def test_a_relative_path_in_an_endpoint_starts_at_the_configurations_folder(text
 )
 def test_a_value_of_another_type_stays_as_it_is(table: dict[str, Any]) -> None:
     assert resolve_paths(table, Path("/etc")) == table
+
+
+@pytest.mark.parametrize(
+    ("text", "resolved"),
+    [("r/", "/etc/r/"), ("~/r/", "/home/ann/r/"), ("~", "/home/ann"), ("~nobody-at-all/r", "/etc/~nobody-at-all/r")],
+)
+def test_the_folder_of_a_user_is_written_as_in_a_shell(
+    text: str, resolved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    table = {"recording": {"path": text}, "route": [{"file_roots": [text]}]}
+    wanted = {"recording": {"path": resolved}, "route": [{"file_roots": [resolved]}]}
+    assert resolve_paths(table, Path("/etc")) == wanted

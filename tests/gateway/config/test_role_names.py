@@ -35,6 +35,8 @@ def faults(tmp_path: Path, name: str, listen: str, rest: str = "") -> list[str]:
         ("uid:1001", f"{POD}?uid=1000", "", "`uid` and `gid` of the listeners do not allow it"),
         ("gid:1001", f"{POD}?gid=1000", "", "`uid` and `gid` of the listeners do not allow it"),
         ("local", WS, AUTH, "no listener of the route names its clients so"),
+        ("gid:users", POD, "", "write its number"),
+        ("uid:01000", POD, "", "write its number"),
         (
             "bob",
             WS,
@@ -74,4 +76,12 @@ def test_a_principal_of_an_undefined_token_is_a_configuration_error(tmp_path: Pa
     rest = f"{AUTH}[principals]\nalice = ['token:alice', 'token:alcie']\n"
     assert faults(tmp_path, "token:alice", WS, rest) == [
         "principals.alice[1]: no client can be 'token:alcie': [auth.tokens] has no 'alcie'"
+    ]
+
+
+def test_a_principal_of_a_user_without_a_number_or_of_two_persons_is_an_error(tmp_path: Path) -> None:
+    rest = f"{AUTH}[principals]\nalice = ['uid:root', 'uid:0']\nbob = ['uid:7', 'uid:0']\n"
+    assert faults(tmp_path, "token:alice", WS, rest) == [
+        "principals.alice[0]: no client can be 'uid:root': write its number",
+        "principals.bob[1]: 'uid:0' is alice already: a principal is one person",
     ]

@@ -116,3 +116,10 @@ def test_only_plain_and_compressed_jsonl_files_are_named_like_recordings() -> No
         False,
         False,
     ]
+
+
+def test_the_folder_of_an_unknown_user_is_a_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert [place(text).path for text in ("~/r/", "~nobody-at-all/r/")] == [tmp_path / "r", Path("~nobody-at-all/r")]
