@@ -14,10 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from dragoman.gateway.config.access import is_public
-from dragoman.gateway.config.model import Config
+from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.socket_folders import find_path_hazard, find_socket_hazard
+from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import authenticates
 from dragoman.gateway.recording.places import folder_of
+from dragoman.gateway.transports.child_settings import child_settings
 
 FREE_MIN = 1024 * 1024  # bytes: a second of a busy stream
 
@@ -31,18 +33,27 @@ def find_hazards(config: Config) -> Iterator[str]:
             if why := find_socket_hazard(endpoint):
                 yield why
         for upstream in route.upstreams:
-            if upstream.transport == "stdio" and not is_program_found(shlex.split(upstream.address)[0]):
-                yield f"{upstream.masked}: no such program in PATH; install it, or write its full path"
+            if upstream.transport == "stdio" and (why := find_missing_program(route, upstream, config)):
+                yield why
     if config.ops is not None and config.ops.listen.startswith("unix:"):
         yield from filter(None, [find_path_hazard(Path(config.ops.listen.removeprefix("unix:")))])
     if config.recording is not None and (reason := why_unwritable(config.recording.path)):
         yield f"recordings cannot be written to {config.recording.path}: {reason}"
 
 
-def is_program_found(program: str) -> bool:
-    """Return True if a program can be started; one with a relative path depends on the folder of the child."""
-    is_relative = "/" in program and not program.startswith("/")
-    return is_relative or shutil.which(program) is not None
+def find_missing_program(route: Route, upstream: Endpoint, config: Config) -> str:
+    """Return why the program of a child cannot be started, or ""; a relative path depends on the folder of the child.
+
+    The program is searched in the PATH of the child.
+    """
+    program = shlex.split(upstream.address)[0]
+    is_path, path = "/" in program, child_settings(route, inherit=config.inherit_env).env.get("PATH")
+    if (is_path and not program.startswith("/")) or shutil.which(program, path=path):
+        return ""
+    if not is_path:
+        return f"{upstream.masked}: no such program in PATH; install it, or write its full path"
+    exists = os.path.isfile(program)
+    return f"{upstream.masked}: {'not executable; use chmod +x' if exists else 'no such program; check its path'}"
 
 
 def why_unwritable(text: str) -> str:

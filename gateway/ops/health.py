@@ -7,7 +7,6 @@ backend to which no connection stands, and the disk of the recordings.
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Iterator
 from typing import Literal
@@ -18,7 +17,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.probe import probe
-from dragoman.gateway.config.startup import is_program_found, why_unwritable
+from dragoman.gateway.config.startup import find_missing_program, why_unwritable
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.overload.descriptors import descriptor_shortage
@@ -102,7 +101,7 @@ class Health:
         if time.monotonic() - at < PROBE_EVERY:
             return found
         if upstream.transport == "stdio":
-            found = "" if is_program_found(shlex.split(upstream.address)[0]) else f"{upstream.masked}: no such program"
+            found = find_missing_program(route, upstream, self._gateway.config)
         else:
             limits = structs.replace(self._gateway.config.limits, connect_deadline=PROBE_DEADLINE)
             alone = structs.replace(route, upstream=upstream, failover=(), limits={})

@@ -32,10 +32,25 @@ def test_a_program_that_can_be_found_is_no_hazard(command: str) -> None:
     assert hazards(upstream=f"codewhale+stdio:{command}") == []
 
 
-@pytest.mark.parametrize("command", ["no-such-program", "/no/such/program", "'no such program' -x"])
-def test_a_program_that_cannot_be_found_is_a_hazard(command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("no-such-program", "no such program in PATH; install it, or write its full path"),
+        ("'no such program' -x", "no such program in PATH; install it, or write its full path"),
+        ("/no/such/program", "no such program; check its path"),
+        (__file__, "not executable; use chmod +x"),
+    ],
+)
+def test_a_program_that_cannot_be_found_is_a_hazard(command: str, why: str) -> None:
     (line,) = hazards(upstream=f"codewhale+stdio:{command}")
-    assert line.endswith(": no such program in PATH; install it, or write its full path")
+    assert line.endswith(f": {why}")
+
+
+def test_a_program_is_searched_in_the_path_of_its_child(tmp_path: Path) -> None:
+    (tmp_path / "agent").touch(mode=0o755)
+    for path, found in ((str(tmp_path), True), ("/nowhere", False)):
+        route = Route(name="a", listen=(), upstream=parse("codewhale+stdio:agent"), env=(f"PATH={path}",))
+        assert (list(find_hazards(Config(routes=(route,)))) == []) is found
 
 
 @pytest.mark.parametrize("name", ["", "new/", "new/deeper/", "one.jsonl", "new/one.jsonl"])

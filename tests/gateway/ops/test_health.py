@@ -128,7 +128,7 @@ async def test_a_route_whose_child_keeps_dying_is_not_ready() -> None:
 async def test_a_route_whose_program_is_missing_is_not_ready() -> None:
     async with operated("codewhale+stdio:no-such-program-anywhere --stdio") as port:
         cause = causes(await becomes(port, 503))["route test"]
-        assert cause == "codewhale+stdio:no-such-program-anywhere ...: no such program"
+        assert cause.startswith("codewhale+stdio:no-such-program-anywhere ...: no such program in PATH")
 
 
 async def test_a_gateway_whose_recordings_fill_the_disk_is_not_ready(
