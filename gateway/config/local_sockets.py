@@ -29,13 +29,24 @@ def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
     return None
 
 
-def _has_unix_socket(path: str, tables: Path) -> bool:
-    """Return True if a process listens at this path, also if its folder has another name there."""
+def _has_unix_socket(path: str, tables: Path) -> bool | None:
+    """Return True if a process listens at this path; None if this user may not connect, and connecting says why."""
     if not os.path.exists(path):
         return False
-    name = os.path.basename(path)
+    if not os.access(path, os.W_OK):
+        return None
     rows = (row.split(maxsplit=7) for row in (tables / "unix").read_text("utf-8", "replace").splitlines()[1:])
-    return any(len(row) == 8 and int(row[3], 16) & ACCEPTS and os.path.basename(row[7]) == name for row in rows)
+    return any(len(row) == 8 and int(row[3], 16) & ACCEPTS and _may_be(row[7], path) for row in rows)
+
+
+def _may_be(known: str, path: str) -> bool:
+    """Return True if a socket that the kernel knows by one path can be that at another.
+
+    The folder may have another name for its process, for example in a container: then it has no such file here.
+    """
+    if os.path.basename(known) != os.path.basename(path):
+        return False
+    return not os.path.exists(known) or os.path.samefile(known, path)
 
 
 def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -42,6 +43,36 @@ def test_a_listening_port_of_loopback_is_found_and_not_connected_to(family: sock
         assert find_local_server(parse(f"smooth+ws://{host}:{server.getsockname()[1]}/ws")) is True
         with pytest.raises(BlockingIOError):
             server.accept()
+
+
+def test_a_socket_file_without_a_listener_is_not_that_of_another_folder(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as gone, socket.socket(socket.AF_UNIX) as other:
+        for name, server in (("gone", gone), ("other", other)):
+            (tmp_path / name).mkdir()
+            server.bind(str(tmp_path / name / "sock"))
+            server.listen()
+        gone.close()
+        (tmp_path / "link").symlink_to(tmp_path / "other")
+        found = {
+            name: find_local_server(parse(f"pod+unix:{tmp_path}/{name}/sock")) for name in ("gone", "other", "link")
+        }
+    assert found == {"gone": False, "other": True, "link": True}
+
+
+def test_the_socket_of_another_mount_counts_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "sock").touch()
+    (tmp_path / "unix").write_text(
+        "Num RefCount\n0: 00000002 00000000 00010000 0001 01 7 /elsewhere/in/a/container/sock\n"
+    )
+    assert find_local_server(parse(f"pod+unix:{tmp_path}/sock"), tmp_path) is True
+
+
+def test_a_socket_to_which_this_user_may_not_connect_is_left_to_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+    (tmp_path / "sock").touch()
+    assert find_local_server(parse(f"pod+unix:{tmp_path}/sock")) is None
 
 
 def test_a_port_that_is_bound_and_does_not_listen_is_no_server() -> None:
