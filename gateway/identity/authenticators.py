@@ -9,6 +9,7 @@ json_web_tokens.py has the one of JSON Web Tokens.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 from hmac import compare_digest
@@ -66,6 +67,8 @@ def client_certificate(facts: PeerFacts) -> Principal | Refusal:
     """Name a client by the subject of its certificate, for example `cert:CN=alice,O=Example`."""
     if not facts.certificate:
         return Refusal(text="a client certificate with a subject is needed")
+    if facts.certificate_end is not None and facts.certificate_end <= time.time():  # a session of TLS was resumed
+        return Refusal(text="the certificate has expired")
     return Principal(name=f"cert:{facts.certificate}", expires=facts.certificate_end)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from dragoman.adapters.base import PeerFacts
@@ -60,8 +62,13 @@ def test_a_subject_names_the_principal() -> None:
 
 
 def test_a_principal_ends_when_its_certificate_expires() -> None:
-    named = client_certificate(PeerFacts(certificate="CN=alice", certificate_end=1_900_000_000.0))
-    assert named == Principal(name="cert:CN=alice", expires=1_900_000_000.0)
+    named = client_certificate(PeerFacts(certificate="CN=alice", certificate_end=9e9))
+    assert named == Principal(name="cert:CN=alice", expires=9e9)
+
+
+def test_a_certificate_that_has_expired_since_its_tls_session_began_is_refused() -> None:
+    named = client_certificate(PeerFacts(certificate="CN=alice", certificate_end=time.time() - 1))
+    assert named == Refusal(text="the certificate has expired")
 
 
 def test_a_certificate_without_a_subject_is_refused() -> None:
