@@ -139,18 +139,25 @@ CITED: tuple[tuple[str, tuple[type, ...], object], ...] = (
 
 
 def usual_action(value: object) -> object:
-    """Return an action without ids, limits and attachments of a wrong type, which every server ignores."""
+    """Return an action without the optional members of a wrong type, which every server ignores."""
     if not isinstance(value, dict):
         return value
     _drop_unless(value, "requestId", str)
     match value.get("action"):
         case "create_conversation_session":
+            for key in ("userName", "userEmail", "browserFingerprint", "conversationId"):
+                _drop_unless(value, key, str)
+            _drop_unless(value, "metadata", dict)
+            if not _is_auth_context(value.get("authContext")):
+                value.pop("authContext", None)
             _drop_unless(value, "supports", list)
             _keep(value, "supports", lambda item: isinstance(item, str))
         case "send_message":
             if value.get("message") is None:
                 value["message"] = ""  # legal beside an attachment; the translator checks that
             _drop_unless(value, "stream", bool)
+            for key in ("model", "skill"):
+                _drop_unless(value, key, str)
             _keep(value, "images", _is_image)
             _keep(value, "files", _is_file)
         case "get_conversation_messages" | "list_conversations":
@@ -179,6 +186,11 @@ def _keep(value: JsonObject, key: str, good: Callable[[object], bool]) -> None:
         value[key] = [item for item in items if good(item)]
     else:
         value.pop(key, None)
+
+
+def _is_auth_context(item: object) -> bool:
+    kinds = {"userId": str, "signature": str, "timestamp": int}
+    return isinstance(item, dict) and all(type(item.get(key)) is kind for key, kind in kinds.items())
 
 
 def _is_image(item: object) -> bool:

@@ -58,7 +58,6 @@ REFUSED: list[tuple[str, Any, str | None, str]] = [
     ("create with no agent", CREATE | {"agentId": None}, SAID, "VALIDATION_ERROR"),
     ("create with a blank agent", CREATE | {"agentId": " \t"}, SAID, "VALIDATION_ERROR"),
     ("resume with a blank agent", CREATE | {"agentId": "", "conversationId": "c"}, SAID, "VALIDATION_ERROR"),
-    ("create with metadata that is no object", CREATE | {"metadata": []}, SAID, "VALIDATION_ERROR"),
     ("get without a session", without(GET, "sessionId"), SAID, "VALIDATION_ERROR"),
     ("get with a session that is a list", GET | {"sessionId": ["s"]}, SAID, "VALIDATION_ERROR"),
     ("get with a blank session", GET | {"sessionId": ""}, SAID, "VALIDATION_ERROR"),
