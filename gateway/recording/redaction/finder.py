@@ -85,7 +85,7 @@ class Detector(Struct, frozen=True, kw_only=True):
         where = folded if self.folded else text
         return sum(map(where.count, self.anchors))
 
-    def open(self, text: str, folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
+    def match_open(self, text: str, folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
         """Return the unfinished secret that the end of `text` cuts off. No space stands behind `last_word`."""
         start = last_word if self.in_word else 0
         if self.opens is None:
@@ -282,7 +282,7 @@ class Finder:
             else:
                 if detector.anchors:
                     continue
-            found = detector.open(text, folded, last_word)
+            found = detector.match_open(text, folded, last_word)
             if found is not None:
                 spans.append(Span(layer.place(value_of(found[1])[0]), layer.place(len(layer.text)), found[0]))
         return spans

@@ -309,7 +309,7 @@ class PrefixedKeys:
         """Return how many prefixes stand in a large text; in a smaller one they cannot be too many."""
         return len(self._long.findall(text)) if len(text) > LARGE else 0
 
-    def open(self, text: str, _folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
+    def match_open(self, text: str, _folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
         """Return the unfinished key that the end of `text` cuts off. No space stands behind `last_word`."""
         ended: dict[str, int] = {}  # characters of a format -> where they end behind the last prefix
         begin = max(last_word, len(text.rstrip(CHARACTERS)))

@@ -132,7 +132,9 @@ def characters_read(detector: Detector, text: str) -> int:
     def counting(pattern: re.Pattern[str] | None) -> Any:
         return pattern and Counting(pattern, re.compile(pattern.pattern.removesuffix(r"\Z")))
 
-    structs.replace(detector, opens=counting(detector.opens), run=counting(detector.run)).open(text, text.lower(), 0)
+    structs.replace(detector, opens=counting(detector.opens), run=counting(detector.run)).match_open(
+        text, text.lower(), 0
+    )
     return count
 
 

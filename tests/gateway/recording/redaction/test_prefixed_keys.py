@@ -62,14 +62,14 @@ def test_two_keys_with_one_character_between_them_are_both_found() -> None:
 @pytest.mark.parametrize("length", range(3, 23))
 def test_a_key_that_is_cut_off_is_open_from_its_start(length: int) -> None:
     text = "see " + ("ab-" + "x" * 20)[:length]
-    found = KEYS.open(text, text, 4)
+    found = KEYS.match_open(text, text, 4)
     assert found is not None
     assert found[1].span("secret") == (4, len(text))
 
 
 @pytest.mark.parametrize("text", ["see ab-xxx!", "see xab-xxx", "see ab", 'see "ab-x"}'])
 def test_a_text_that_cannot_become_a_key_is_not_open(text: str) -> None:
-    assert KEYS.open(text, text, 4) is None
+    assert KEYS.match_open(text, text, 4) is None
 
 
 def test_a_table_with_a_wrong_length_is_refused() -> None:
