@@ -134,7 +134,7 @@ class BackendKind(ABC):
         """Ask the backend for the session of this command, then act on it; return False if there are no others."""
         return False
 
-    # --------------------------------------------------------------------------------------------------
+    # -- the backend itself ----------------------------------------------------------------------------
 
     def control(self) -> Session | None:
         """Return the session for commands that concern no session; no client attaches to it.

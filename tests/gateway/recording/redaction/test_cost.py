@@ -116,7 +116,7 @@ def test_the_cost_of_repeated_anchors_is_proportional_to_their_number(
 
 
 def characters_read(detector: Detector, text: str) -> int:
-    """Return the number of characters that `open` reads at anchors; its patterns never go back."""
+    """Return the number of characters that `match_open` reads at anchors; its patterns never go back."""
     count = 0
 
     class Counting:
