@@ -745,6 +745,14 @@ def test_a_silent_primary_is_pinged_and_then_given_up() -> None:
     assert [(fault.code, fault.can_continue) for fault in primary.faults] == [("too_slow", False)]
 
 
+def test_the_silence_of_a_primary_counts_from_the_beginning_of_a_connection() -> None:
+    primary = Primary().opened()
+    primary.alarm, primary.now = None, primary.now + 60 * SECOND  # a connection has ended, and the next one begins
+    primary._did(primary.link.opened())
+    primary.passes(14)
+    assert primary.faults == []
+
+
 def test_a_primary_that_answers_a_ping_is_kept() -> None:
     primary = Primary().opened()
     for _ in range(10):
@@ -758,6 +766,7 @@ def test_messages_that_were_dropped_unread_are_a_gap_and_everything_is_asked_aga
     (gap,) = primary._did(primary.link.receive([Missed("pub", 7)]))
     assert (type(gap), gap.count) == (events.Gap, 7)
     assert primary.asked() == ["session.list", "message.list"]
+    assert primary.losses == ["came faster than it was read"]
 
 
 def test_messages_that_were_dropped_unread_are_a_gap_in_an_open_turn_without_a_client() -> None:

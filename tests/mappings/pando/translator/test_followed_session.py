@@ -7,6 +7,7 @@ from msgspec import structs
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, SessionSummary
+from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando.translator import followed_session
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
@@ -446,6 +447,14 @@ def test_without_a_hidden_call_before_it_a_turn_ends_after_the_silence() -> None
     assert session.take_list(rows, NS) == []
     assert asks_at(session, 16)
     assert session.take_list(rows, 16 * NS)[-2:] == DONE
+
+
+def test_the_events_that_wait_for_the_answer_to_an_input_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed_session, "HELD_MAX", 2)
+    session = FollowedSession()
+    session.note_input("hi")
+    token = events.TextDelta(text="Hel")
+    assert [session.hold_event(Burst(items=[token]), token, 0) for _ in range(3)] == [True, True, False]
 
 
 def test_the_oldest_idle_session_is_forgotten_when_too_many_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
