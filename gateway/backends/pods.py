@@ -173,7 +173,7 @@ class PodsKind(BackendKind):
                     session = await self._session_for(command, link.principal)
         except Refused as refused:
             return Choice(why=refused.failure, no_room=True)
-        runs = self._sessions.quota.has_owners or any(self._index.newest_first())
+        runs = session is not None or self._sessions.quota.has_owners or any(self._index.newest_first())
         return Choice(session=session, why=NONE_FREE if runs else NONE_RUNS)
 
     # -- the pod that is to be used ----------------------------------------------------------------------
