@@ -235,6 +235,12 @@ def test_a_session_that_is_attached_brings_its_history() -> None:
     assert primary.bursts[0].session == "s-1"
 
 
+def test_a_history_that_the_primary_refuses_is_no_empty_history() -> None:
+    primary = Primary().opened()
+    primary.attached("s-1")
+    assert primary.sends("message.list", problem={"code": -32000, "message": "no"}) == []
+
+
 # -- turns -------------------------------------------------------------------------------------------
 
 

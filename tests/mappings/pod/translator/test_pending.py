@@ -47,6 +47,12 @@ def test_find_oldest_keeps_the_command() -> None:
     assert requests(waiting) == ["a", "b", "c"]
 
 
+def test_an_unheard_run_is_found_behind_other_commands() -> None:
+    waiting = pending(commands.Compact(request="a"), run("b"))
+    assert request_of(waiting.take_unheard_run()) == "b"
+    assert requests(waiting) == ["a"]
+
+
 def test_take_oldest_removes_that_command_alone() -> None:
     waiting = pending(run("a"), commands.Compact(request="b"), run("c"))
     assert request_of(waiting.take_oldest(commands.SubmitInput)) == "a"
