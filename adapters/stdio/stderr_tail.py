@@ -7,6 +7,7 @@ of 64 KiB may have 32,768 of them.
 
 from __future__ import annotations
 
+import string
 from collections import deque
 
 import structlog
@@ -18,6 +19,7 @@ from dragoman.mappings.dialect import Frame, Oversize
 TAIL_LINES = 5  # lines in an error message: the end of most stack traces, and still one log line
 LINES_OF_READ = 128  # lines of one read that are logged: most backtraces have fewer, and so many take 1 ms
 LINE_SIZE = 200  # characters of one line in logs and error messages
+WORD = string.ascii_letters + string.digits + "_+/=.~-"  # the characters of keys, tokens and base64
 
 log = structlog.get_logger("dragoman.child")
 
@@ -76,7 +78,9 @@ class StderrTail:
 
 
 def _printable(line: bytes) -> str:
-    text = line[: 4 * LINE_SIZE].decode(errors="replace")[:LINE_SIZE]
+    """Return the beginning of a line. A word that is cut is left out: nobody could tell that it was a secret."""
+    whole = line[: 4 * LINE_SIZE].decode(errors="replace")
+    text = whole if len(whole) <= LINE_SIZE else f"{whole[:LINE_SIZE].rstrip(WORD)}…"
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -61,9 +61,16 @@ async def test_a_line_over_the_limit_is_replaced_by_its_size() -> None:
 
 async def test_the_tail_is_short_and_printable() -> None:
     with saying() as (words, writes):
-        os.write(writes, b"\x1b[31mred\x07 \xff\n" + b"y" * 900 + b"\n")
+        os.write(writes, b"\x1b[31mred\x07 \xff\n" + b"! " * 450 + b"\n")
         words.finish()
-        assert words.text() == " [31mred  \N{REPLACEMENT CHARACTER} / " + "y" * 200
+        assert words.text() == " [31mred  \N{REPLACEMENT CHARACTER} / " + "! " * 100 + "…"
+
+
+async def test_a_long_line_ends_before_the_word_that_is_cut_as_it_may_be_a_secret() -> None:
+    with saying() as (words, writes):
+        os.write(writes, b"e" * 150 + b' {"key":"ghp_' + b"Xa9" * 20 + b'"}\nnext\n')
+        words.finish()
+        assert words.text() == "e" * 150 + ' {"key":"… / next'
 
 
 async def test_every_line_is_logged_at_debug_level() -> None:
