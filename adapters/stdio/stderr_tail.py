@@ -7,6 +7,7 @@ of 64 KiB may have 32,768 of them.
 
 from __future__ import annotations
 
+import re
 import string
 from collections import deque
 
@@ -21,6 +22,9 @@ LINES_OF_READ = 128  # lines of one read that are logged: most backtraces have f
 LINE_SIZE = 200  # characters of one line in logs and error messages
 WORD = string.ascii_letters + string.digits + "_+/=.~-"  # the characters of keys, tokens and base64
 
+KEY_BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----\s*\Z")
+KEY_LINE = re.compile(rb"\s*(?:[A-Za-z0-9+/=]*|(?:Proc-Type|DEK-Info): .*)\s*")  # base64, or a header of the key
+
 log = structlog.get_logger("dragoman.child")
 
 
@@ -32,6 +36,7 @@ class StderrTail:
         self._splitter = LineSplitter(most)
         self._lines: deque[bytes] = deque()
         self._size = 0
+        self._in_key = False  # the lines of a private key follow
         self._log = log.bind(pid=pid)
         self._end = ReadEnd(file, self._take, self._ended)
         self._end.resume()
@@ -70,11 +75,20 @@ class StderrTail:
     def _keep(self, frames: list[Frame]) -> None:
         for frame in frames:
             line = frame if isinstance(frame, bytes) else _said_of(frame)
+            if self._is_in_key(line):
+                continue
             self._log.debug("stderr of child", line=_printable(line))
             self._lines.append(line)
             self._size += len(line)
         while self._size > self._most:
             self._size -= len(self._lines.popleft())
+
+    def _is_in_key(self, line: bytes) -> bool:
+        """Return True for a line within a private key (PEM), which alone looks like no secret."""
+        if self._in_key and KEY_LINE.fullmatch(line) is not None:
+            return True
+        self._in_key = KEY_BEGIN.search(line) is not None
+        return False
 
 
 def _printable(line: bytes) -> str:

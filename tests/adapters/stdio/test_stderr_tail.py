@@ -73,6 +73,23 @@ async def test_a_long_line_ends_before_the_word_that_is_cut_as_it_may_be_a_secre
         assert words.text() == "e" * 150 + ' {"key":"… / next'
 
 
+async def test_the_lines_of_a_private_key_are_neither_kept_nor_logged() -> None:
+    body = "Proc-Type: 4,ENCRYPTED\n\nMIIEpAIBAAKCAQEA7bq0\nZk2m=="
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----"
+    with capture_logs() as logs, saying() as (words, writes):
+        os.write(writes, f"bad key:\n{key}\nbye\n".encode())
+        words.finish()
+        assert words.text() == "bad key: / -----BEGIN RSA PRIVATE KEY----- / -----END RSA PRIVATE KEY----- / bye"
+    assert "MIIE" not in str(logs)
+
+
+async def test_a_key_without_an_end_hides_no_other_line() -> None:
+    with saying() as (words, writes):
+        os.write(writes, b"-----BEGIN PRIVATE KEY-----\nMIIEpAIBAAKC\npanic: memory\nabc\n")
+        words.finish()
+        assert words.text() == "-----BEGIN PRIVATE KEY----- / panic: memory / abc"
+
+
 async def test_every_line_is_logged_at_debug_level() -> None:
     with capture_logs() as logs, saying() as (words, writes):
         os.write(writes, b"one\ntwo\n")
