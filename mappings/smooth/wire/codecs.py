@@ -162,6 +162,8 @@ def usual_action(value: object) -> object:
             _keep(value, "files", _is_file)
         case "get_conversation_messages" | "list_conversations":
             _drop_unless(value, "limit", int)
+            for key in ("cursor", "query"):
+                _drop_unless(value, key, str)
         case "cancel":
             _drop_unless(value, "sessionId", str)
     return value

@@ -318,6 +318,8 @@ def test_parts_of_another_transport_are_a_fault() -> None:
 
 
 CREATE = {"action": "create_conversation_session", "requestId": "r", "agentId": "a"}
+HISTORY = {"action": "get_conversation_messages", "requestId": "r", "sessionId": "s"}
+LIST = {"action": "list_conversations", "requestId": "r"}
 SEND = {"action": "send_message", "requestId": "r", "sessionId": "s", "message": "hi"}
 
 
@@ -328,6 +330,8 @@ SEND = {"action": "send_message", "requestId": "r", "sessionId": "s", "message":
         *((CREATE, name, str) for name in ("userName", "userEmail", "browserFingerprint", "conversationId")),
         *((CREATE, name, dict) for name in ("metadata", "authContext")),
         *((SEND, name, str) for name in ("model", "skill")),
+        (HISTORY, "cursor", str),
+        *((LIST, name, str) for name in ("cursor", "query")),
     ],
 )
 def test_an_optional_member_of_a_wrong_type_is_ignored_as_the_real_servers_do(
