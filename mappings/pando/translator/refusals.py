@@ -5,6 +5,8 @@ Real clients compare the texts, so these are the exact texts of a primary.
 
 from __future__ import annotations
 
+import re
+
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, flatten
@@ -43,6 +45,25 @@ METHODS: dict[type, str] = {
 WRITES = (commands.OpenSession, commands.RenameSession, commands.DeleteSession, commands.StoreWrite)
 
 
+TYPES: dict[str, str] = {
+    "session.get": "protocol.SessionGetParams",
+    "session.activate": "protocol.SessionActivateParams",
+    "message.list": "protocol.MessageListParams",
+    "message.send": "protocol.MessageSendParams",
+    "session.interrupt": "protocol.SessionInterruptParams",
+    "db.write": "dbproxy.WriteRequest",
+    "CreateSession": "db.CreateSessionParams",
+    "UpdateSession": "db.UpdateSessionParams",
+    "DeleteSession": "string",
+}
+"""The method of a call, or of a write inside of a `db.write` -> the Go type of its params."""
+
+WRONG_TYPE = re.compile(r"Expected `(\w+)[^`]*`, got `(\w+)` - at `\$\.params(?:\.params)?(?:\.(\w+))?`$")
+GO_KINDS = {"int": "number", "float": "number", "str": "string"}
+GO_FIELDS = {"str": "string", "int": "int64", "float": "float64"}
+ENDED = "unexpected end of JSON input"
+
+
 def method_of(command: Command) -> str:
     """Return the method by which a command was called."""
     return command.method if isinstance(command, commands.StoreWrite) else METHODS.get(type(command), "")
@@ -68,15 +89,30 @@ def bad_params(method: str, value: dict[str, object], why: str) -> Problem:
     params = value.get("params")
     if method == "db.write":
         written = params.get("method") if isinstance(params, dict) else None
-        if isinstance(written, str) and "params" in (params if isinstance(params, dict) else {}):
-            text = f"dbproxy: INVALID_PARAMS ({written}): {why}"
+        if isinstance(written, str):
+            has_params = isinstance(params, dict) and "params" in params
+            text = f"dbproxy: INVALID_PARAMS ({written}): {_in_go(written, why) if has_params else ENDED}"
         else:
-            text = f"dbproxy handler: unmarshal WriteRequest: json: {why}"
-    elif "params" not in value:
-        text = f"{method}: invalid params: unexpected end of JSON input"
+            text = f"dbproxy handler: unmarshal WriteRequest: {_in_go(method, why) if 'params' in value else ENDED}"
     else:
-        text = f"{method}: invalid params: json: {why}"
+        text = f"{method}: invalid params: {_in_go(method, why) if 'params' in value else ENDED}"
     return Problem(code=FAILED, message=text[:TEXT_MAX])
+
+
+def _in_go(method: str, why: str) -> str:
+    """Return Go's error text for msgspec's error about the params of a method."""
+    found = WRONG_TYPE.search(why)
+    if found is None or method not in TYPES:
+        return f"json: {why}"
+    expected, got, field = found.groups()
+    whole = TYPES[method]
+    name = whole.rpartition(".")[2]
+    target = (
+        f"value of type {whole}"
+        if field is None
+        else f"struct field {name}.{field} of type {GO_FIELDS.get(expected, expected)}"
+    )
+    return f"json: cannot unmarshal {GO_KINDS.get(got, got)} into Go {target}"
 
 
 def missing(command: Command) -> Problem | None:
@@ -105,6 +141,8 @@ def refusal(command: Command, failure: Failure) -> Problem:
         if failure.cause == "not_found":
             text = NO_ROWS
         return Problem(code=FAILED, message=f"dbproxy: {word} ({method}): {text}"[:TEXT_MAX])
+    if isinstance(command, commands.GetCapabilities) and code == NO_METHOD:
+        return unknown_method()
     if code == NO_METHOD:
         return Problem(code=code, message=text[:TEXT_MAX])
     if failure.cause == "not_found" and isinstance(command, commands.GetSession | commands.ResumeSession):

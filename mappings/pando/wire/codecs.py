@@ -77,6 +77,8 @@ def _members(value: dict[str, object], shape: inspect.StructType, path: str, dro
         field = known.get(name.lower())
         if field is None:
             dropped.append(f"{path}.{name}")
+        elif member is None and field.required and isinstance(field.type, inspect.StructType | inspect.StrType):
+            members[field.encode_name] = {} if isinstance(field.type, inspect.StructType) else ""
         elif member is not None or _takes_null(field.type):
             members[field.encode_name] = usual(member, field.type, f"{path}.{field.encode_name}", dropped)
     return members

@@ -161,21 +161,21 @@ class Creating(WriteBase, frozen=True, kw_only=True):
     """Params of a `db.write` that creates a session."""
 
     method: Literal["CreateSession"] = "CreateSession"
-    params: NewSession = NewSession()
+    params: NewSession
 
 
 class Changing(WriteBase, frozen=True, kw_only=True):
     """Params of a `db.write` that changes a session."""
 
     method: Literal["UpdateSession"] = "UpdateSession"
-    params: SessionChange = SessionChange()
+    params: SessionChange
 
 
 class Deleting(WriteBase, frozen=True, kw_only=True):
     """Params of a `db.write` that deletes a session; the inner params are its id."""
 
     method: Literal["DeleteSession"] = "DeleteSession"
-    params: str = ""
+    params: str
 
 
 class StoreCall(WriteBase, frozen=True, kw_only=True):
