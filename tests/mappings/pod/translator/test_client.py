@@ -492,6 +492,12 @@ def test_a_status_that_cannot_be_read_is_idle_if_the_pod_runs(unread: bytes) -> 
     assert (len(step.faults), step.bursts) == (1, [])
 
 
+@pytest.mark.parametrize("unread", [frame("text_delta"), b"[]", b"nonsense"])
+def test_another_event_that_cannot_be_read_ends_no_run(unread: bytes) -> None:
+    step = working().link.receive([unread])
+    assert (len(step.faults), step.bursts) == (1, [])
+
+
 def test_pending_commands_fail_when_the_link_ends() -> None:
     pod = Pod()
     pod.sent(run("a", "x"), commands.CancelTurn(request="b"))
