@@ -25,6 +25,15 @@ def test_every_resume_has_the_folder_of_the_endpoint_unless_a_client_gave_one() 
         assert given(command.ext, "params", ResumeParams, ResumeParams(thread_id="")).cwd == cwd
 
 
+def test_a_server_that_knows_the_context_of_a_thread_is_told_no_folder_for_it() -> None:
+    opening = Opening()
+    opening.resumes_context = True
+    opening.resume(SessionState(id="s", opening=commands.OpenSession(ext=keep(params=StartParams(cwd="/route")))))
+    (command,), _ = opening.admit_command(commands.ResumeSession(session=THREAD))
+    assert isinstance(command, commands.ResumeSession)
+    assert command.ext is None
+
+
 def test_waiting_commands_are_sent_to_the_thread_that_was_opened() -> None:
     opening = Opening()
     (wanted,), _ = opening.admit_command(commands.GetGoal(request="g", session="other", ext=keep(thread_id="other")))
