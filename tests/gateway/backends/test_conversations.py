@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import LATEST, Ingress
@@ -159,17 +160,19 @@ async def test_an_id_that_a_pando_client_chose_is_in_use_while_the_backend_opens
 
 
 async def test_a_backend_that_opens_nothing_in_time_is_busy_before_a_pando_client_gives_up() -> None:
-    async with in_memory_gateway(upstream="codewhale") as made:
-        client = made.join("editor", dialect="codewhale")
-        client.sends(line(1, "thread/start"))
-        await settle()
-        assert Limits().open_deadline < 10, "a pando client waits 10 s for the answer to a call"
-        made.time.passes(Limits().open_deadline)
-        await settle()
-        (refused,) = client.news()
-        assert refused["error"]["code"] == -32603
-        assert made.router.sessions == []
-        assert made.pod.transport.closed is not None
+    with capture_logs() as lines:
+        async with in_memory_gateway(upstream="codewhale") as made:
+            client = made.join("editor", dialect="codewhale")
+            client.sends(line(1, "thread/start"))
+            await settle()
+            assert Limits().open_deadline < 10, "a pando client waits 10 s for the answer to a call"
+            made.time.passes(Limits().open_deadline)
+            await settle()
+            (refused,) = client.news()
+            assert refused["error"]["code"] == -32603
+            assert made.router.sessions == []
+            assert made.pod.transport.closed is not None
+    assert [entry["outcome"] for entry in lines if entry.get("action") == "open"] == ["busy"]
 
 
 async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None:
