@@ -41,6 +41,13 @@ def test_a_fresh_thread_looks_like_that_of_the_real_server() -> None:
     assert list(ours["thread"]) == list(real["thread"])
 
 
+def test_an_answer_without_a_form_is_a_loss_and_its_request_fails() -> None:
+    client = Client().asks("thread/list")
+    client.answer(events.OtpVerified(request=client.heard.pop(0).request, text="ok"))
+    assert client.line()["error"]["message"] == "the backend gave no answer to this"
+    assert client.losses == ["OtpVerified"]
+
+
 def test_an_attached_client_reads_the_inputs_of_others() -> None:
     client = Client()
     client.attach()

@@ -39,3 +39,10 @@ def test_equal_inputs_are_counted_one_by_one() -> None:
 
 def test_a_list_without_any_input_has_no_complete_answer() -> None:
     assert up_to_input((Message(role="assistant", text="Hel", id="m"),)) == ()
+
+
+def test_an_input_of_the_turn_that_is_stored_with_context_is_ours_and_one_with_another_text_is_not() -> None:
+    for stored, told in (("[context]\nHello", []), ("Good bye", ["Good bye"])):
+        known = KnownMessages()
+        known.note_input("Hello")
+        assert texts(known.missed_inputs([user(stored, "a")], "Hello")) == told
