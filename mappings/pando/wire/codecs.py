@@ -271,6 +271,7 @@ class Requests(Shared):
         Raises PeerError, with a `value` if the request has an id for the error reply.
         """
         value = as_go_reads(frame)
+        value = {} if value is None else value  # Go reads null as a request without members
         if not isinstance(value, dict):
             raise PeerError("invalid", "a request is one JSON object")
         request, method, version = (_named(value, name) for name in ("id", "method", "jsonrpc"))

@@ -172,7 +172,6 @@ def test_a_request_is_read_as_go_reads_it(spelling: bytes, usual: tuple[str, str
         b"\xef\xbb\xbf" + call("instance.ping", {}),
         b"[]",
         b"",
-        b"null",
         b'{"id":7,"method":"instance.ping"}',
         b'{"id":"r","method":7}',
         b'{"id":"r","method":"session.get"}',
