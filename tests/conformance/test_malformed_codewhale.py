@@ -251,8 +251,9 @@ PARAMS = [
     ],
     *[
         params("thread/start", {field: 7}, "invalid type: integer `7`, expected a string")
-        for field in ("model", "model_provider", "cwd")
+        for field in ("model", "model_provider")
     ],
+    params("thread/start", {"cwd": 7}, "invalid type: integer `7`, expected path string"),
     *[
         params(name, {"thread_id": GHOST, field: value}, f"invalid type: {words}, expected a boolean")
         for name in ("thread/start", "thread/resume", "thread/fork")
