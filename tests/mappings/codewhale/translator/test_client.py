@@ -460,6 +460,13 @@ def test_an_interrupt_is_repeated_until_the_server_must_have_begun_the_turn() ->
         assert child.answers("thread/interrupt", {"thread_id": THREAD, "interrupted": False}) == []
 
 
+def test_an_interrupt_without_a_turn_that_the_server_refuses_fails_with_its_words() -> None:
+    child = Child().open()
+    child.sent(commands.CancelTurn(request="c", session=SESSION))
+    (refused,) = child.answers("thread/interrupt", error=(-32603, "disk full"))
+    assert (refused.request, refused.failure.text) == ("c", "disk full")
+
+
 def test_an_interrupt_in_the_text_of_a_turn_is_written_once() -> None:
     child = Child().open()
     child.message()
