@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import commands
-from dragoman.mappings.canonical.values import Failure
+import pytest
+
+from dragoman.mappings.canonical import Command, commands
+from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.pando.translator.refusals import TEXT_MAX, bad_params, method_of, refusal
-from dragoman.mappings.pando.vocabulary import keep
+from dragoman.mappings.pando.vocabulary import NO_ROWS, keep
 
 
 def test_the_refusal_of_a_pando_backend_is_passed_on_unchanged() -> None:
@@ -20,6 +22,21 @@ def test_the_refusal_of_a_pando_backend_is_passed_on_unchanged() -> None:
 def test_the_method_of_a_write_is_the_inner_method() -> None:
     assert method_of(commands.StoreWrite(method="CreateFile")) == "CreateFile"
     assert method_of(commands.RenameSession(title="T")) == "UpdateSession"
+
+
+@pytest.mark.parametrize(
+    ("command", "cause", "message"),
+    [
+        (commands.RenameSession(title="T"), "internal", "dbproxy: INTERNAL (UpdateSession): disk full"),
+        (commands.RenameSession(title="T"), "not_found", f"dbproxy: INTERNAL (UpdateSession): {NO_ROWS}"),
+        (commands.GetSession(), "internal", "session.get: disk full"),
+        (commands.GetSession(), "not_found", f"session.get: {NO_ROWS}"),
+    ],
+)
+def test_only_a_missing_session_is_refused_in_the_words_of_the_database(
+    command: Command, cause: Cause, message: str
+) -> None:
+    assert refusal(command, Failure(cause=cause, text="disk full")).message == message
 
 
 def test_the_text_of_a_refusal_is_bounded() -> None:
