@@ -257,3 +257,20 @@ def test_only_the_end_of_a_turn_is_not_passed_on_after_a_cancel_that_found_no_tu
     link.sends(commands.CancelTurn(request="c", session="s"))
     heard = [type(item) for _, items in link.hears(token("theirs"), error("unheard")) for item in items]
     assert events.TextDelta in heard
+
+
+def test_a_piece_of_reasoning_is_no_further_piece_of_text() -> None:
+    link = Link()
+    link.sends(INPUT)
+    link.hears(accepted())
+    read, taken = link.translator.text_reader(events.TextDelta), list[str]()
+
+    def add_text(text: str, _at: int, _session: str) -> bool:
+        taken.append(text)
+        return True
+
+    assert read is not None
+    piece = {**token(), "data": {"requestId": "own-1", "token": "a"}}
+    for frame in (piece, {**piece, "type": "stream_reasoning"}):
+        read(json.dumps(frame).encode(), add_text)
+    assert len(taken) == 1
