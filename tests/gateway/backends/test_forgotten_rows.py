@@ -90,6 +90,14 @@ def test_the_rows_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.Monk
     assert [row.session for row in rows.rows()] == ["b", "c"]
 
 
+@pytest.mark.parametrize(("most", "lost"), [(1, 1), (2, 0)])
+async def test_a_row_beyond_the_limit_is_counted_as_lost(monkeypatch: pytest.MonkeyPatch, most: int, lost: int) -> None:
+    monkeypatch.setattr(forgotten_rows, "ROWS_MAX", most)
+    async with in_memory_pando_gateway() as made:
+        await forgotten(made)
+        assert [entry.why for entry in made.ledger.entries()].count("too many are forgotten") == lost
+
+
 def test_a_row_that_was_removed_leaves_no_name_behind() -> None:
     rows = ForgottenRows(dict)
     rows.add_row(SessionSummary(session="a"))
