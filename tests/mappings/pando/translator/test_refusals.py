@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.pando.translator.refusals import TEXT_MAX, bad_params, method_of, refusal
+from dragoman.mappings.pando.translator.refusals import ID_MAX, TEXT_MAX, bad_params, method_of, missing, refusal
 from dragoman.mappings.pando.vocabulary import NO_ROWS, keep
 
 
@@ -37,6 +37,11 @@ def test_only_a_missing_session_is_refused_in_the_words_of_the_database(
     command: Command, cause: Cause, message: str
 ) -> None:
     assert refusal(command, Failure(cause=cause, text="disk full")).message == message
+
+
+def test_an_id_of_the_longest_size_may_be_chosen_and_no_longer_one() -> None:
+    assert missing(commands.OpenSession(session="i" * ID_MAX)) is None
+    assert missing(commands.OpenSession(session="i" * (ID_MAX + 1))) is not None
 
 
 def test_the_text_of_a_refusal_is_bounded() -> None:
