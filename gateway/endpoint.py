@@ -159,7 +159,7 @@ def parse(text: str) -> Endpoint:
 
 
 def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
-    """Return host, port and path of a `ws:` or `wss:` endpoint; raise ConfigError if it has no host.
+    """Return host, port and path of a `ws:` or `wss:` endpoint; raise ConfigError for no host, or a fragment.
 
     The port is 80 or 443 by default, and the path is `/`.
     """
@@ -171,6 +171,8 @@ def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
         raise ConfigError(f"{endpoint.masked}: {words}") from error
     if not host:
         raise ConfigError(f"{endpoint.masked}: write host and port, for example smooth+ws://127.0.0.1:8787/ws")
+    if url.fragment:  # RFC 6455, section 3
+        raise ConfigError(f"{endpoint.masked}: the address of a WebSocket has no #{url.fragment}; write %23 for a #")
     return host, DEFAULT_PORTS[endpoint.transport] if port is None else port, url.path or "/"
 
 

@@ -134,8 +134,8 @@ def test_a_url_is_split_into_host_port_and_path(text: str, parts: tuple[str, int
     assert split_url(parse(text)) == parts
 
 
-@pytest.mark.parametrize("address", ["//:80/ws", "/ws", "//h:x/", "//h:99999/", "//[::1/"])
-def test_a_url_without_host_or_with_an_invalid_port_is_refused_and_quoted(address: str) -> None:
+@pytest.mark.parametrize("address", ["//:80/ws", "/ws", "//h:x/", "//h:99999/", "//[::1/", "//h:1/ws#x"])
+def test_a_url_without_host_or_with_an_invalid_port_or_a_fragment_is_refused_and_quoted(address: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split_url(Endpoint(dialect="smooth", transport="ws", address=address))
     assert f"smooth+ws:{address}" in str(caught.value)
