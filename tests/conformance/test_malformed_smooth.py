@@ -434,7 +434,15 @@ STRAYS = [
     ),
     *[
         row(f"5: the cursor {value!r}", action("get_conversation_messages", cursor=value), BAD)
-        for value in each("nowhere", NOBODY, 7, [])
+        for value in each("nowhere", NOBODY)
+    ],
+    *[
+        row(
+            f"8: the cursor {value!r}, which R and P ignore",
+            action("get_conversation_messages", cursor=value),
+            {"type": "immediate_response", "status": 200},
+        )
+        for value in each(7, [])
     ],
     row("5: a cursor that no error could carry", action("get_conversation_messages", cursor="c" * 1_200_000), BAD),
     row("8: a cursor of the list that is none", action("list_conversations", cursor="nowhere"), BAD),
