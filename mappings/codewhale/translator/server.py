@@ -23,6 +23,7 @@ from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
     HEAD,
     SEED,
+    UNKNOWN_THREAD,
     given,
 )
 from dragoman.mappings.codewhale.wire import results
@@ -33,6 +34,22 @@ from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import PENDING_MAX, Replies, read_frame
 
 NESTED_MAX = 32  # requests; each takes 10 to 20 levels of Python's recursion limit of 1,000
+OF_A_THREAD = (
+    commands.SubmitInput,
+    commands.CancelTurn,
+    commands.GetSession,
+    commands.ResumeSession,
+    commands.ForkSession,
+    commands.RenameSession,
+    commands.ArchiveSession,
+    commands.UnarchiveSession,
+    commands.SetGoal,
+    commands.GetGoal,
+    commands.ClearGoal,
+)
+"""Commands of requests that name a thread. Without a name they would be about the session of the link."""
+
+NO_THREAD = Failure(cause="not_found", text=UNKNOWN_THREAD)
 TOO_MANY = "too many inputs wait for the turn before them (`pending_commands`); try again later"
 
 
@@ -160,6 +177,9 @@ class ServerTranslator(Translator[Command, Event]):
         call.thread = given(command.ext, "thread_id", str, thread_id(command.session))
         call.id = mark_id(command.request, self._new_id(), call.thread)
         call.command = replace(command, request=call.id)
+        if isinstance(command, OF_A_THREAD) and not command.session:
+            self._answers.answer(call, events.Reply(request=call.id, failure=NO_THREAD))
+            return
         self._inputs += is_input
         self._shut = self._shut or isinstance(command, commands.ShutdownBackend)
         running = _running_turn(self._replies.head, self._generation)

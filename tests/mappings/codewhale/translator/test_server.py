@@ -419,3 +419,26 @@ def test_an_interrupt_or_shutdown_in_the_read_of_its_message_ends_the_turn(metho
     client.writes(*map(json.dumps, lines))
     assert [type(command) for command in client.heard] == [commands.SubmitInput, commands.CancelTurn]
     assert client.heard[1].session == SESSION
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("thread/message", {"input": "hi"}),
+        ("thread/resume", {}),
+        ("thread/fork", {}),
+        ("thread/read", {}),
+        ("thread/interrupt", {}),
+        ("thread/set_name", {"name": "n"}),
+        ("thread/archive", {}),
+        ("thread/unarchive", {}),
+        ("thread/goal/set", {"objective": "o"}),
+        ("thread/goal/get", {}),
+        ("thread/goal/clear", {}),
+    ],
+)
+def test_a_blank_thread_id_names_no_thread_although_one_is_open(method: str, params: dict[str, object]) -> None:
+    """The id of the only open session is implied elsewhere, so the input would go to that thread."""
+    unknown = Client().asks(method, thread_id="thread-ghost", **params).reply("not_found")
+    blank = Client().attach().asks(method, thread_id="", **params)
+    assert (blank.heard, blank.raw) == ([], [unknown.raw[-1].replace(b"thread-ghost", b"")])
