@@ -38,6 +38,15 @@ def asked(made: InMemoryGateway, method: str) -> list[Frame]:
     return [frame for child in made.pods for frame in child.frames() if frame["method"] == method]
 
 
+async def editor_with_thread(made: InMemoryGateway, thread: str) -> InMemoryPeer:
+    """Return a codewhale client that has started this thread, and has read the answer."""
+    editor = made.join("editor", dialect="codewhale")
+    editor.sends(line(1, "thread/start"))
+    await answers(made, "thread/start", **shown(thread, "started"))
+    editor.news()
+    return editor
+
+
 async def answers(made: InMemoryGateway, method: str, **result: Any) -> None:
     """Answer the last request of this method as its child."""
     child, request = await _last(made, method)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.mappings.canonical.values import Message
-from tests.gateway.codewhale_messages import answers, line, shown
+from tests.gateway.codewhale_messages import answers, editor_with_thread, line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, delta, done, echo, problem, run, run_end, say, status
 from tests.gateway.smooth_client_messages import CREATE, answer, ask, error, reply, token
@@ -219,10 +219,7 @@ async def test_a_turn_that_began_before_the_gateway_is_cancelled_by_any_client()
 async def test_an_interrupt_without_a_known_turn_reaches_a_codewhale_and_its_answer_the_client() -> None:
     """A gateway behind this one was started again: it finds the turn at its own backend, if there is one."""
     async with in_memory_gateway(upstream="codewhale") as made:
-        editor = made.join("editor", dialect="codewhale")
-        editor.sends(line(1, "thread/start"))
-        await answers(made, "thread/start", **shown(THREAD, "started"))
-        editor.news()
+        editor = await editor_with_thread(made, THREAD)
         editor.sends(line(2, "thread/interrupt", thread_id=THREAD))
         await answers(made, "thread/interrupt", thread_id=THREAD, interrupted=True)
         assert [frame["result"] for frame in editor.news()] == [{"thread_id": THREAD, "interrupted": True}]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
-from tests.gateway.codewhale_messages import answers, line, refuses, shown
-from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.codewhale_messages import answers, editor_with_thread, line, refuses, shown
+from tests.gateway.in_memory import InMemoryGateway, InMemoryPeer, in_memory_gateway
 from tests.gateway.pod_messages import run, say, snapshot
 from tests.gateway.smooth_server_messages import answered, said, taken
 from tests.idle import settle
@@ -62,12 +62,18 @@ async def test_a_pando_tool_call_without_a_start_gets_one_for_every_client() -> 
         assert names(seen)[-3:] == ENDED
 
 
+async def pod_with_run(made: InMemoryGateway) -> InMemoryPeer:
+    """Return a pod client whose first input has started a thread of the codewhale behind it."""
+    pod = made.join("p", dialect="pod")
+    await settle()
+    pod.sends(run("Hi"))
+    await answers(made, "thread/start", **shown(THREAD, "started"))
+    return pod
+
+
 async def test_the_model_turn_of_a_codewhale_backend_ends_before_its_run() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        pod = made.join("p", dialect="pod")
-        await settle()
-        pod.sends(run("Hi"))
-        await answers(made, "thread/start", **shown(THREAD, "started"))
+        pod = await pod_with_run(made)
         await settle()
         made.pod.sends({"type": "response_start", "response_id": "r"})
         made.pod.sends({"type": "response_delta", "response_id": "r", "delta": "Hello"})
@@ -78,10 +84,7 @@ async def test_the_model_turn_of_a_codewhale_backend_ends_before_its_run() -> No
 
 async def test_a_codewhale_turn_that_fails_ends_its_run_without_an_end_of_its_model_turn() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        pod = made.join("p", dialect="pod")
-        await settle()
-        pod.sends(run("Hi"))
-        await answers(made, "thread/start", **shown(THREAD, "started"))
+        pod = await pod_with_run(made)
         await settle()
         made.pod.sends({"type": "response_start", "response_id": "r"})
         asked = [frame for frame in made.pod.frames() if frame["method"] == "thread/message"][-1]
@@ -97,10 +100,7 @@ REFUSED = "runtime API returned 400 Bad Request: the model takes no images"
 async def test_a_turn_that_a_codewhale_refuses_has_no_response_for_a_codewhale_client() -> None:
     """A real codewhale writes `response_start` once it takes a turn (docs/dialects/codewhale.md, section 3)."""
     async with in_memory_gateway(upstream="codewhale") as made:
-        editor = made.join("editor", dialect="codewhale")
-        editor.sends(line(1, "thread/start"))
-        await answers(made, "thread/start", **shown(THREAD, "started"))
-        editor.news()
+        editor = await editor_with_thread(made, THREAD)
         editor.sends(line(2, "thread/message", thread_id=THREAD, input="Hi"))
         await refuses(made, "thread/message", -32603, REFUSED)
         error = {"code": -32603, "message": REFUSED, "data": None}
@@ -109,10 +109,7 @@ async def test_a_turn_that_a_codewhale_refuses_has_no_response_for_a_codewhale_c
 
 async def test_a_turn_that_a_codewhale_refuses_begins_for_a_pod_client() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        pod = made.join("p", dialect="pod")
-        await settle()
-        pod.sends(run("Hi"))
-        await answers(made, "thread/start", **shown(THREAD, "started"))
+        pod = await pod_with_run(made)
         await refuses(made, "thread/message", -32603, REFUSED)
         assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
 
