@@ -13,7 +13,7 @@ from dragoman.gateway.session.question_form import QuestionForm
 from dragoman.gateway.session.runs import Runs
 from dragoman.mappings.canonical import OpenTurn, events
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
-from dragoman.mappings.canonical.values import REFUSED, End, Failure, Status
+from dragoman.mappings.canonical.values import REFUSED_TURN, End, Failure, Status
 
 
 class EndForm:
@@ -104,7 +104,7 @@ class EndForm:
     def _tell_failure(self, turn: OpenTurn, end: End, failure: Failure | None) -> Failure | None:
         """Report why the turn failed, unless it was reported, and return it."""
         if end == "failed" and turn.model_turn is None and not turn.errors:  # refused: for a pod's parent it began
-            self._runs.emit(events.ModelTurnStarted(index=self._runs.next_model_turn(), ext=REFUSED))
+            self._runs.emit(events.ModelTurnStarted(index=self._runs.next_model_turn(), ext=REFUSED_TURN))
         if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
             failure = Failure(cause="internal", text="the turn failed")
         if failure is not None and not any(

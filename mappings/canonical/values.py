@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 Ext = dict[str, Raw]
 """Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> JSON."""
 
-REFUSED: Ext = {"gateway.refused": Raw(b"true")}
+REFUSED_TURN: Ext = {"gateway.refused": Raw(b"true")}
 """The `ext` of a ModelTurnStarted that the session adds to a turn that failed before its backend began it."""
 
 Visibility = Literal["public", "reasoning", "internal"]
