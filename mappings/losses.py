@@ -9,7 +9,6 @@ from __future__ import annotations
 from msgspec import json, structs
 
 from dragoman.mappings.dialect import Loss
-from dragoman.mappings.rules import Nothing, RuleTable
 
 SAMPLE_MAX = 200  # characters; enough to recognise a message, too few to carry a document
 ROWS_MAX = 256  # kinds times fields times reasons; types are few, so this is only reached by a bug
@@ -33,18 +32,17 @@ def sample_text(sample: object) -> str:
 
 
 class Losses:
-    """The losses of one writer: the base of each dialect's Context. Its rule table gives the default reasons."""
+    """The losses of one writer: the base of each dialect's Context."""
 
-    __slots__ = ("_rules", "lost")
+    __slots__ = ("lost",)
 
-    def __init__(self, rules: RuleTable) -> None:
-        self._rules = rules
+    def __init__(self) -> None:
         self.lost: dict[tuple[str, str, str], Loss] = {}
         """Losses since the last `take_losses`; a writer on the hot path checks this first."""
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or one of its fields, is lost. The rule table gives the default for `why`."""
-        key = (type(source).__name__, field, why or self._why_none(source))
+        """Count that `source`, or one of its fields, is lost; `why` is the reason."""
+        key = (type(source).__name__, field, why)
         known = self.lost.get(key)
         if known is None and len(self.lost) >= ROWS_MAX:
             key = (OTHER.kind, OTHER.field, OTHER.why)
@@ -58,7 +56,3 @@ class Losses:
         losses = list(self.lost.values())
         self.lost.clear()
         return losses
-
-    def _why_none(self, source: object) -> str:
-        entry = self._rules.entries.get(type(source))
-        return entry.fidelity.why if entry is not None and isinstance(entry.fidelity, Nothing) else ""

@@ -21,7 +21,7 @@ from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
-    context = Context(FROM_EVENT, at=burst.at, request=burst.request)
+    context = Context(at=burst.at, request=burst.request)
     context.response_id = given(burst.ext, "response_id", str, "")
     messages: list[Any] = []
     for item in burst.items:
@@ -31,7 +31,7 @@ def _write_events(burst: Burst[Event]) -> Rendered:
 
 
 def _write_commands(burst: Burst[Command]) -> Rendered:
-    context = Context(FROM_COMMAND)
+    context = Context()
     frames = [
         REQUESTS.encode(message)
         for item in burst.items

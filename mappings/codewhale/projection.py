@@ -52,7 +52,7 @@ class Projection(Context):
     alone = False
 
     def __init__(self, request: str = "", view: str = "") -> None:
-        super().__init__(FROM_EVENT, request=request, generation=SEED if view == SEED else HEAD)
+        super().__init__(request=request, generation=SEED if view == SEED else HEAD)
         self._view = view
         self.thread = named_thread(request)
         self._hidden = bool(view) and not request

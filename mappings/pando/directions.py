@@ -27,7 +27,7 @@ FRAMES = msgspec.json.Decoder(list[str])
 
 def _write_events(burst: Burst[Event]) -> Rendered:
     frames: list[bytes] = []
-    context = Context(FROM_EVENT, at=burst.at, request=burst.request)
+    context = Context(at=burst.at, request=burst.request)
     context.publish_as(burst.ext, burst.session)
     for item in burst.items:
         frames += map(EVENTS.encode, FROM_EVENT.functions[type(item)](item, context))
@@ -36,7 +36,7 @@ def _write_events(burst: Burst[Event]) -> Rendered:
 
 def _write_commands(burst: Burst[Command]) -> Rendered:
     frames: list[bytes] = []
-    context = Context(FROM_COMMAND)
+    context = Context()
     for item in burst.items:
         context.request = item.request
         frames += map(REQUESTS.encode, FROM_COMMAND.functions[type(item)](item, context))

@@ -30,7 +30,7 @@ class Projection(Context):
     __slots__ = ("_count", "_ids", "_of", "_parked_turn", "_started", "_title", "_turn", "_turn_count")
 
     def __init__(self, _request: str = "", _view: str = "", instance: Instance = NOBODY) -> None:
-        super().__init__(FROM_EVENT, instance)
+        super().__init__(instance)
         self._parked_turn = ParkedTurn()
         self._ids: Ext | None = None
         self._turn = ""

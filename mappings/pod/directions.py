@@ -18,7 +18,7 @@ def _write_events(burst: Burst[Event]) -> Rendered:
 
 
 def _write_commands(burst: Burst[Command]) -> Rendered:
-    losses = Losses(FROM_COMMAND)
+    losses = Losses()
     functions, encode = FROM_COMMAND.functions, METHODS.encode
     frames = [encode(method) for item in burst.items for method in functions[type(item)](item, losses)]
     return Rendered(frames=frames, losses=losses.take_losses())

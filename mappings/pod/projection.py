@@ -23,7 +23,7 @@ class Projection(Context):
     """The rendering of one session; `live` is False if each line is translated without the others (`translate`)."""
 
     def __init__(self, request: str = "", view: str = "", *, live: bool = True) -> None:
-        super().__init__(FROM_EVENT, live=live)
+        super().__init__(live=live)
         self._request, self._view = request, view  # pods have neither; only `copy` needs them
         self._parked_turn = ParkedTurn()
 

@@ -16,7 +16,7 @@ from dragoman.mappings.smooth.wire.codecs import ACTIONS, EVENTS
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
-    context = Context(FROM_EVENT, burst.request, burst.at)
+    context = Context(burst.request, burst.at)
     frames = [
         EVENTS.encode(_as_said(message, item))
         for item in burst.items
@@ -29,7 +29,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
     frames = []
     losses = []
     for item in burst.items:
-        context = Context(FROM_COMMAND, item.request)
+        context = Context(item.request)
         messages = FROM_COMMAND.functions[type(item)](item, context)
         frames += [ACTIONS.encode(_as_said(message, item)) for message in messages]
         losses += context.take_losses()

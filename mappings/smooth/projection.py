@@ -50,7 +50,7 @@ class Projection(Context):
     __slots__ = ("_held", "_parked_turn", "_view", "request", "runs")
 
     def __init__(self, request: str = "", view: str = "") -> None:
-        super().__init__(FROM_EVENT)
+        super().__init__()
         self.request = request
         self.alone = False
         self.own = bool(request)
@@ -167,7 +167,7 @@ class Projection(Context):
         return [event for event in waited if (event.cause, event.text) != failure]
 
     def _release_errors(self, frames: list[bytes]) -> None:
-        context = Context(FROM_EVENT, at=self.timestamp * NS_PER_MS)
+        context = Context(at=self.timestamp * NS_PER_MS)
         for event in self.take_held_errors(None):
             frames += [EVENTS.encode(m) for m in FROM_EVENT.functions[ErrorReported](event, context)]
 

@@ -5,48 +5,21 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses, sample_text
-from dragoman.mappings.rules import Rules
 
 
 class Word(Struct):
     text: str = ""
 
 
-class Other(Struct):
-    pass
-
-
-def losses() -> Losses:
-    rules = Rules[[], object]("test")
-    rules.none("nobody has a word for it", Word)
-    rules.carried(Other, "something else")
-    return Losses(rules)
-
-
-def test_the_loss_of_a_whole_item_has_the_reason_of_the_rules() -> None:
-    found = losses()
-    found.lose(Word(text="x"))
+def test_a_loss_names_its_kind_field_and_reason() -> None:
+    found = Losses()
+    found.lose(Word(text="x"), "text", "too long")
     (loss,) = found.take_losses()
-    assert (loss.kind, loss.field, loss.why, loss.sample, loss.count) == (
-        *("Word", "", "nobody has a word for it", Word(text="x"), 1),
-    )
-
-
-def test_a_given_reason_takes_precedence_over_that_of_the_rules() -> None:
-    found = losses()
-    found.lose(Word(), "text", "too long")
-    assert [(loss.field, loss.why) for loss in found.take_losses()] == [("text", "too long")]
-
-
-def test_the_loss_of_a_type_without_a_reason_has_none() -> None:
-    found = losses()
-    found.lose(Other())
-    found.lose(3)
-    assert [(loss.kind, loss.why) for loss in found.take_losses()] == [("Other", ""), ("int", "")]
+    assert (loss.kind, loss.field, loss.why, loss.sample, loss.count) == ("Word", "text", "too long", Word(text="x"), 1)
 
 
 def test_equal_losses_are_one_row_with_the_first_sample() -> None:
-    found = losses()
+    found = Losses()
     for text in "abc":
         found.lose(Word(text=text))
     (loss,) = found.take_losses()
@@ -54,21 +27,21 @@ def test_equal_losses_are_one_row_with_the_first_sample() -> None:
 
 
 def test_fields_and_reasons_are_rows_of_their_own() -> None:
-    found = losses()
+    found = Losses()
     for field, why in (("a", ""), ("b", ""), ("b", "other")):
         found.lose(Word(), field, why)
     assert [loss.count for loss in found.take_losses()] == [1, 1, 1]
 
 
 def test_losses_are_taken_once() -> None:
-    found = losses()
+    found = Losses()
     found.lose(Word())
     assert len(found.take_losses()) == 1
     assert found.take_losses() == []
 
 
 def test_a_loss_is_counted_without_encoding_what_is_lost() -> None:
-    found, cannot_be_encoded = losses(), object()
+    found, cannot_be_encoded = Losses(), object()
     found.lose(cannot_be_encoded)
     assert [loss.sample for loss in found.take_losses()] == [cannot_be_encoded]
 
@@ -85,7 +58,7 @@ def test_the_text_of_a_sample_that_is_text_is_its_beginning() -> None:
 
 
 def test_rows_above_the_limit_are_counted_as_other() -> None:
-    found = losses()
+    found = Losses()
     for number in range(ROWS_MAX + 5):
         found.lose(Word(), str(number))
     found.lose(Word(), "0")

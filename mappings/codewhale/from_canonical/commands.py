@@ -144,15 +144,16 @@ def set_goal(command: commands.SetGoal, context: Context) -> Requests:
     return _call(requests.GoalSet, command, context, params)
 
 
-@FROM_COMMAND.rule(
-    commands.StoreWrite, produces=(requests.GoalProgress,), fidelity=Nothing("codewhale writes only its own goals")
-)
+ONLY_GOALS = "codewhale writes only its own goals"
+
+
+@FROM_COMMAND.rule(commands.StoreWrite, produces=(requests.GoalProgress,), fidelity=Nothing(ONLY_GOALS))
 def store_write(command: commands.StoreWrite, context: Context) -> Requests:
     """Return the only write of this dialect, goal progress; a write of another dialect is lost."""
     is_progress = command.method == requests.GoalProgress.kind
     params = read_raw(command.params, requests.ProgressParams) if is_progress else None
     if params is None:
-        context.lose(command)
+        context.lose(command, why=ONLY_GOALS)
         return ()
     return _call(requests.GoalProgress, command, context, replace(params, thread_id=_thread(command)))
 

@@ -19,7 +19,6 @@ from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, FRAMES
 from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.rules import RuleTable
 
 Messages = tuple[object, ...]
 """Wire structs: lines, answers, EventFrames."""
@@ -36,14 +35,13 @@ class Context(Losses):
 
     def __init__(
         self,
-        rules: RuleTable,
         *,
         at: int = 0,
         request: str = "",
         asked: Command | None = None,
         generation: str = HEAD,
     ) -> None:
-        super().__init__(rules)
+        super().__init__()
         self.at = at
         self.request = request
         self.asked = asked

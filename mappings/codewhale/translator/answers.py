@@ -141,7 +141,6 @@ class Answers:
 
     def _context(self, call: ThreadCall) -> Context:
         return Context(
-            FROM_EVENT,
             at=self._clock(),
             request=call.id or call.peer_id,
             asked=call.command,

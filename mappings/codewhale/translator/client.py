@@ -201,7 +201,7 @@ class ClientTranslator(Translator[Event, Command]):
                 self._tell(step, command, events.Reply(request=command.request, failure=refusal))
                 continue
             own = self._pending.new_id()
-            context = Context(FROM_COMMAND, request=own)
+            context = Context(request=own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
             step.losses += context.take_losses()
             if not messages:

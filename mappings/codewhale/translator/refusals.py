@@ -99,7 +99,7 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
 
 def _method(command: Command) -> str:
     """Return the method name that the client used for a command."""
-    asked = FROM_COMMAND.functions[type(command)](command, Context(FROM_COMMAND))
+    asked = FROM_COMMAND.functions[type(command)](command, Context())
     return next((str(request.method) for request in asked), type(command).__name__)
 
 

@@ -17,7 +17,6 @@ from dragoman.mappings.losses import Losses
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.requests import Meta
 from dragoman.mappings.pando.wire.values import rfc3339
-from dragoman.mappings.rules import RuleTable
 
 Messages = tuple[Struct | bytes, ...]
 """Wire structs, or bytes for a message that is passed on unchanged."""
@@ -46,14 +45,13 @@ class Context(Losses):
 
     def __init__(
         self,
-        rules: RuleTable,
         instance: Instance = NOBODY,
         *,
         at: int = 0,
         request: str = "",
         asked: Command | None = None,
     ) -> None:
-        super().__init__(rules)
+        super().__init__()
         self.instance = instance
         self.session = ""
         self.request = request

@@ -83,7 +83,7 @@ class PrimaryCalls(Calls[PrimaryCall]):
         """Add the call for this command to the step's frames, and remember it until its reply."""
         own = self.new_id()
         now = self._clock()
-        context = Context(FROM_COMMAND, request=own, at=now)
+        context = Context(request=own, at=now)
         context.meta = Meta(request_id=own, timestamp=rfc3339(now // NS * NS))
         step.frames += [REQUESTS.encode(m) for m in FROM_COMMAND.functions[type(command)](command, context)]
         step.losses += context.take_losses()

@@ -71,4 +71,4 @@ class PublicationTranslator(Translator[Command, Event]):
         return Step(frames=[EVENTS.encode(beat)], alarm=Alarm(HEARTBEAT, self._beat))
 
     def _context(self) -> Context:
-        return Context(FROM_EVENT, self._instance, at=self._clock())
+        return Context(self._instance, at=self._clock())

@@ -137,7 +137,7 @@ class ServerTranslator(Translator[Command, Event]):
         ):
             now = self._clock()
             item = replace(item, result=raw(replies.row_of(command, now, now)))
-        context = Context(FROM_EVENT, self._instance, at=self._clock(), request=call.peer_id, asked=command)
+        context = Context(self._instance, at=self._clock(), request=call.peer_id, asked=command)
         if type(item) in ANSWERS:
             # a request id of our own distinguishes an answer from a publication, even if the caller gave no id
             messages = FROM_EVENT.functions[type(item)](item, context)

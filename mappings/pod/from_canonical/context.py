@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.rules import RuleTable
 
 
 class Counter(Struct):
@@ -28,8 +27,8 @@ class Counter(Struct):
 class Context(Losses):
     """The state of one writer; `live` is False if each line is translated without the others (`translate`)."""
 
-    def __init__(self, rules: RuleTable, *, live: bool = True) -> None:
-        super().__init__(rules)
+    def __init__(self, *, live: bool = True) -> None:
+        super().__init__()
         self.live = live
         self.session = ""
         self.turn = ""  # UUID of the turn, "" outside of any turn

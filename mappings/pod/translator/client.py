@@ -51,7 +51,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._is_late = False  # content came after the status that ended its run
         self._compaction_failed = False  # its `error` comes next
         self._pending = PendingMethods()
-        self._losses = Losses(FROM_COMMAND)
+        self._losses = Losses()
         self._foreign = 0
 
     def opened(self) -> Step[Event]:

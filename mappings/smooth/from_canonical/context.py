@@ -10,7 +10,6 @@ from msgspec import UNSET
 from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.values import Cause, Ext
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.rules import RuleTable
 from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, given
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
@@ -31,8 +30,8 @@ class Context(Losses):
 
     __slots__ = ("alone", "asked", "earlier_text", "own", "request_id", "seed", "timestamp", "top", "turn")
 
-    def __init__(self, rules: RuleTable, request: str = "", at: int = 0, asked: Command | None = None) -> None:
-        super().__init__(rules)
+    def __init__(self, request: str = "", at: int = 0, asked: Command | None = None) -> None:
+        super().__init__()
         self.request_id = request
         self.top: str | None = request or None
         self.timestamp = at // NS_PER_MS

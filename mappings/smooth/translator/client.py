@@ -149,7 +149,7 @@ class ClientTranslator(Translator[Event, Command]):
     def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
             own = self._new_id()
-            context = Context(FROM_COMMAND, own)
+            context = Context(own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
             step.losses += context.take_losses()
             step.frames += [ACTIONS.encode(message) for message in messages]

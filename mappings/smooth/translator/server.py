@@ -245,7 +245,7 @@ class ServerTranslator(Translator[Command, Event]):
         step.losses += context.take_losses()
 
     def _context(self, request: str | None, asked: Command | None) -> Context:
-        context = Context(FROM_EVENT, request or "", self._clock(), asked)
+        context = Context(request or "", self._clock(), asked)
         context.top = request
         return context
 

@@ -21,7 +21,6 @@ from dragoman.mappings.dialect import Burst, Rendered
 from dragoman.mappings.pod import DIALECT
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
-from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pod.from_canonical.replies import rotation
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.rules import Nothing
@@ -351,7 +350,7 @@ def test_an_end_without_an_index_has_the_index_of_the_last_begin() -> None:
 
 
 def test_a_loss_is_counted_under_the_type_of_its_source() -> None:
-    context = Context(FROM_EVENT)
+    context = Context()
     context.lose(Counter(), "last", "why")
     (loss,) = context.take_losses()
     assert (loss.kind, loss.field, loss.why) == ("Counter", "last", "why")

@@ -39,7 +39,7 @@ AT = 1_700_000_000_123_456_789
 
 def said(item: Any, asked: Any = None, request: str = "q") -> tuple[list[dict[str, Any]], list[Loss]]:
     """Return the frames of a single item, each checked strictly, and the losses."""
-    context = Context(FROM_EVENT, request, AT, asked)
+    context = Context(request, AT, asked)
     frames = [json.loads(EVENTS.encode(message)) for message in FROM_EVENT.functions[type(item)](item, context)]
     for frame in frames:
         assert_emitted(frame)
@@ -356,7 +356,7 @@ def test_a_refused_form_names_at_least_one_fault(errors: tuple[FieldError, ...],
 
 
 def test_an_event_without_a_form_is_counted_by_kind_with_its_reason() -> None:
-    context = Context(FROM_EVENT)
+    context = Context()
     for index in range(3):
         assert FROM_EVENT.functions[events.ModelCallStarted](events.ModelCallStarted(index=index), context) == ()
     (loss,) = context.take_losses()
