@@ -152,51 +152,28 @@ def opaque(value: object) -> Raw:
     return Raw(EVENTS.encode(value))
 
 
-class LoggedConversation(Struct, frozen=True, kw_only=True):
-    """The conversation in the entries of a log: its items and runs, oldest first, and the pod's id of it.
+class LoggedConversation:
+    """The conversation in the entries of a log, read one by one: its items and runs, oldest first.
 
-    `compacted` is True if a summary replaces the oldest items.
+    `id` is the pod's id of it. `compacted` is True if a summary replaces the oldest items. `run_open` is True if the
+    last run that an entry began has no end.
     """
 
-    id: str
-    items: tuple[Item, ...]
-    runs: tuple[PastRun, ...]
-    compacted: bool = False
-
-
-def canonical_items(entries: Iterable[object]) -> tuple[Item, ...]:
-    """Return the items in these entries, oldest first."""
-    return conversation(entries).items
-
-
-def conversation(entries: Iterable[object]) -> LoggedConversation:
-    """Return the conversation in these entries."""
-    reader = LogReader()
-    for value in entries:
-        reader.add_value(value)
-    return LoggedConversation(
-        id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs), compacted=reader.compacted
-    )
-
-
-class LogReader:
-    """Reader of the entries of a log, oldest first."""
-
-    def __init__(self) -> None:
+    def __init__(self, entries: Iterable[object] = ()) -> None:
         self.id = ""
         self.compacted = False
         self.items: list[Item] = []
         self.runs: list[PastRun] = []
+        self.run_open = False
         self._names: dict[str, str] = {}
-
-    def add_value(self, value: object) -> None:
-        """Add an entry as JSON; one that cannot be read is skipped."""
-        entry = _read(value, Entry)
-        if entry is not None:
+        for entry in entries:
             self.add_entry(entry)
 
-    def add_entry(self, entry: Entry) -> None:
-        """Add one entry."""
+    def add_entry(self, value: object) -> None:
+        """Add an entry as JSON; one that cannot be read is skipped."""
+        entry: Entry | None = _read(value, Entry)
+        if entry is None:
+            return
         at = entry.ts * MS
         if isinstance(entry, SegmentStart):
             self.id = _text(entry.session_id)
@@ -204,6 +181,7 @@ class LogReader:
             self.items = [i for v in entry.history if (i := _logged(v, at, self._names)) is not None]
             self.runs = []
         elif isinstance(entry, Invoke):
+            self.run_open = True
             self.runs.append(PastRun(first=len(self.items), last=len(self.items)))
         elif isinstance(entry, RunCompleted):
             self._end(next((end for result, end in END_OF_RESULT.items() if result == entry.result), "completed"), None)
@@ -229,14 +207,9 @@ class LogReader:
         self.runs[-1] = structs.replace(self.runs[-1], last=len(self.items))
 
     def _end(self, end: End, failure: Failure | None) -> None:
+        self.run_open = False
         if self.runs and self.runs[-1].end is None:
             self.runs[-1] = structs.replace(self.runs[-1], end=end, failure=failure)
-
-
-def leaves_run_open(entry: object, was_open: bool) -> bool:
-    """Return True if a run is open after this entry; `was_open` says so of the entries before it."""
-    kind = entry.get("kind") if isinstance(entry, dict) else None
-    return kind == "invoke" or (was_open and kind not in ("run_completed", "run_errored"))
 
 
 def system_text(item: object) -> str:

@@ -17,7 +17,7 @@ from dragoman.mappings.canonical.values import BackendInfo, Failure, SessionSumm
 from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.pod.entries import (
     MS,
-    canonical_items,
+    LoggedConversation,
     logged_item,
     made_entries,
     result_summary,
@@ -81,7 +81,7 @@ def _start(event: events.HistorySnapshot, context: Context) -> object:
     if own is None:
         return segment_start(context.session, event.items, context.at)
     entry = json.decode(own)
-    shown = event.summed_up or len(canonical_items([entry]))
+    shown = event.summed_up or len(LoggedConversation([entry]).items)
     history = entry.get("history", []) if isinstance(entry, dict) else None
     if shown >= len(event.items) or not isinstance(history, list):
         return own

@@ -14,7 +14,7 @@ from msgspec import Raw, json
 
 from dragoman.mappings.canonical.state import RenderedHistory, SessionState
 from dragoman.mappings.canonical.values import Item, content_of
-from dragoman.mappings.pod.entries import LogReader, MadeLog, leaves_run_open
+from dragoman.mappings.pod.entries import LoggedConversation, MadeLog
 from dragoman.mappings.pod.from_canonical.replies import greeting
 from dragoman.mappings.pod.vocabulary import carried, given
 from dragoman.mappings.pod.wire import events as wire
@@ -99,22 +99,21 @@ class _SnapshotWriter:
 
     def add_own_entries(self) -> Iterator[int]:
         """Add the pod's own entries, unless its history was cut or rewritten since; yield the bytes of each slice."""
-        line, reader, run_open, size = _Line(), LogReader(), False, 0
+        line, logged, size = _Line(), LoggedConversation(), 0
         for raw in _own_entries(self._state):
             entry = json.decode(raw)
-            reader.add_value(entry)
-            run_open = leaves_run_open(entry, run_open)
+            logged.add_entry(entry)
             size += line.add((entry,))
             if size >= SLICE:
                 yield size
                 size = 0
         transcript = self._state.transcript
         sent = self._state.summed_up  # the summary replaces this many items, which are not sent again
-        if not sent and _begins_with(transcript, reader.items):
-            sent = len(reader.items)
+        if not sent and _begins_with(transcript, logged.items):
+            sent = len(logged.items)
         elif not sent:
             return
-        self._line, self._made = line, MadeLog(run_open=run_open)
+        self._line, self._made = line, MadeLog(run_open=logged.run_open)
         self._last = next(iter(transcript[sent - 1 : sent]), None)
 
     def add_ended_turns(self) -> Iterator[int]:

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from dragoman.mappings.canonical import Events, events
 from dragoman.mappings.canonical.values import BackendInfo, Completion, Message, SessionSummary, Usage, flatten
-from dragoman.mappings.pod.entries import MS, conversation, opaque, system_text
+from dragoman.mappings.pod.entries import MS, LoggedConversation, opaque, system_text
 from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT, keep, to_segments
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.rules import Rules
@@ -20,11 +20,11 @@ TO_EVENT = Rules[[], events.Event]("pod -> canonical events")
 @TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,))
 def snapshot(message: wire.Snapshot) -> Events:
     data = message.data
-    logged = conversation(data.entries)
+    logged = LoggedConversation(data.entries)
     return (
         events.HistorySnapshot(
-            items=logged.items,
-            runs=logged.runs,
+            items=tuple(logged.items),
+            runs=tuple(logged.runs),
             conversation=logged.id,
             compacted=logged.compacted,
             status=data.status,
@@ -189,12 +189,16 @@ def error(message: wire.Error) -> Events:
 @TO_EVENT.rule(wire.SegmentRotated, produces=(events.HistorySnapshot,))
 def segment_rotated(message: wire.SegmentRotated) -> Events:
     entry = message.data.entry
-    logged = conversation([entry])
-    ext = keep(entry=opaque(entry))
-    rotated = events.HistorySnapshot(
-        items=logged.items, rotated=True, conversation=logged.id, compacted=logged.compacted, ext=ext
+    logged = LoggedConversation([entry])
+    return (
+        events.HistorySnapshot(
+            items=tuple(logged.items),
+            rotated=True,
+            conversation=logged.id,
+            compacted=logged.compacted,
+            ext=keep(entry=opaque(entry)),
+        ),
     )
-    return (rotated,)
 
 
 @TO_EVENT.rule(wire.Status, produces=(events.StatusChanged,))

@@ -30,7 +30,6 @@ from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Emulated
 
 TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
-ALERTS_SHOWN = 64  # docs/translation.md, rule 3.14
 
 
 class ServerTranslator(Translator[Command, Event]):
@@ -86,7 +85,7 @@ class ServerTranslator(Translator[Command, Event]):
             self._session = state
             return Step(frames=[EVENTS.encode(rotation(state, now))])
         self._session = state
-        alerts = Projection(live=False).write(state.alerts[-ALERTS_SHOWN:], now)
+        alerts = Projection(live=False).write(state.alerts, now)
         early, self._early = self._early, []
         frames = [*alerts.frames, snapshot_line(state), *early]
         return Step(frames=frames, losses=alerts.losses)

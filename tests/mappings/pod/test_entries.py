@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Raw, json
 
 from dragoman.mappings.canonical.events import HistorySnapshot
-from dragoman.mappings.canonical.values import FileRef, Message, PastRun, Reasoning, Text, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import FileRef, Item, Message, PastRun, Reasoning, Text, ToolCall, ToolResult
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.entries import LogReader, MadeLog, canonical_items, leaves_run_open, made_entries
+from dragoman.mappings.pod.entries import LoggedConversation, MadeLog, made_entries
 from tests.mappings.pod.data import CAPTURES, captured
 
 TS = 1_700_000_000_000
@@ -30,13 +30,17 @@ def said(text: str, role: str = "assistant") -> dict[str, object]:
     return {"kind": "message", "role": role, "content": [{"kind": "text", "text": text}]}
 
 
+def items_of(entries: Iterable[object]) -> tuple[Item, ...]:
+    return tuple(LoggedConversation(entries).items)
+
+
 def test_a_segment_start_resets_and_seeds() -> None:
-    items = canonical_items([user("old"), start(said("summary", "system")), user("new")])
+    items = items_of([user("old"), start(said("summary", "system")), user("new")])
     assert [item.text for item in items if isinstance(item, Message)] == ["summary", "new"]
 
 
 def test_items_carry_the_time_of_their_entry_in_ns() -> None:
-    assert [item.at for item in canonical_items([user("x")])] == [AT]
+    assert [item.at for item in items_of([user("x")])] == [AT]
 
 
 def test_segments_of_an_input_stay_segments() -> None:
@@ -46,7 +50,7 @@ def test_segments_of_an_input_stay_segments() -> None:
         "ts": 0,
     }
     segments = (Text(text="see "), FileRef(path="a"))
-    assert canonical_items([entry]) == (Message(role="user", text="see @a", segments=segments),)
+    assert items_of([entry]) == (Message(role="user", text="see @a", segments=segments),)
 
 
 def test_an_input_with_a_segment_of_unknown_kind_is_read_and_its_original_kept() -> None:
@@ -55,7 +59,7 @@ def test_an_input_with_a_segment_of_unknown_kind_is_read_and_its_original_kept()
         "segments": [{"kind": "flow", "selector": "s"}, {"kind": "text", "content": "x"}],
         "ts": 0,
     }
-    (item,) = canonical_items([entry])
+    (item,) = items_of([entry])
     assert isinstance(item, Message)
     assert (item.text, entry["segments"]) == (
         "x",
@@ -66,7 +70,7 @@ def test_an_input_with_a_segment_of_unknown_kind_is_read_and_its_original_kept()
 def test_a_result_has_the_name_of_its_call() -> None:
     call = {"kind": "tool_call", "call_id": "c", "name": "Read", "arguments": "{}"}
     result = {"kind": "tool_result", "call_id": "c", "summary": "ok", "content": "text", "is_error": True}
-    items = canonical_items(
+    items = items_of(
         [{"kind": "assistant_item", "item": call, "ts": 0}, {"kind": "tool_result", "item": result, "ts": 0}]
     )
     assert items == (
@@ -78,7 +82,7 @@ def test_a_result_has_the_name_of_its_call() -> None:
 def test_a_refusal_is_text_and_reasoning_is_reasoning() -> None:
     refusal = {"kind": "message", "role": "assistant", "content": [{"kind": "refusal", "refusal": "no"}]}
     thought = {"kind": "reasoning", "text": "hm", "encrypted_content": "zz"}
-    items = canonical_items([{"kind": "assistant_item", "item": item, "ts": 0} for item in (thought, refusal)])
+    items = items_of([{"kind": "assistant_item", "item": item, "ts": 0} for item in (thought, refusal)])
     assert items == (Reasoning(text="hm"), Message(role="assistant", text="no"))
 
 
@@ -93,12 +97,12 @@ def test_entries_that_cannot_be_read_are_skipped() -> None:
         {"kind": "user_input", "segments": 3},
         {"kind": ["x"]},
     ]
-    assert canonical_items([*junk, start(*junk), user("x")]) == canonical_items([user("x")])
+    assert items_of([*junk, start(*junk), user("x")]) == items_of([user("x")])
 
 
 def test_a_system_item_of_unknown_kind_shows_its_body() -> None:
     item = {"kind": "task_reminder", "body": "b", "n": 1}
-    (message,) = canonical_items([{"kind": "system_item", "item": item, "ts": 0}])
+    (message,) = items_of([{"kind": "system_item", "item": item, "ts": 0}])
     assert message == Message(
         role="system", text="b", ext={"pod.item": Raw(b'{"body":"b","kind":"task_reminder","n":1}')}
     )
@@ -113,20 +117,19 @@ def test_a_run_is_open_until_it_completed_or_errored() -> None:
         {"kind": "invoke", "trigger": "user_send", "ts": 0},
         {"kind": "run_errored", "interrupted": False, "message": "", "ts": 0},
     ]
-    after = list(accumulate(entries, lambda was_open, entry: leaves_run_open(entry, was_open), initial=False))
-    assert after == [False, False, True, True, False, True, False]
+    open_after = [LoggedConversation(entries[:number]).run_open for number in range(7)]
+    assert open_after == [False, False, True, True, False, True, False]
 
 
 def test_a_run_that_has_only_begun_is_the_last_run() -> None:
-    reader = LogReader()
-    for entry in (
+    entries = [
         {"kind": "invoke", "trigger": "user_send", "ts": 0},
         user("x"),
         {"kind": "run_completed", "interrupted": False, "result": "finished", "ts": 0},
         {"kind": "invoke", "trigger": "user_send", "ts": 0},
-    ):
-        reader.add_value(entry)
-    assert reader.runs == [PastRun(first=0, last=1, end="completed"), PastRun(first=1, last=1)]
+    ]
+    logged = LoggedConversation(entries)
+    assert logged.runs == [PastRun(first=0, last=1, end="completed"), PastRun(first=1, last=1)]
 
 
 def kinds(entries: list[object]) -> list[Any]:
@@ -145,7 +148,7 @@ ITEMS = (
 
 def test_made_entries_read_back_as_their_items() -> None:
     entries = json.decode(DIALECT.events.codec.encode(made_entries(ITEMS)))
-    assert canonical_items(entries) == ITEMS
+    assert items_of(entries) == ITEMS
 
 
 def test_made_runs_begin_with_an_invoke_and_end_if_they_have_an_answer() -> None:
