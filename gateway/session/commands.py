@@ -55,7 +55,7 @@ def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
     """Return the events in order, in parts: those that answer one command each (True), and the others."""
     parts: list[tuple[bool, list[Any]]] = []
     for event in events:
-        answers = event.answers != "never" and answers_one(event)  # most never do
+        answers = event.answers != "never" and answers_one(event)  # no call for those that never do: most of them
         if not parts or parts[-1][0] is not answers:
             parts.append((answers, []))
         parts[-1][1].append(event)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dragoman.gateway.session.turn_recovery import ResumedTurn, find_turn, missed_events
 from dragoman.mappings.canonical import OpenTurn, SessionState
-from dragoman.mappings.canonical.events import Event, Gap, HistorySnapshot, ReasoningDone, TextDelta, TextDone
+from dragoman.mappings.canonical.events import (
+    Event,
+    Gap,
+    HistorySnapshot,
+    ReasoningDone,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+)
 from dragoman.mappings.canonical.state import TextBlock
 from dragoman.mappings.canonical.values import Item, Message, PastRun
 
@@ -52,6 +60,20 @@ def test_received_content_is_left_out_once_and_new_content_stays() -> None:
     resumed = ResumedTurn(in_a_turn("Hel"))
     told: list[Event] = [TextDelta(text="Hello"), TextDelta(text="Hello")]
     assert resumed.new_events(told) == [TextDelta(text="lo"), TextDelta(text="Hello")]
+
+
+def test_a_status_that_says_running_does_not_end_the_repetition() -> None:
+    resumed = ResumedTurn(in_a_turn("Hel"))
+    running = StatusChanged(status="running")
+    assert resumed.new_events([running, TextDelta(text="Hello")]) == [running, TextDelta(text="lo")]
+
+
+def test_deltas_that_wait_for_their_done_text_are_released_before_the_end_of_the_turn() -> None:
+    resumed = ResumedTurn(in_a_turn())
+    idle = StatusChanged(status="idle")
+    gap, *released = resumed.new_events([TextDelta(text="lo"), idle])
+    assert isinstance(gap, Gap)
+    assert released == [TextDelta(text="lo"), idle]
 
 
 def test_deltas_that_wait_for_their_done_text_are_released_by_the_end_of_another_block() -> None:
