@@ -39,6 +39,7 @@ from aiohttp.client_proto import ResponseHandler
 from dragoman.adapters.base import CloseReason, TransportLimits, connect_reason
 from dragoman.adapters.resolver import LookupResolver
 from dragoman.adapters.websocket.frames import MASKED_PING, masked_text_frames
+from dragoman.adapters.websocket.lone_reader import LoneReader
 from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
     BatchWriter,
@@ -68,13 +69,14 @@ class DialledTransport(WebSocketTransport):
     ) -> None:
         writer = BatchWriter(protocol, tcp, masked_text_frames, MASKED_PING)
         super().__init__(socket, tcp, writer, limits)
-        self.count(protocol)
         self._client = socket
         self._session = session
-        if protocol.closed is None:
+        closed = protocol.closed
+        if closed is None or closed.done():
             self.lost()
         else:
-            protocol.closed.add_done_callback(self._over)
+            self.use_reader(LoneReader(protocol, socket, self.meter, self.push))
+            closed.add_done_callback(self._over)
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         try:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from aiohttp import WSCloseCode
 from aiohttp.http_websocket import WebSocketError
 
-from dragoman.adapters.base import NewWork
-
 # A message of 16 MiB in pieces of 4 KiB has as many; they take aiohttp's parser about 10 ms.
 FRAGMENTS_MAX = 4096
 # Control frames in one read. Clients send a ping every few seconds; 1,024 take 0.4 ms here and 0.3 ms in the parser.
@@ -27,15 +25,11 @@ OPCODES = DATA | {0x8, 0x9, 0xA}
 
 
 class FrameCounter:
-    """Follows the frames of one client.
+    """Follows the frames of one client."""
 
-    `new_work` makes the work of this connection; without it what was read is parsed at once.
-    """
+    __slots__ = ("_control", "_fragments", "_header", "_skip", "between", "error", "units")
 
-    __slots__ = ("_control", "_fragments", "_header", "_skip", "between", "error", "new_work", "units")
-
-    def __init__(self, new_work: NewWork | None = None) -> None:
-        self.new_work = new_work
+    def __init__(self) -> None:
         self.units = 0
         """The work (units) of the last piece."""
         self.error: WebSocketError | None = None

@@ -48,13 +48,13 @@ class Handshakes(Struct, frozen=True, kw_only=True):
 
     admit: Callable[[PeerFacts], Admission]
     spawn: Callable[[Coroutine[Any, Any, None], str], object]
+    work: NewWork
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     connect: Callable[[str], str] = lambda _peer: ""
     disconnect: Callable[[str], None] = lambda _peer: None
     bad_request: Callable[[str], None] = lambda _kind: None
     tls: ServerTls | None = None
-    work: NewWork | None = None
 
 
 class Opened(Struct, frozen=True):

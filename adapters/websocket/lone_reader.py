@@ -64,6 +64,7 @@ class LoneReader(MeteredReader, asyncio.Protocol):
     def discard(self) -> None:
         """Drop all that was received, and what still arrives."""
         super().discard()
+        self._socket._parser = None  # noqa: SLF001  # it is the last that holds the unfinished message
         self._push = _refuse
 
     # -- for aiohttp's protocol ------------------------------------------------------------------------

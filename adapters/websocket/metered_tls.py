@@ -74,9 +74,9 @@ class TcpOfTls:
 
 
 class MeteredTls(asyncio.Protocol):
-    """The protocol of a TCP connection, which gives what it reads to `tls`. Without `new_work` it does so at once."""
+    """The protocol of a TCP connection, which gives what it reads to `tls`. `new_work` makes the work of its turns."""
 
-    def __init__(self, tls: asyncio.BufferedProtocol, new_work: NewWork | None) -> None:
+    def __init__(self, tls: asyncio.BufferedProtocol, new_work: NewWork) -> None:
         self._meter: Meter | None = None
         self._counted = 0  # bytes that the meter counts
         self._tls = tls
@@ -100,12 +100,8 @@ class MeteredTls(asyncio.Protocol):
             self._feed(data)  # one record, as most reads are
             return
         self._kept += len(data)
-        if self._work is None and self._new_work is not None:
-            self._work = self._new_work(self._fail)
         if self._work is None:
-            for _units in self._pieces(data):
-                pass
-            return
+            self._work = self._new_work(self._fail)
         self._work.add_work(self._decrypt_in_turn(self._work, data))
         if self._kept:
             self._tcp.wait_for_turn(waits=True)
@@ -131,17 +127,7 @@ class MeteredTls(asyncio.Protocol):
     # ----------------------------------------------------------------------------------------------------
 
     def _decrypt_in_turn(self, work: Work, data: bytes) -> Iterator[None]:
-        for units in self._pieces(data):
-            work.count(units)
-            if self._kept:
-                yield
-        if not self._kept:
-            self._work = None  # it refers to us, and takes 0.8 KB of an idle connection
-            self._count()
-            self._tcp.wait_for_turn(waits=False)
-
-    def _pieces(self, data: bytes) -> Iterator[int]:
-        """Decrypt what was read; yield the work (units) of each piece."""
+        """Decrypt what was read in pieces, one for each turn."""
         data, begin = self._header + data, 0
         self._kept += len(self._header)
         self._header = b""
@@ -157,7 +143,13 @@ class MeteredTls(asyncio.Protocol):
             begin = end + len(self._header)
             self._kept -= len(piece) + len(self._header)
             self._feed(piece)
-            yield records * RECORD_UNITS + len(piece) // BYTES_OF_UNIT
+            work.count(records * RECORD_UNITS + len(piece) // BYTES_OF_UNIT)
+            if self._kept:
+                yield
+        if not self._kept:
+            self._work = None  # it refers to us, and takes 0.8 KB of an idle connection
+            self._count()
+            self._tcp.wait_for_turn(waits=False)
 
     def _feed(self, data: bytes) -> None:
         rest = memoryview(data)

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from dragoman.adapters.base import BACKLOG, Accept, TransportLimits
 from dragoman.adapters.closing import close_server
+from dragoman.adapters.websocket.client_reader import ClientReader
 from dragoman.adapters.websocket.connection import Connection
-from dragoman.adapters.websocket.frame_counter import FrameCounter
 from dragoman.adapters.websocket.frames import PING, text_frames
 from dragoman.adapters.websocket.handshake import Handshake, Handshakes, Opened
 from dragoman.adapters.websocket.metered_tls import MeteredTls, make_tls
@@ -140,7 +140,7 @@ class WebSocketListener:
         writer = BatchWriter(connection, tcp, text_frames, PING)
         websocket = ServerSocket(connection, tcp, writer, HARD_LIMIT * limits.max_message, limits.close_deadline)
         transport = WebSocketTransport(websocket, tcp, writer, limits, opened.headers)
-        transport.count(connection, FrameCounter(self._rules.work))
+        transport.use_reader(ClientReader(connection, websocket, transport.meter, self._rules.work))
         connection.open_websocket(transport)
         if opened.early:
             connection.data_received(opened.early)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType
+from aiohttp._websocket.reader import WebSocketDataQueue
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_websocket import WSMessageTextBytes
 
@@ -20,8 +21,6 @@ from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.websocket.frame_counter import FrameCounter
-from dragoman.adapters.websocket.lone_reader import LoneReader
 from dragoman.adapters.websocket.metered import MeteredReader
 from dragoman.mappings.dialect import Frame, Oversize
 
@@ -34,6 +33,8 @@ ClientSocket = ClientWebSocketResponse[Literal[False]]
 
 class Socket(Protocol):
     """A WebSocket as its transport uses it: aiohttp's class if we are the client, ServerSocket if we are the server."""
+
+    _reader: WebSocketDataQueue
 
     @property
     def closed(self) -> bool: ...
@@ -161,8 +162,7 @@ class WebSocketTransport:
         self._waits = False  # for a message, and holds none
         self._failure: Exception | None = None  # of the sink, outside of the task
         self._pulled = PulledInbound(self.meter)
-        # Messages that aiohttp has buffered; empty if this aiohttp hides its buffer.
-        self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
+        self._unread = socket._reader._buffer  # noqa: SLF001  # the messages that aiohttp has buffered, each with its size
         self._ended = False  # the closing handshake has begun: no more reads or writes
         self._lost = Flag()
         self._heard = False  # a message has arrived since the last heartbeat check
@@ -198,17 +198,9 @@ class WebSocketTransport:
         """Call `count` with the number of pings and pongs that were read: `run` passes only messages."""
         self._count_pings = count
 
-    def count(self, protocol: BaseProtocol, counter: FrameCounter | None = None) -> None:
-        """Count what aiohttp's `protocol` holds of this peer's messages; called by the code that made the transport.
-
-        `counter` bounds the fragments and control frames of a client. A server has none: its lone messages are pushed.
-        """
-        if not MeteredReader.possible(protocol, self._socket):
-            return
-        if counter is not None:
-            self._reader = MeteredReader(protocol, self._socket, self.meter, counter)
-        else:
-            self._reader = LoneReader(protocol, self._socket, self.meter, self._push)
+    def use_reader(self, reader: MeteredReader) -> None:
+        """Read by this parser, which counts what it holds; called by the code that made the transport."""
+        self._reader = reader
 
     def discard(self) -> None:
         self._end()
@@ -232,7 +224,7 @@ class WebSocketTransport:
     def _end(self) -> None:
         self._ended = self._writer.ended = True
 
-    def _push(self, message: bytes) -> bool:
+    def push(self, message: bytes) -> bool:
         """Give a message that came alone to the sink at once; return False if the task must read it."""
         sink = self._sink
         if sink is None or not self._waits or self._ended or len(message) > self._limits.max_message:

@@ -39,13 +39,13 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     accept_as: Callable[[PeerFacts], Accept]
     admit: Callable[[PeerFacts], Admission]
     spawn: Callable[[Coroutine[Any, Any, None], str], object]
+    work: NewWork
     authenticated: bool = False
     subscribed: Callable[[], None] = lambda: None
     connect: Callable[[str], str] = lambda _peer: ""
     disconnect: Callable[[str], None] = lambda _peer: None
     bad_request: Callable[[str], None] = lambda _kind: None
     not_authenticated: Callable[[str, str], None] = lambda _listener, _why: None
-    work: NewWork | None = None
 
 
 def _nothing(_endpoint: Endpoint) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.adapters.base import Accept, PeerFacts, Transport
 from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.mappings.dialect import Instance, Loss
-from tests.adapters.websocket.peers import nothing_spawned
+from tests.adapters.websocket.peers import new_work, nothing_spawned
 
 
 def nobody(_transport: Transport) -> None:
@@ -26,6 +26,7 @@ def callbacks(accept: Accept = nobody, publish: Accept = nobody) -> ListenerCall
         accept_as=lambda _facts: accept,
         admit=admit,
         spawn=nothing_spawned,
+        work=new_work,
         publish=publish,
         lost=lost,
         instance=Instance(id="us", started_at=1),

@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.adapters.base import Accept, Admission, CloseReason, PeerFacts, Transport, TransportLimits
 from dragoman.adapters.websocket import Handshakes, ServerTls, WebSocketListener, WebSocketTransport, listen
+from dragoman.gateway.overload.fair_queue import READ, FairQueue, SlicedWork
 from dragoman.mappings.dialect import Frame
 from tests.transport_reader import receive
 
@@ -78,6 +79,7 @@ async def serving(
         rules = Handshakes(
             admit=admit,
             spawn=lambda work, name: group.create_task(work, name=name),
+            work=new_work,
             origins=origins,
             hosts=hosts,
             connect=connect,
@@ -96,7 +98,12 @@ async def serving(
 
 def everybody(accept: Accept) -> Handshakes:
     """Return the rules that accept every client."""
-    return Handshakes(admit=lambda _facts: accept, spawn=nothing_spawned)
+    return Handshakes(admit=lambda _facts: accept, spawn=nothing_spawned, work=new_work)
+
+
+def new_work(fail: Callable[[Exception], None]) -> SlicedWork:
+    """Return the work of a connection that shares the event loop with no other."""
+    return SlicedWork(FairQueue(), fail, READ)
 
 
 def nothing_spawned(work: Coroutine[Any, Any, None], name: str) -> None:

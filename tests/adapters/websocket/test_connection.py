@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.adapters.websocket.connection import Connection
-from tests.adapters.websocket.test_reading_turns import Tcp
+from tests.adapters.websocket.test_client_reader import Tcp
 
 
 class Parser:

@@ -154,14 +154,6 @@ def test_data_that_waits_is_dropped_when_the_connection_is_lost() -> None:
     assert meter.size == 0
 
 
-def test_without_turns_everything_is_decrypted_at_once() -> None:
-    tls = Tls()
-    metered = MeteredTls(tls, None)
-    metered.connection_made(Tcp())  # type: ignore[arg-type]  # it has the methods that are called
-    metered.data_received(record(18) * 1000)
-    assert bytes(tls.given) == record(18) * 1000
-
-
 def test_a_peer_whose_data_cannot_be_decrypted_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     made = MeteredHarness()
 

@@ -17,9 +17,9 @@ from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.meter import STEP as METER_STEP
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, CONTROL_UNITS, FRAME_UNITS, PIECE, FrameCounter
+from dragoman.adapters.websocket.client_reader import ClientReader
+from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, CONTROL_UNITS, FRAME_UNITS, PIECE
 from dragoman.adapters.websocket.frames import masked_text_frames
-from dragoman.adapters.websocket.metered import MeteredReader
 from dragoman.gateway.overload.fair_queue import LEAVE, QUANTUM, READ, STEP, FairQueue, SlicedWork
 
 PING = b"\x89\x80" + bytes(4)
@@ -75,7 +75,7 @@ class Client:
             return SlicedWork(work, fail, READ)
 
         socket = type("Socket", (), {"_reader": self.queue})()
-        self.reader = MeteredReader(self.protocol, socket, self.meter, FrameCounter(new_work))
+        self.reader = ClientReader(self.protocol, socket, self.meter, new_work)
 
     @property
     def seen(self) -> list[Any]:

@@ -1,0 +1,116 @@
+"""Parse what a client sends: its pings, fragments and parts of messages in pieces, in turns with other clients.
+
+One iteration of the event loop may read from all clients, and each read may have thousands of tiny frames. So the
+frames of a read are counted, and then parsed, in pieces. What was read waits here meanwhile, and the connection is not
+read. A whole message in one read is parsed at once, because its link takes turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import structlog
+from aiohttp.http_websocket import WebSocketError
+
+from dragoman.adapters.base import NewWork, Work
+from dragoman.adapters.meter import Meter
+from dragoman.adapters.websocket.frame_counter import FrameCounter
+from dragoman.adapters.websocket.metered import NOTHING, MeteredReader
+
+log = structlog.get_logger("dragoman.link")
+
+FINAL_MESSAGES = (0x81, 0x82)
+
+
+class ClientReader(MeteredReader):
+    """The parser of a client's connection; `new_work` makes the work by which it takes turns."""
+
+    __slots__ = ("_counter", "_new_work", "_work")
+
+    def __init__(self, protocol: Any, socket: Any, meter: Meter, new_work: NewWork) -> None:
+        super().__init__(protocol, socket, meter)
+        self._counter = FrameCounter()
+        self._new_work = new_work
+        self._work: Work | None = None  # while data waits for its turn
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Parse one whole message, as most reads are, at once, and anything else in its turn."""
+        if (  # one final frame between two messages: a call for each would be felt
+            self._work is None
+            and self._counter.between
+            and len(data) > 8
+            and data[0] in FINAL_MESSAGES
+            and data[1] != 255
+            and len(data) == (data[1] - 122 if data[1] < 254 else (data[2] << 8 | data[3]) + 8)
+        ):
+            return super().feed_data(data)
+        if self._parser is None:
+            return NOTHING
+        if self._work is None:
+            self._work = self._new_work(self._fail)
+        self._kept += len(data)
+        self._work.add_work(self._parse_in_turn(self._work, data))
+        if self._kept:
+            self._read_on(pause=True)
+            self._count()
+        return NOTHING
+
+    def feed_eof(self) -> None:
+        """End the stream behind what waits for its turn."""
+        if self._work is not None:
+            self._work.add_work(self._end_in_turn())
+        else:
+            self._new_work(self._fail).end_link(super().feed_eof)
+
+    def discard(self) -> None:
+        if self._work is not None:
+            self._work.stop()
+            self._work = None
+        super().discard()
+
+    def _parse_in_turn(self, work: Work, data: bytes) -> Iterator[None]:
+        """Parse what was read in pieces, one for each turn. End the stream at a frame that is not allowed."""
+        counter, at, size = self._counter, 0, len(data)
+        while at < size and self._parser is not None:
+            end = counter.count_piece(data, at)
+            self._kept -= end - at
+            if end > at:
+                super().feed_data(data if end - at == size else data[at:end])
+            if counter.error is not None:
+                self._kept -= size - end
+                self._end_stream(counter.error)
+            at = end
+            work.count(counter.units)
+            if self._kept:
+                yield
+        if not self._kept:
+            self._work = None  # it refers to us, and takes 0.8 KB of an idle connection, which answers our pings
+            if self._parser is not None:
+                self._read_on(pause=False)
+
+    def _end_in_turn(self) -> Iterator[None]:
+        super().feed_eof()
+        yield from ()
+
+    def _end_stream(self, error: WebSocketError) -> None:
+        """End the connection with the code of this error, as aiohttp does for its own; read nothing more."""
+        self._parser = None
+        self._read_on(pause=True)
+        self._queue.set_exception(error)
+
+    def _read_on(self, *, pause: bool) -> None:
+        """Stop reading, or read on unless aiohttp has stopped it as well."""
+        tcp = self._protocol.transport
+        if tcp is None or tcp.is_closing():
+            return
+        if pause:
+            tcp.pause_reading()
+        elif not (self._protocol._reading_paused or self._protocol._buffer_paused):  # noqa: SLF001  # as metered.py says
+            tcp.resume_reading()
+
+    def _fail(self, error: Exception) -> None:
+        """Disconnect the peer: a part of what it sent was not parsed."""
+        log.error("parsing failed, disconnecting the peer", exc_info=error)
+        if self._protocol.transport is not None:
+            self._protocol.transport.abort()
