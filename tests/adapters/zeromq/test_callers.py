@@ -259,7 +259,8 @@ async def test_sending_an_answer_to_a_gone_caller_raises_connection_error() -> N
 
 
 async def test_a_caller_that_does_not_read_its_answers_delays_only_itself() -> None:
-    async with primary() as ours:
+    bounds = structs.replace(BOUNDS, answered=3600.0, idle=3600.0)  # it has one call, and 5,000 answers take a while
+    async with primary(bounds=bounds) as ours:
         with peer(zmq.DEALER, ours.calls, RCVHWM=1, RCVBUF=4096) as deaf, peer(zmq.DEALER, ours.calls) as other:
             deaf.send_multipart([b"", b"ping"])
             full, _ = await heard(ours)
