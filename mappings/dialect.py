@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -308,14 +309,10 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
 
     def can_read(self, frame: Frame) -> bool:
         """Return True if a frame is a message of this direction, be it an unknown one."""
-        if self.unwrap is None and type(frame) is bytes:
-            try:
-                message = self.codec.decode(frame)
-            except MALFORMED:
-                pass
-            else:
-                if type(message) not in self.codec.watched or not self.codec.suspicious(frame, message):
-                    return True
+        if self.unwrap is None:
+            with suppress(*MALFORMED, PeerError):
+                self._check(frame, self.codec.decode(frame))  # type: ignore[arg-type]  # other frames raise
+                return True
         step: Step[T] = Step()
         self.receive([frame], step)
         return not step.faults
@@ -323,7 +320,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
     def receive(self, frames: Sequence[Frame], step: Step[T]) -> None:
         """Read `frames` into `step`: bursts, faults, and removed keys as losses."""
         if self.unwrap is not None:
-            frames = self._unwrapped(frames, step)
+            frames = _unwrapped(self.unwrap, frames, step)
         if (self.envelope is None or len(frames) == 1) and self._receive_at_once(frames, step):
             return
         self._receive_slowly(frames, step)
@@ -332,9 +329,10 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         """Read frames of one envelope, or without any, as one burst; return False if the slow path must read them."""
         try:
             messages = list(map(self.codec.decode, frames))  # type: ignore[arg-type]  # other frames raise: slow path
+            if not self.codec.watched.isdisjoint(map(type, messages)):
+                for frame, message in zip(frames, messages, strict=True):
+                    self._check(frame, message)
         except (*MALFORMED, PeerError):
-            return False
-        if not self.codec.watched.isdisjoint(map(type, messages)) and not self._pass_check(frames, messages):
             return False
         functions = self.to_canonical.functions
         items: list[T] = []
@@ -346,45 +344,21 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
             step.bursts.append(Burst(items=items, request=request, at=at, session=session, ext=ext))
         return True
 
-    def _pass_check(self, frames: Sequence[Frame], messages: Sequence[Any]) -> bool:
-        """Return True if the codec refuses none of these decoded frames; the slow path finds out which, and why."""
-        try:
-            codec = self.codec
-            for frame, message in zip(frames, messages, strict=True):
-                if type(message) in codec.watched and codec.suspicious(frame, message):  # type: ignore[arg-type]  # bytes: it was decoded
-                    codec.check(frame)  # type: ignore[arg-type]  # as above
-        except (*MALFORMED, PeerError):
-            return False
-        return True
-
-    def _unwrapped(self, frames: Sequence[Frame], step: Step[T]) -> list[Frame]:
-        unwrap = self.unwrap
-        unwrapped: list[Frame] = []
-        for frame in frames:
-            try:
-                if type(frame) is Parts and unwrap is not None:
-                    unwrapped.append(unwrap(frame))
-                elif isinstance(frame, bytes):
-                    unwrapped.append(frame)
-                else:
-                    self._mend(frame, TypeError("not a frame of a peer"), step)
-            except PeerError as fault:
-                step.add_fault(fault)
-        return unwrapped
+    def _check(self, frame: Any, message: Any) -> None:
+        """Raise PeerError if a decoded frame is too deep, not UTF-8 or has a duplicate key."""
+        codec = self.codec
+        if type(message) in codec.watched and codec.suspicious(frame, message):
+            codec.check(frame)
 
     def _receive_slowly(self, frames: Sequence[Frame], step: Step[T]) -> None:
-        decode, functions, envelope = self.codec.decode, self.to_canonical.functions, self.envelope
-        place = self.place
-        watched = self.codec.watched
-        suspicious = self.codec.suspicious
+        functions, envelope, place = self.to_canonical.functions, self.envelope, self.place
         items: list[T] = []
         burst_of: tuple[str, int] | None = None
         where = before = NOWHERE
         for frame in frames:
             try:
-                message = decode(frame)  # type: ignore[arg-type]  # frames that are not bytes raise TypeError
-                if type(message) in watched and suspicious(frame, message):  # type: ignore[arg-type]  # as above
-                    self.codec.check(frame)  # type: ignore[arg-type]  # as above
+                message = self.codec.decode(frame)  # type: ignore[arg-type]  # frames that are not bytes raise TypeError
+                self._check(frame, message)
             except (*MALFORMED, PeerError) as error:
                 step.mended += 1
                 try:
@@ -409,16 +383,37 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
     def _mend(self, frame: Frame, error: Exception, step: Step[T]) -> Any:
         if isinstance(error, PeerError):
             raise error
-        if isinstance(frame, Oversize):
-            raise PeerError("too_large", frame.text, can_continue=not frame.endless)
-        if isinstance(frame, Missed):
-            raise PeerError("too_large", f"{frame.count} messages came faster than they were read, and were dropped")
-        if isinstance(frame, Parts):
-            raise PeerError("invalid", "a message of several parts on a dialect of single frames")
+        if not isinstance(frame, bytes):
+            raise _fault_of(frame)
         message, dropped = self.codec.mend(frame)
         step.mended += len(dropped) // KEYS_OF_FRAME
         step.losses += _undocumented(type(message).__name__, dropped)
         return message
+
+
+def _unwrapped(unwrap: Callable[[Parts], bytes], frames: Sequence[Frame], step: Step[T]) -> list[bytes]:
+    """Return the frames to read of these ZeroMQ messages; add a fault for each message without one."""
+    unwrapped: list[bytes] = []
+    for frame in frames:
+        try:
+            if isinstance(frame, Oversize | Missed):
+                raise _fault_of(frame)
+            unwrapped.append(unwrap(frame) if isinstance(frame, Parts) else frame)
+        except PeerError as fault:
+            step.add_fault(fault)
+    return unwrapped
+
+
+def _fault_of(frame: Parts | Oversize | Missed) -> PeerError:
+    """Return the fault of a frame that is not bytes, for a dialect that reads only bytes."""
+    match frame:
+        case Oversize():
+            return PeerError("too_large", frame.text, can_continue=not frame.endless)
+        case Missed():
+            text = f"{frame.count} messages came faster than they were read, and were dropped"
+            return PeerError("too_large", text)
+        case Parts():
+            return PeerError("invalid", "a message of several parts on a dialect of single frames")
 
 
 def _undocumented(kind: str, paths: list[str]) -> list[Loss]:
@@ -432,9 +427,7 @@ def _undocumented(kind: str, paths: list[str]) -> list[Loss]:
 NOWHERE: tuple[str, Ext | None] = ("", None)
 
 
-def _flush(
-    items: list[T], burst_of: tuple[str, int] | None, step: Step[T], where: tuple[str, Ext | None] = NOWHERE
-) -> None:
+def _flush(items: list[T], burst_of: tuple[str, int] | None, step: Step[T], where: tuple[str, Ext | None]) -> None:
     if items:
         request, at = burst_of or ("", 0)
         session, ext = where
