@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -28,6 +28,9 @@ HANDSHAKE_DEADLINE = 10.0  # the slowest real client gives up after this time to
 HEARTBEAT = 20.0  # docs/dialects/smooth.md, section 1: its own servers ping every 20 s
 BACKLOG = 1024  # clients that connect at once after a restart; 5,000 sessions arrive at about 2,000 a second
 
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+"""Runs a coroutine as a task of the program, under this name."""
 
 NOT_LISTENING = "nothing listens there; start the backend, or correct the address"
 

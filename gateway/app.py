@@ -51,7 +51,6 @@ from dragoman.mappings.errors import DragomanError
 if TYPE_CHECKING:
     from dragoman.gateway.observability.tracing import Telemetry
     from dragoman.gateway.recording.recordings import Recordings
-    from dragoman.gateway.replay.playing import Replay
 
 COLLECT = (1_000, 3, 2_500)
 """Thresholds: at most 5,000 objects (2 to 5 ms) at once, all once in 7.5 million (docs/reliability.md, section 5)."""
@@ -125,7 +124,7 @@ class App:
         self._group: asyncio.TaskGroup
         self._services: Services
         self.children: Children
-        self._upstreams: Upstreams
+        self.upstreams: Upstreams
         self._clients: Clients
         self._routes: Routes
         self._ends_with_client = ends_with_client
@@ -171,9 +170,9 @@ class App:
         try:
             self.children = Children(self.config.limits.children)
             spawner = partial(route_spawner, self.children, inherit=self.config.inherit_env)
-            self._upstreams = Upstreams(spawner, self.spawn, self._make_backend)
+            self.upstreams = Upstreams(spawner, self.spawn, self._make_backend)
             self._clients = Clients(self._services, self.spawn, self._gone)
-            listeners = Listeners(self._clients, self._start, self._attend, self._wrap)
+            listeners = Listeners(self._clients, self.spawn, self._attend, self._wrap)
             self._routes = Routes(self._clients, listeners, self._make_router, self.spawn, listening, self._stopped)
             async with self.children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes(meanwhile)
@@ -228,16 +227,6 @@ class App:
         self.stop.set()
 
     @property
-    def replays(self) -> dict[str, Replay]:
-        """The replays by route name, for routes whose backend is a recording."""
-        return self._upstreams.replays
-
-    @property
-    def upstreams(self) -> Upstreams:
-        """The connections to backends, and the upstreams of routes that have several."""
-        return self._upstreams
-
-    @property
     def unreachable_listeners(self) -> list[str]:
         """The addresses where no client can connect: the file of the socket was removed, or another process has it."""
         return self._routes.unreachable
@@ -262,11 +251,8 @@ class App:
         """The routers of all routes, in their order, and those that only older clients use."""
         return self._routes.routers
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run `work` as a task of the app."""
-        self._group.create_task(work, name=name)
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         return self._group.create_task(work, name=name)
 
     def join(self, dialect: Dialect, transport: Transport) -> None:
@@ -289,7 +275,7 @@ class App:
             route,
             services,
             registry.upstream(route.upstream),
-            partial(self._upstreams.make_kind, route, recorder),
+            partial(self.upstreams.make_kind, route, recorder),
             recorder,
             RouteEvents(on_run=partial(self._note_run, route.name), on_shutdown=self._on_shutdown),
         )

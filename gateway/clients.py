@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import CloseReason, Transport
+from dragoman.adapters.base import CloseReason, Spawn, Transport
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
@@ -61,7 +61,7 @@ class Clients:
     def __init__(
         self,
         services: Services,
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        spawn: Spawn,
         gone: Callable[[Link], None],
     ) -> None:
         self.services = services

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 import structlog
 from msgspec import Struct
 
+from dragoman.adapters.base import Spawn
 from dragoman.gateway import registry
 from dragoman.gateway.clients import Clients, ListenerTarget
 from dragoman.gateway.config.model import Route
@@ -62,7 +62,7 @@ class Routes:
         clients: Clients,
         listeners: Listeners,
         make_router: Callable[[Route, Services], Router],
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        spawn: Spawn,
         listening: Callable[[str], None],
         stopped: Callable[[Router], Awaitable[None]],
     ) -> None:

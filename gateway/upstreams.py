@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.adapters.base import Transport
+from dragoman.adapters.base import Spawn, Transport
 from dragoman.adapters.hops import via
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
@@ -27,7 +27,6 @@ from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.forwarded_tokens import FORWARDED
 from dragoman.gateway.routing.sessions import Sessions
-from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.transports.spec import Connect, Spawner
 from dragoman.mappings.canonical import SessionState
@@ -42,17 +41,6 @@ MakeInProcess = Callable[[BackendEvents], Backend]
 """Makes the backend of a session in this process."""
 
 
-class RouteSource(Struct, frozen=True, kw_only=True):
-    """The sessions of a route and what their connections need; `pool` is set if the route has several upstreams."""
-
-    route: Route
-    sessions: Sessions
-    recorder: Recorder | None
-    spawner: Spawner
-    dials: RouteDials
-    pool: UpstreamPool | None = None
-
-
 class Upstreams:
     """Makes the backends of all routes. Connections run as tasks of `spawn`; `spawner` starts the children of a route.
 
@@ -60,10 +48,7 @@ class Upstreams:
     """
 
     def __init__(
-        self,
-        spawner: Callable[[Route], Spawner],
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
-        make_backend: MakeInProcess | None = None,
+        self, spawner: Callable[[Route], Spawner], spawn: Spawn, make_backend: MakeInProcess | None = None
     ) -> None:
         self._spawner = spawner
         self._spawn = spawn
@@ -84,102 +69,115 @@ class Upstreams:
 
     def make_kind(self, route: Route, recorder: Recorder | None, sessions: Sessions) -> BackendKind:
         """Return the kind of backend that a route has, for its sessions."""
-        upstream, make = registry.upstream(route.upstream), self._make_backend
+        upstream, make, services = registry.upstream(route.upstream), self._make_backend, sessions.services
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
-        self.statuses[route.name] = BackendStatus()
         self.pools.pop(route.name, None)
+        status = self.statuses[route.name] = BackendStatus()
         spawner = self._spawner(route)  # one for all sessions: it has a copy of the environment
-        pool = self._make_pool(route, sessions.services, spawner) if route.failover else None
-        dials = RouteDials(lambda: sessions.services.limits, sessions.services.monotonic)
-        source = RouteSource(route=route, sessions=sessions, recorder=recorder, spawner=spawner, dials=dials, pool=pool)
-        if registry.played(route.upstream):
-            replay = self._make_replay(source, upstream)
-            return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
-        dial = partial(self._dial, source)
-        if pool is not None and upstream.single_session:
-            return SingleKind(sessions, dial, pool.choose)
-        if pool is not None and upstream.session_ref is None:
-            return ConversationsKind(sessions, dial, pool.is_served)
-        pods = registry.pods(route.upstream)
-        return PodsKind(sessions, dial, pods, self._spawn) if pods is not None else kind_of(upstream, dial)(sessions)
-
-    def _make_pool(self, route: Route, services: Services, spawner: Spawner) -> UpstreamPool:
-        limits = services.limits
-        pool = self.pools[route.name] = UpstreamPool(
-            route.name,
-            [(endpoint, registry.connector(endpoint, limits, spawner)) for endpoint in route.upstreams],
-            limits,
-            services.monotonic,
+        if route.failover:
+            connectors = [(one, registry.connector(one, services.limits, spawner)) for one in route.upstreams]
+            self.pools[route.name] = UpstreamPool(route.name, connectors, services.limits, services.monotonic)
+        pool = self.pools.get(route.name)
+        dialer = RouteDialer(
+            route=route,
+            sessions=sessions,
+            recorder=recorder,
+            spawner=spawner,
+            spawn=self._spawn,
+            status=status,
+            dials=RouteDials(lambda: sessions.services.limits, services.monotonic),
+            pool=pool,
         )
-        return pool
+        if registry.played(route.upstream):
+            replay = self.replays[route.name] = dialer.make_replay(upstream)
+            return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
+        if pool is not None and upstream.single_session:
+            return SingleKind(sessions, dialer.dial, pool.choose)
+        if pool is not None and upstream.session_ref is None:
+            return ConversationsKind(sessions, dialer.dial, pool.is_served)
+        if (pods := registry.pods(route.upstream)) is not None:
+            return PodsKind(sessions, dialer.dial, pods, self._spawn)
+        return kind_of(upstream, dialer.dial)(sessions)
 
-    def _make_replay(self, source: RouteSource, upstream: Dialect) -> Replay:
+
+class RouteDialer(Struct, frozen=True, kw_only=True):
+    """Makes the connections of one route to its backend; `pool` is set if the route has several upstreams."""
+
+    route: Route
+    sessions: Sessions
+    recorder: Recorder | None
+    spawner: Spawner
+    spawn: Spawn
+    status: BackendStatus
+    dials: RouteDials
+    pool: UpstreamPool | None
+
+    def dial(self, session: BackendEvents, endpoint: Endpoint, ours: Callable[[str], bool] | None = None) -> Upstream:
+        """Make the connection of a session to its backend; with `ours` it carries only sessions that this accepts.
+
+        With several upstreams the session is at any of them. A pod is one session, so it is at `endpoint` alone.
+        """
+        dialect, state, services = registry.dialect(endpoint.dialect), session.connected(), self.sessions.services
+        own = state.id if dialect.session_ref is None or ours is not None else ""
+        failover, pool = None, self.pool
+        if pool is not None:
+            failover = FailoverConnection(pool, state, pool.find_upstream(endpoint) if dialect.single_session else None)
+            connect: Connect = failover.connect
+        else:
+            connect = registry.connector(endpoint, services.limits, self.spawner)
+        if self.route.upstream_auth == "forward":
+            connect = partial(self._connect_as_owner, connect, state)
+        target = UpstreamTarget(
+            endpoint=endpoint.masked if failover is None else failover.endpoint,
+            dialect=dialect,
+            connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
+            dials=self.dials,
+            tap=self.recorder.upstream(dialect, own) if self.recorder is not None else None,
+            status=self.status,
+            headers=lambda: {**(state.trace or {}), **via(state.hops)},
+            failover=failover,
+        )
+        return Upstream(state.id, target, session, services, self.spawn)
+
+    async def _connect_as_owner(self, connect: Connect, state: SessionState) -> Transport:
+        """Connect with the token of the owner of a session; raise OSError if there is none."""
+        token = self.sessions.services.tokens.find_token(self.route.name, state.owner)
+        if not token:
+            raise OSError(errno.EACCES, "the owner of the session has presented no token that could be passed on")
+        FORWARDED.set(token)  # a context variable, set for the task of this connection alone
+        return await connect()
+
+    def make_replay(self, upstream: Dialect) -> Replay:
+        """Return the recording that is the backend of this route; the recorded backend behaved like `upstream`."""
         from dragoman.gateway.replay.playing import Replay
 
-        loop, route = asyncio.get_running_loop(), source.route
-        replay = self.replays[route.name] = Replay(
-            route.upstream,
-            upstream,
-            later=loop.call_later,
-            clock=loop.time,
-            ledger=source.sessions.services.ledger,
-            live=partial(self._live, source),
+        loop, ledger = asyncio.get_running_loop(), self.sessions.services.ledger
+        return Replay(
+            self.route.upstream, upstream, later=loop.call_later, clock=loop.time, ledger=ledger, live=self._go_live
         )
-        return replay
 
-    def _live(
-        self, source: RouteSource, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool
-    ) -> LiveBackend:
+    def _go_live(self, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""
         from dragoman.gateway.replay.conversation import PrivateConversation
         from dragoman.gateway.replay.live import LiveBackend
 
-        dialect, services = registry.dialect(endpoint.dialect), source.sessions.services
+        dialect, services = registry.dialect(endpoint.dialect), self.sessions.services
 
         def connect(live: BackendEvents) -> Backend:
             if dialect.session_ref is None:
-                return self._dial(source, live, endpoint)
-            return PrivateConversation(
-                live, dialect, services, lambda one: self._dial(source, one, endpoint, one.is_called)
-            )
+                return self.dial(live, endpoint)
+            return PrivateConversation(live, dialect, services, lambda one: self.dial(one, endpoint, one.is_called))
 
         return LiveBackend(
             session, dialect, services, connect, name=endpoint.masked, tells_model_turns=tells_model_turns
         )
 
-    def _dial(
-        self,
-        source: RouteSource,
-        session: BackendEvents,
-        endpoint: Endpoint,
-        ours: Callable[[str], bool] | None = None,
-    ) -> Upstream:
-        """Make the connection of a session to its backend; with `ours` it carries only sessions that this accepts.
 
-        With several upstreams the session is at any of them. A pod is one session, so it is at `endpoint` alone.
-        """
-        dialect, state, services = registry.dialect(endpoint.dialect), session.connected(), source.sessions.services
-        own = state.id if dialect.session_ref is None or ours is not None else ""
-        failover, pool = None, source.pool
-        if pool is not None:
-            failover = FailoverConnection(pool, state, pool.find_upstream(endpoint) if dialect.single_session else None)
-            connect: Connect = failover.connect
-        else:
-            connect = registry.connector(endpoint, services.limits, source.spawner)
-        if source.route.upstream_auth == "forward":
-            connect = partial(_connect_as_owner, connect, source, state)
-        target = UpstreamTarget(
-            endpoint=endpoint.masked if failover is None else failover.endpoint,
-            dialect=dialect,
-            connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
-            dials=source.dials,
-            tap=source.recorder.upstream(dialect, own) if source.recorder is not None else None,
-            status=self.statuses[source.route.name],
-            headers=lambda: {**(state.trace or {}), **via(state.hops)},
-            failover=failover,
-        )
-        return Upstream(state.id, target, session, services, self._spawn)
+async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
+    from dragoman.gateway.replay.conversation import SessionFilter
+
+    return SessionFilter(await connect(), dialect, ours)
 
 
 def kind_of(
@@ -192,18 +190,3 @@ def kind_of(
     elif upstream.single_session:
         kind = SingleKind
     return lambda sessions: kind(sessions, make_backend)
-
-
-async def _connect_as_owner(connect: Connect, source: RouteSource, state: SessionState) -> Transport:
-    """Connect with the token of the owner of a session; raise OSError if there is none."""
-    token = source.sessions.services.tokens.find_token(source.route.name, state.owner)
-    if not token:
-        raise OSError(errno.EACCES, "the owner of the session has presented no token that could be passed on")
-    FORWARDED.set(token)  # a context variable, set for the task of this connection alone
-    return await connect()
-
-
-async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
-    from dragoman.gateway.replay.conversation import SessionFilter
-
-    return SessionFilter(await connect(), dialect, ours)

@@ -7,7 +7,7 @@ authentication has to wait.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +16,7 @@ from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessa
 from aiohttp.http_exceptions import LineTooLong
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Admission, NewWork, PeerFacts
+from dragoman.adapters.base import Accept, Admission, NewWork, PeerFacts, Spawn
 from dragoman.adapters.websocket.connection import Connection
 from dragoman.adapters.websocket.http_response import HttpResponse, acceptance
 from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, passed_headers
@@ -47,7 +47,7 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     """
 
     admit: Callable[[PeerFacts], Admission]
-    spawn: Callable[[Coroutine[Any, Any, None], str], object]
+    spawn: Spawn
     work: NewWork
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()

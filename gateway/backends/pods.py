@@ -12,14 +12,13 @@ list shows what was read, and connects to none.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from dragoman.adapters.base import CloseReason
+from dragoman.adapters.base import CloseReason, Spawn
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.backends.known_pods import KnownPods
 from dragoman.gateway.ingress import LATEST, NEW
@@ -76,7 +75,7 @@ class PodsKind(BackendKind):
         sessions: Sessions,
         make_backend: MakeBackend,
         pods: Pods,
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        spawn: Spawn,
     ) -> None:
         super().__init__(sessions, make_backend)
         self._pods = pods

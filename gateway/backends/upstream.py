@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import structlog
 
-from dragoman.adapters.base import CloseReason, Transport
+from dragoman.adapters.base import CloseReason, Spawn, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.gateway.backends.target import ConnectionReport, UpstreamTarget
 from dragoman.gateway.first_frames import FirstFrames
@@ -69,7 +68,7 @@ class Upstream:
         target: UpstreamTarget,
         session: BackendEvents,
         services: Services,
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        spawn: Spawn,
     ) -> None:
         self._name = name
         self._target = target

@@ -9,10 +9,11 @@ run: with `rotates`, the first run sends a history.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from dragoman.adapters.base import Spawn
 from dragoman.gateway.demo.script import Line, Outcome, Scripts
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.ports import BackendEvents
@@ -65,7 +66,7 @@ class DemoBackend:
     def __init__(
         self,
         session: BackendEvents,
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        spawn: Spawn,
         scripts: Scripts,
         *,
         rotates: bool = False,

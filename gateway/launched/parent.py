@@ -11,13 +11,13 @@ parent's snapshot, write one line, close. If the parent does not answer, only th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 import structlog
 from msgspec import Raw, Struct
 
+from dragoman.adapters.base import Spawn
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
@@ -52,7 +52,7 @@ class Parent:
         self._name = name
         self._kind = CALLED_BY_USERS  # kind of the current run
 
-    def report_turns(self, run: Run, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+    def report_turns(self, run: Run, spawn: Spawn) -> None:
         """Report how a turn of the pod's session ended; `spawn` runs the report as a task."""
         for event in run.events:
             if isinstance(event, RunStarted):

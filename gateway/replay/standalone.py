@@ -93,7 +93,7 @@ class Served:
     def __init__(self, endpoint: str, app: App) -> None:
         self.endpoint = endpoint
         self.reports: list[MatchReport] = []
-        (replay,) = app.replays.values()
+        (replay,) = app.upstreams.replays.values()
         self._reporter = replay.reporter
         self._reporter.notify(self.reports.append)
 

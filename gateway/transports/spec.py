@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Admission, Listener, NewWork, PeerFacts, Transport, TransportLimits
+from dragoman.adapters.base import Accept, Admission, Listener, NewWork, PeerFacts, Spawn, Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place
@@ -38,7 +38,7 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     instance: Instance
     accept_as: Callable[[PeerFacts], Accept]
     admit: Callable[[PeerFacts], Admission]
-    spawn: Callable[[Coroutine[Any, Any, None], str], object]
+    spawn: Spawn
     work: NewWork
     authenticated: bool = False
     subscribed: Callable[[], None] = lambda: None
