@@ -1,4 +1,4 @@
-"""The name under which a client reaches an HTTP server, from its Host header.
+"""The name under which a client reaches an HTTP server, from its Host header, and the names of this machine.
 
 A web page may reach 127.0.0.1 by a name of its own (DNS rebinding). No foreign page can choose an IP address or
 `localhost`, so these two are allowed everywhere.
@@ -30,3 +30,11 @@ def is_address(name: str) -> bool:
     except ValueError:
         return name == "localhost"
     return True
+
+
+def is_loopback(name: str) -> bool:
+    """Return True for a loopback address and for `localhost`, which only this machine can reach."""
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"

@@ -18,12 +18,11 @@ from urllib.parse import urlsplit
 from aiohttp.http import HttpVersion11, RawRequestMessage
 
 from dragoman.adapters.hops import GATEWAYS_MAX, count_hops
-from dragoman.adapters.host_names import host_name, is_address
+from dragoman.adapters.host_names import host_name, is_address, is_loopback
 from dragoman.adapters.websocket.http_response import HttpResponse
 
 VERSION = "13"  # of WebSocket: that of RFC 6455
 KEY_SIZE = 16  # bytes of a handshake's key (RFC 6455, section 4.1)
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 TRACE = ("traceparent", "tracestate")
 NO_HEADERS: dict[str, str] = {}  # one for all clients that send none
 
@@ -80,7 +79,7 @@ class RequestCheck:
             url = urlsplit(origin)
         except ValueError:
             return False
-        return url.scheme in ("http", "https") and url.hostname in LOOPBACK
+        return url.scheme in ("http", "https") and is_loopback(url.hostname or "")
 
 
 def find_tokens(request: RawRequestMessage) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,8 +12,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import structs
 
+from dragoman.adapters.host_names import is_loopback
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
+from dragoman.gateway.config.source import why_guessable
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import authenticates, names_clients
 
@@ -23,7 +24,6 @@ Endpoints = Mapping[KeyPath, Endpoint]
 
 ASKING = ("uid", "gid", "client_ca")  # options of a listener that needs authentication
 SECRET_MIN = 32  # characters: as many as the bytes of an HS256 signature (RFC 7518, section 3.2)
-TOKEN_MIN = 16  # characters: fewer can be guessed
 
 
 def settled(route: Route, auth: Auth) -> Route:
@@ -76,11 +76,7 @@ def is_public(endpoint: Endpoint) -> bool:
     """Return True if processes on other machines can reach a checked listener."""
     if not endpoint.address.startswith("//"):
         return False
-    host = urlsplit(f"ws:{endpoint.address}").hostname or ""
-    try:
-        return not ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
+    return not is_loopback(urlsplit(f"ws:{endpoint.address}").hostname or "")
 
 
 def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[KeyPath, str]]:
@@ -105,8 +101,8 @@ def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
         if not isinstance(text, str):
             continue
         at = ("auth", "tokens", name)
-        if len(text) < TOKEN_MIN:
-            yield at, f"a token of {len(text)} characters can be guessed; write at least {TOKEN_MIN} random ones"
+        if why := why_guessable("token", text):
+            yield at, why
         elif text in names:
             yield at, f"the same token as {names[text]!r}: give each name a token of its own"
         names.setdefault(text, name)
@@ -141,5 +137,5 @@ def _jwks_faults(source: str) -> Iterator[str]:
             yield f"no such file: {source}"
     elif not source.startswith(("https://", "http://")):
         yield "write the path of a file, or an https URL"
-    elif source.startswith("http://") and urlsplit(source).hostname not in ("127.0.0.1", "localhost", "::1"):
+    elif source.startswith("http://") and not is_loopback(urlsplit(source).hostname or ""):
         yield "keys from another machine need https"

@@ -36,7 +36,7 @@ from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.role_names import person_faults, role_faults
 from dragoman.gateway.config.shape import faults
 from dragoman.gateway.config.socket_folders import find_socket_hazard
-from dragoman.gateway.config.source import read_small
+from dragoman.gateway.config.source import read_small, why_guessable
 from dragoman.gateway.endpoint import Endpoint, Place, parse
 from dragoman.gateway.recording import places as recording_places
 from dragoman.mappings.canonical.commands import ShutdownBackend
@@ -44,7 +44,6 @@ from dragoman.mappings.errors import ConfigError
 
 MAX_FILE = 1024 * 1024  # bytes: a route takes about 300
 PROBLEMS_MAX = 100  # problems that are shown: the line of each is searched
-SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
 Found = tuple[KeyPath, str]
 
@@ -453,8 +452,8 @@ def _redact(table: Any) -> Iterator[Found]:
     for index, text in enumerate(paths) if isinstance(paths, list) else ():
         if isinstance(text, str):
             yield from _wrong((*at, "paths", index), json_path, text)
-    if isinstance(salt, str) and 0 < len(salt) < SALT_MIN:
-        yield (*at, "salt"), f"{len(salt)} characters can be guessed; write at least {SALT_MIN} random ones"
+    if isinstance(salt, str) and salt and (why := why_guessable("salt", salt)):
+        yield (*at, "salt"), why
 
 
 def _ops(table: Any, drafts: Sequence[Draft]) -> Iterator[Found]:

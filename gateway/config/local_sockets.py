@@ -6,10 +6,10 @@ Nothing connects: a backend that serves one peer, or counts its peers, does not 
 from __future__ import annotations
 
 import os
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dragoman.adapters.host_names import is_loopback
 from dragoman.gateway.endpoint import DEFAULT_PORTS, Endpoint
 
 TABLES = Path("/proc/net")
@@ -51,8 +51,7 @@ def _may_be(known: str, path: str) -> bool:
 
 def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:
     url = urlsplit(f"{endpoint.transport}:{endpoint.address}")
-    host = url.hostname or ""
-    if host != "localhost" and not ip_address(host).is_loopback:
+    if not is_loopback(url.hostname or ""):
         return None
     port = url.port or DEFAULT_PORTS.get(endpoint.transport, 0)
     rows = [row.split() for name in ("tcp", "tcp6") for row in _rows(tables / name)]

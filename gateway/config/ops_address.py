@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dragoman.adapters.host_names import is_host_name
+from dragoman.adapters.host_names import is_host_name, is_loopback
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Ops
+from dragoman.gateway.config.source import why_guessable
 from dragoman.gateway.endpoint import Place, tcp_places
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = "http://127.0.0.1:8790 or unix:/run/user/1000/dragoman-ops.sock"
-TOKEN_MIN = 16  # characters: a shorter one can be guessed
 
 
 class OpsAddress(Struct, frozen=True, kw_only=True):
@@ -29,12 +28,7 @@ class OpsAddress(Struct, frozen=True, kw_only=True):
     @property
     def is_public(self) -> bool:
         """True if other machines can reach it."""
-        if self.path or self.host == "localhost":
-            return False
-        try:
-            return not ip_address(self.host).is_loopback
-        except ValueError:
-            return True
+        return not self.path and not is_loopback(self.host)
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -84,10 +78,8 @@ def faults_of_ops(ops: Ops) -> Iterator[tuple[KeyPath, str]]:
         if host == "*" or not is_host_name(host):
             yield ("hosts", index), f"{host!r}: write only a name of this machine, for example agents.example"
     for index, token in enumerate(ops.tokens):
-        text = ""
-        if len(token) < TOKEN_MIN:
-            text = f"a token of {len(token)} characters can be guessed; write at least {TOKEN_MIN} random ones"
-        elif not token.isascii() or not token.isprintable() or " " in token:
+        text = why_guessable("token", token)
+        if not text and not (token.isascii() and token.isprintable() and " " not in token):
             text = "a token has only ASCII letters, digits and marks, because it is sent in an HTTP header"
         if text:
             yield ("tokens", index), text

@@ -16,6 +16,7 @@ from dragoman.mappings.errors import ConfigError
 
 WAIT = 5.0  # seconds for a pipe or a device to deliver: a process substitution of a shell takes milliseconds
 MAX_SECRET = 64 * 1024  # bytes of a file with a secret: a certificate chain has some 10 KiB
+SECRET_MIN = 16  # characters of a secret that a program makes: fewer can be guessed
 ENV, FILE = "env:", "file:"
 
 
@@ -80,3 +81,10 @@ def find_secret(text: str) -> str:
     if not (value := os.environ.get(name, "")):
         raise ConfigError(f"the environment variable {name} is {'empty' if name in os.environ else 'not set'}")
     return value
+
+
+def why_guessable(kind: str, secret: str) -> str:
+    """Return why this kind of secret, such as a token, is too short, and what to write; "" if it is not."""
+    if len(secret) >= SECRET_MIN:
+        return ""
+    return f"a {kind} of {len(secret)} characters can be guessed; write at least {SECRET_MIN} random ones"

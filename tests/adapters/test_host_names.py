@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.adapters.host_names import host_name, is_address
+from dragoman.adapters.host_names import host_name, is_address, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,13 @@ def test_an_address_is_no_name_that_a_page_can_choose(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "[::1"])
 def test_any_other_name_may_be_chosen_by_a_page(name: str) -> None:
     assert not is_address(name)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "127.0.0.5", "::1", "localhost"])
+def test_a_loopback_name_leads_to_this_machine_alone(name: str) -> None:
+    assert is_loopback(name)
+
+
+@pytest.mark.parametrize("name", ["", "0.0.0.0", "10.0.0.7", "::", "agents.example", "localhost.evil.example"])
+def test_any_other_name_may_lead_to_or_from_another_machine(name: str) -> None:
+    assert not is_loopback(name)
