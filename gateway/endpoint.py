@@ -10,6 +10,8 @@ an address it means our own stdin and stdout. gateway/registry.py knows which di
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -113,6 +115,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         options = "&".join(f"{key.translate(_IN_KEY)}={value.translate(_IN_VALUE)}" for key, value in self.options)
         mark = BEHIND_COMMAND if self.transport == COMMAND else "?"
         return f"{self.dialect}{generation}+{self.transport}:{self.address}" + (f"{mark}{options}" if options else "")
+
+
+@contextmanager
+def naming(endpoint: Endpoint) -> Iterator[None]:
+    """Name the endpoint in each ConfigError of this context."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{endpoint.masked}: {error}") from error
 
 
 def masked_text(text: str) -> str:

@@ -7,15 +7,14 @@ upstream are read for each connection, and `client_keys` again when it has chang
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
 from dragoman.adapters import zeromq
 from dragoman.gateway.config.source import read_secret
-from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.endpoint import Endpoint, naming
 from dragoman.mappings.errors import ConfigError
 
 SERVER_OPTIONS = frozenset({"curve_key", "client_keys"})
@@ -69,7 +68,7 @@ def server_keys(endpoint: Endpoint, refused: Callable[[str], None]) -> zeromq.Cu
     """
     if not _uses_curve(endpoint, SERVER_OPTIONS):
         return None
-    with _naming(endpoint):
+    with naming(endpoint):
         known = ClientKeys(Path(endpoint.option("client_keys")))
 
     def accepts(key: bytes) -> bool:
@@ -102,18 +101,9 @@ def _uses_curve(endpoint: Endpoint, options: frozenset[str]) -> bool:
 
 
 def _option(endpoint: Endpoint, option: str, kind: str) -> bytes:
-    with _naming(endpoint):
-        return _key(option, endpoint.secret(option), kind)
-
-
-@contextmanager
-def _naming(endpoint: Endpoint) -> Iterator[None]:
-    """Name the endpoint in each ConfigError."""
-    try:
-        yield
-    except ConfigError as error:
-        text = str(error)
-        raise ConfigError(text if text.startswith(endpoint.masked) else f"{endpoint.masked}: {text}") from error
+    secret = endpoint.secret(option)
+    with naming(endpoint):
+        return _key(option, secret, kind)
 
 
 def _key(what: str, text: str, kind: str) -> bytes:

@@ -7,13 +7,14 @@ import os
 import pwd
 import re
 import socket
+from collections.abc import Callable
 
 from msgspec import structs
 
 from dragoman.adapters import unix
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint, Place
+from dragoman.gateway.endpoint import Endpoint, Place, naming
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.process.inherited_sockets import INHERITED
@@ -28,12 +29,6 @@ from dragoman.mappings.errors import ConfigError
 
 bind_socket, check_bindable, file_identity = unix.bind_socket, unix.check_bindable, unix.file_identity
 
-
-def check_directory(base: str, name: str) -> None:
-    """Raise ConfigError if a route of this name can have no folder in a directory of pods."""
-    unix.check_path(f"{base}/{check_name(name)}/sock")
-
-
 ID_MAX = 2**32 - 2  # the largest number of a user or group in Linux
 OF_FILE = ("mode", "owner", "group")
 ACCESS = frozenset({"uid", "gid", *OF_FILE})
@@ -42,15 +37,9 @@ ACCESS = frozenset({"uid", "gid", *OF_FILE})
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     name = endpoint.option("fd")
-    inherited = _take_path(endpoint, name) if name else None
+    with naming(endpoint):
+        inherited = INHERITED.take_path(name, endpoint.address) if name else None
     return await _listen_at(endpoint.address, endpoint, limits, callbacks, inherited)
-
-
-def _take_path(endpoint: Endpoint, name: str) -> socket.socket:
-    try:
-        return INHERITED.take_path(name, endpoint.address)
-    except ConfigError as error:
-        raise ConfigError(f"{endpoint.masked}: {error}") from error
 
 
 async def _listen_at(
@@ -69,29 +58,30 @@ async def _listen_at(
 def _file(endpoint: Endpoint) -> unix.SocketFile:
     """Return the mode, owner and group of a listener's file; raise ConfigError for one that this system cannot set."""
     mode, owner, group = map(endpoint.option, OF_FILE)
-    try:
+    with naming(endpoint):
         return unix.SocketFile(
-            mode=_mode(mode) if mode else unix.SocketFile().mode,
-            uid=(_number("owner", owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid) if owner else -1,
-            gid=(_number("group", group) if group.isdecimal() else grp.getgrnam(group).gr_gid) if group else -1,
+            mode=_mode(mode) if mode else unix.OWN.mode,
+            uid=_number("owner", owner, lambda name: pwd.getpwnam(name).pw_uid) if owner else unix.OWN.uid,
+            gid=_number("group", group, lambda name: grp.getgrnam(name).gr_gid) if group else unix.OWN.gid,
         )
-    except ValueError as error:
-        raise ConfigError(f"{endpoint.masked}: {error}") from error
-    except KeyError as error:
-        name = str(error.args[0]).rpartition(": ")[2]
-        raise ConfigError(f"{endpoint.masked}: this system has no user or group {name}") from error
-
-
-def _number(option: str, text: str) -> int:
-    if len(text) > len(str(ID_MAX)) or int(text) > ID_MAX:
-        raise ValueError(f"{option}={text[:20]}: write a name, or a number up to {ID_MAX}")
-    return int(text)
 
 
 def _mode(text: str) -> int:
     if re.fullmatch("0?[67][0-7]{2}", text) is None:
-        raise ValueError(f"mode={text}: write an octal number from 0600 to 0777")
+        raise ConfigError(f"mode={text}: write an octal number from 0600 to 0777")
     return int(text, 8)
+
+
+def _number(option: str, text: str, find: Callable[[str], int]) -> int:
+    """Return the number of a user or group, whose name `find` looks up."""
+    if text.isdecimal():
+        if len(text) > len(str(ID_MAX)) or int(text) > ID_MAX:
+            raise ConfigError(f"{option}={text[:20]}: write a name, or a number up to {ID_MAX}")
+        return int(text)
+    try:
+        return find(text)
+    except (KeyError, ValueError) as error:  # ValueError: a NUL character
+        raise ConfigError(f"this system has no user or group {text!r}") from error
 
 
 def _check_access(endpoint: Endpoint) -> None:
@@ -115,6 +105,11 @@ def _check_socket(endpoint: Endpoint) -> None:
 def _check_place(endpoint: Endpoint) -> None:
     if not endpoint.option("fd"):  # an inherited socket has its file already
         unix.check_bindable(endpoint.address)
+
+
+def check_directory(base: str, name: str) -> None:
+    """Raise ConfigError if a route of this name can have no folder in a directory of pods."""
+    unix.check_path(f"{base}/{check_name(name)}/sock")
 
 
 def _check_named(endpoint: Endpoint) -> None:

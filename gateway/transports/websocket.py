@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-import socket
 import ssl
 from http import HTTPStatus
 from urllib.parse import urlencode
@@ -16,7 +15,7 @@ from dragoman.adapters import websocket
 from dragoman.adapters.base import Listener, Transport
 from dragoman.adapters.host_names import is_host_name
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint, Place, split_url, tcp_places
+from dragoman.gateway.endpoint import Endpoint, Place, naming, split_url, tcp_places
 from dragoman.gateway.forwarded_tokens import FORWARDED
 from dragoman.gateway.observability.trace_context import OUTGOING
 from dragoman.gateway.process.inherited_sockets import INHERITED
@@ -53,17 +52,11 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
             work=callbacks.work,
         )
         name = endpoint.option("fd")
-        inherited = _take_port(endpoint, name, host, port) if name else None
+        with naming(endpoint):
+            inherited = INHERITED.take_port(name, host, port) if name else None
         return await websocket.listen(host, port, path, bounds, rules, inherited)
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
         raise bind_failure(endpoint.masked, f"{host}:{port}", error) from error
-
-
-def _take_port(endpoint: Endpoint, name: str, host: str, port: int) -> socket.socket:
-    try:
-        return INHERITED.take_port(name, host, port)
-    except ConfigError as error:
-        raise ConfigError(f"{endpoint.masked}: {error}") from error
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
@@ -112,10 +105,8 @@ def _server_tls(endpoint: Endpoint) -> websocket.ServerTls | None:
             "cannot load the renewed certificate; the old one stays in use", endpoint=endpoint.masked, cause=text
         )
 
-    try:
+    with naming(endpoint):
         return websocket.ServerTls(_files(endpoint, "client_ca"), tell)
-    except ConfigError as error:
-        raise ConfigError(f"{endpoint.masked}: {error}") from error
 
 
 def _client_tls(endpoint: Endpoint) -> ssl.SSLContext | None:
@@ -123,10 +114,8 @@ def _client_tls(endpoint: Endpoint) -> ssl.SSLContext | None:
     files = _files(endpoint, "ca")
     if files == websocket.CertificateFiles():
         return None
-    try:
+    with naming(endpoint):
         return websocket.client_context(files)
-    except ConfigError as error:
-        raise ConfigError(f"{endpoint.masked}: {error}") from error
 
 
 def _files(endpoint: Endpoint, authorities: str) -> websocket.CertificateFiles:
