@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.adapters.base import Spawn, Transport
 from dragoman.adapters.hops import via
@@ -20,6 +20,7 @@ from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.backends.single import SingleKind
+from dragoman.gateway.backends.spare_children import SpareChildren
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.backends.target import UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
@@ -53,6 +54,7 @@ class Upstreams:
         self._spawner = spawner
         self._spawn = spawn
         self._make_backend = make_backend
+        self._children = SpareChildren()
         self.statuses: dict[str, BackendStatus] = {}  # route name -> status, if the backend is dialled
         self.pools: dict[str, UpstreamPool] = {}  # route name -> pool, if the route has several upstreams
         self.replays: dict[str, Replay] = {}  # route name -> replay, if the backend is a recording
@@ -74,7 +76,8 @@ class Upstreams:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
         self.pools.pop(route.name, None)
         status = self.statuses[route.name] = BackendStatus()
-        spawner = self._spawner(route)  # one for all sessions: it has a copy of the environment
+        # One for all sessions: it has a copy of the environment.
+        spawner = structs.replace(self._spawner(route), end_one=self._children.end_one)
         if route.failover:
             connectors = [(one, registry.connector(one, services.limits, spawner)) for one in route.upstreams]
             self.pools[route.name] = UpstreamPool(route.name, connectors, services.limits, services.monotonic)
@@ -88,6 +91,7 @@ class Upstreams:
             status=status,
             dials=RouteDials(lambda: sessions.services.limits, services.monotonic),
             pool=pool,
+            children=self._children,
         )
         if registry.played(route.upstream):
             replay = self.replays[route.name] = dialer.make_replay(upstream)
@@ -112,6 +116,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
     status: BackendStatus
     dials: RouteDials
     pool: UpstreamPool | None
+    children: SpareChildren
 
     def dial(self, session: BackendEvents, endpoint: Endpoint, ours: Callable[[str], bool] | None = None) -> Upstream:
         """Make the connection of a session to its backend; with `ours` it carries only sessions that this accepts.
@@ -137,6 +142,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
             status=self.status,
             headers=lambda: {**(state.trace or {}), **via(state.hops)},
             failover=failover,
+            children=self.children,
         )
         return Upstream(state.id, target, session, services, self.spawn)
 

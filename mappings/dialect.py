@@ -236,6 +236,10 @@ class Translator(ABC, Generic[Heard, Said]):
         """
         return ""
 
+    def may_be_closed(self) -> bool:
+        """Return True if the peer loses nothing when this link is closed now and another one is opened later."""
+        return False
+
     def can_be_asked(self, question: Event) -> bool:
         """Return True if the peer has a form for this question.
 

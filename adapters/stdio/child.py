@@ -62,6 +62,8 @@ class ChildTransport(LineStream):
         self._rest = REST
         self._begun = asyncio.Event()  # the child has written something, or has exited
         self._is_ended = False  # by the gateway
+        self.is_released = False
+        """True if the gateway ended the child in order, while it ran."""
         self._settings = settings
         self._mark = uuid.uuid4().hex
         env = {**settings.env, MARK: self._mark}
@@ -101,6 +103,8 @@ class ChildTransport(LineStream):
         No process of its group is left afterwards. Processes in other sessions are ended too with `reap_all`, else
         logged.
         """
+        if not self._is_ended:
+            self.is_released = reason is CloseReason.DONE and not self._in.closed and not self._process.exited.is_set()
         self._is_ended = True
         try:
             await self._finish()
@@ -216,14 +220,20 @@ class Children:
     def __len__(self) -> int:
         return len(self._live)
 
+    @property
+    def are_full(self) -> bool:
+        """True if no further child may be started."""
+        return len(self._live) >= self.most
+
     async def spawn(
         self, argv: Sequence[str], limits: TransportLimits, settings: ChildSettings, *, cwd: str | None = None
     ) -> ChildTransport:
         """Start a child; raise OSError with the reason, EBUSY if the limit is reached."""
         if self._ending:
             raise OSError(errno.EBUSY, "busy: the gateway is stopping and starts no more children", *argv[:1])
-        if len(self) >= self.most:
-            raise OSError(errno.EBUSY, f"busy: {self.most} children are running, which is the limit", *argv[:1])
+        if self.are_full:
+            text = f"busy: all {self.most} child processes are in use (`children` in `[limits]`); try again later"
+            raise OSError(errno.EBUSY, text, *argv[:1])
         self._watchdog.start()
         child = ChildTransport(
             argv, limits, self._bounds, settings=settings, cwd=cwd, over=self._live.discard, watchdog=self._watchdog

@@ -10,4 +10,5 @@ forgotten_rows  rows of forgotten sessions    dials            how often a route
 target          what can be dialled, and what operators are told of it
 list_wait       actions that wait until a backend has listed its sessions
 known_pods      the pods of a directory as they were last read
+spare_children  which child is ended when a further one is needed
 """

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from dragoman.adapters.base import Transport
 from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.failover import FailoverConnection
+from dragoman.gateway.backends.spare_children import SpareChildren
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.observability import logs
@@ -33,7 +34,7 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
 
     `endpoint` names it in logs, `tap` records the connection, and `status` counts it. `headers` returns the headers for
     the handshake with a WebSocket. `failover` is set if the route has several upstreams: `connect` is a method of it
-    then. `dials` is shared by all sessions of the route.
+    then. `dials` is shared by all sessions of the route, and `children` by those of all routes.
     """
 
     endpoint: str
@@ -44,6 +45,7 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
     headers: Callable[[], Mapping[str, str]] = dict
     status: BackendStatus = field(default_factory=BackendStatus)
     failover: FailoverConnection | None = None
+    children: SpareChildren = field(default_factory=SpareChildren)
 
 
 class ConnectionReport:

@@ -9,6 +9,7 @@ connection, the first attempt is made at once, and further ones soon, until `rec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import random
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from dragoman.gateway.public_reason import exit_reason, full_reason, public_reas
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.wording import UNREACHABLE
+from dragoman.gateway.transports import ChildTransport
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Frame, Translator
@@ -135,8 +137,20 @@ class Upstream:
 
     def _close(self) -> None:
         self._wanted.set()
-        if self._link is not None:
-            self._link.end(CloseReason.DONE)
+        link, self._link = self._link, None  # a command that comes now waits for the next connection
+        if link is not None:
+            link.end(CloseReason.DONE)
+
+    @property
+    def is_spare(self) -> bool:
+        """True if the connection stands, and its session loses nothing when it is closed and made again."""
+        is_up = self._link is not None and self._link.alive
+        return is_up and self._translator is not None and self._translator.may_be_closed()
+
+    @property
+    def used_at(self) -> int:
+        """Time (ns) of the last change of the session."""
+        return self._session.connected().updated_at
 
     @property
     def _ending(self) -> bool:
@@ -205,8 +219,10 @@ class Upstream:
         )
         self._link, self._transport = link, transport
         self._report.note_begin()
+        is_child = isinstance(transport, ChildTransport)
         try:
-            await link.run(self._begin)
+            with self._target.children.holding(self) if is_child else contextlib.nullcontext():
+                await link.run(self._begin)
         finally:
             self._link = self._first = self._transport = None
             self._report.note_end(heard=link.intake.heard, by_peer=self._ended_by_peer)
@@ -225,18 +241,21 @@ class Upstream:
             self._report.note_wrong_dialect(self._first)
             self._link.end(CloseReason.PROTOCOL, f"it {self._first.complaint(quoted=False)}")
 
-    def _link_over(self, _link: Link) -> None:
+    def _link_over(self, link: Link) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""
-        self._ended_by_peer = not self._ending
+        self._ended_by_peer = self._link is link
         if self._stopped:
             return
-        reason = "" if self._resting else exit_reason(self._transport)
+        if not self._ended_by_peer and self._translator is not None and self._translator.may_be_closed():
+            self._may_go_on = False  # nothing waited for this connection; a command that came since waits for the next
+            return
+        reason = exit_reason(self._transport) if self._ended_by_peer else ""
         text = "the connection to the backend was lost"
         is_wrong = self._first is not None and self._first.are_wrong
         if self._first is not None and is_wrong:
             text = f"the backend {self._first.complaint(quoted=False)}"
             self._report.note_wrong_dialect(self._first)
-        if not self._resting:
+        if self._ended_by_peer:
             self._report.note_lost(text, reason, is_wrong=is_wrong)
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"

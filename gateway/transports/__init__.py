@@ -4,6 +4,6 @@ Each module defines a TransportSpec for gateway/registry.py. No other module of 
 transport.
 """
 
-from dragoman.adapters.stdio import Children, ChildSettings
+from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 
-__all__ = ["ChildSettings", "Children"]
+__all__ = ["ChildSettings", "ChildTransport", "Children"]

@@ -61,14 +61,24 @@ async def _not_listened(endpoint: Endpoint, limits: Limits, callbacks: ListenerC
     raise NotImplementedError(f"{endpoint.masked}: the app itself listens on this endpoint")
 
 
+async def _end_none() -> bool:
+    return False
+
+
 class Spawner(Struct, frozen=True):
-    """Starts the child processes of a route, among all `children` of the gateway."""
+    """Starts the child processes of a route, among all `children` of the gateway.
+
+    `end_one` ends another child that is not needed now; it returns False if there is none.
+    """
 
     children: Children
     settings: ChildSettings
+    end_one: Callable[[], Awaitable[bool]] = _end_none
 
     async def spawn(self, argv: Sequence[str], limits: TransportLimits, cwd: str | None) -> ChildTransport:
-        """Start a child; raise OSError with the reason, EBUSY if the limit is reached."""
+        """Start a child; raise OSError with the reason, EBUSY if the limit is reached and all children are needed."""
+        while self.children.are_full and await self.end_one():
+            pass
         return await self.children.spawn(argv, limits, self.settings, cwd=cwd)
 
 

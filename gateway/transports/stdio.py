@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dragoman.adapters import stdio
 from dragoman.adapters.base import Listener, PeerFacts, Transport
+from dragoman.adapters.stdio import ChildTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.gateway.transports.spec import (
@@ -37,21 +38,27 @@ def child_starter(
 ) -> Connect:
     """Return a function that starts a session's child, at most `restarts` times again within `restart_window` seconds.
 
-    The function raises OSError with the reason; EBUSY or EAGAIN if a later try may succeed.
+    A child that the gateway itself has ended in order does not count. The function raises OSError with the reason;
+    EBUSY or EAGAIN if a later try may succeed.
     """
     started: deque[float] = deque()  # times of the starts within the window
+    last: ChildTransport | None = None
 
     async def start() -> Transport:
+        nonlocal last
         now, window = clock(), limits.restart_window
         while started and now - started[0] >= window:
             started.popleft()
+        if started and last is not None and last.is_released:
+            started.pop()
+        last = None
         if len(started) > limits.restarts:
             wait = started[0] + window - now
             text = f"the child ended {len(started)} times within {window:g} s; it is restarted in {wait:.0f} s"
             raise OSError(errno.EAGAIN, text)
-        transport = await spawner.spawn(argv, transport_limits(limits), cwd)
+        last = await spawner.spawn(argv, transport_limits(limits), cwd)
         started.append(now)
-        return transport
+        return last
 
     return start
 

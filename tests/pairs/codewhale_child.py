@@ -78,7 +78,10 @@ CODE = """
 
     def result(method, params):
         if method == "capabilities":
-            return {"transport": "stdio", "families": ["thread/*", "app/*", "prompt/*"], "methods": methods}
+            facts = {"tool_free_turns": True} if manners == "guest" else {}
+            transport = "socket" if manners == "guest" else "stdio"
+            families = ["thread/*", "app/*", "prompt/*"]
+            return {"transport": transport, "families": families, **facts, "methods": methods}
         if method == "thread/start":
             return opened("thread-" + str(uuid.uuid4()), "started", params)
         if method == "thread/resume" and os.path.exists(os.path.join(store, params["thread_id"])):
@@ -123,7 +126,7 @@ CODE = """
 def child(mark: str, store: Path, manners: str = "orderly") -> str:
     """Return the upstream endpoint that spawns the server; each of its processes has `mark` among its arguments. An
     `orderly` one ends itself and its inner server at EOF. A `deaf` one ignores EOF and TERM. One that `dies` ends at
-    its start.
+    its start. A `guest` is orderly, and tells that another process owns its threads (section 12).
     """
     folder = store / "threads"
     folder.mkdir(exist_ok=True)

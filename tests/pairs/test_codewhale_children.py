@@ -276,22 +276,67 @@ async def test_a_child_that_dies_at_its_start_is_reported_to_the_client_and_the_
         assert (await client.call("healthz"))["status"] == "ok"
 
 
-async def test_fifty_sessions_at_a_limit_of_ten_children_are_ten_sessions_and_forty_refusals(
+FEW = Limits(children=3, drain_deadline=0.5, backoff_first=0.05)
+
+
+async def test_threads_that_were_used_keep_their_children_and_further_ones_are_refused(
     mark: str, tmp_path: Path
 ) -> None:
-    limits = Limits(children=10, drain_deadline=0.5, backoff_first=0.05)
     async with (
-        parent(child(mark, tmp_path), tmp_path, limits) as (front, _),
+        parent(child(mark, tmp_path), tmp_path, FEW) as (front, _),
         CodewhaleClient.connected(front, "") as client,
     ):
-        answers = [await client.ask("thread/start") for _ in range(50)]
-        opened = [answer["result"]["thread_id"] for answer in answers if "result" in answer]
-        refused = [answer["error"] for answer in answers if "error" in answer]
-        assert (len(set(opened)), len(refused)) == (10, 40)
-        assert all(error["code"] == INVALID and "busy" in error["message"] for error in refused)
-        assert len(running(mark)) == 10 * 2
-        client.thread = opened[-1]
+        for _ in range(FEW.children):
+            await begin(client)
+            assert "result" in await client.answer(await client.say("hello"))
+        refused = [(await client.ask("thread/start"))["error"] for _ in range(5)]
+        assert all(error["code"] == INVALID and "`children` in `[limits]`" in error["message"] for error in refused)
+        assert len(running(mark)) == FEW.children * 2
         assert "result" in await client.answer(await client.say("still here"))
+
+
+async def test_a_thread_in_which_nothing_was_said_lends_its_child_to_a_further_one(mark: str, tmp_path: Path) -> None:
+    async with (
+        parent(child(mark, tmp_path), tmp_path, FEW) as (front, _),
+        CodewhaleClient.connected(front, "") as client,
+    ):
+        first, *_ = [await begin(client) for _ in range(FEW.children * 3)]
+        assert len(running(mark)) == FEW.children * 2
+        client.thread = first
+        answer = await client.answer(await client.say("hello"))
+        assert (answer["result"]["events"], client.text()) == ([], "hello "), "no context was lost"
+
+
+async def test_threads_of_a_server_that_stores_them_take_turns_with_the_children(mark: str, tmp_path: Path) -> None:
+    async with (
+        parent(child(mark, tmp_path, "guest"), tmp_path, FEW) as (front, _),
+        CodewhaleClient.connected(front, "") as client,
+    ):
+        threads = [await begin(client) for _ in range(FEW.children * 3)]
+        for client.thread in threads * 2:
+            answer = await client.answer(await client.say("hello"))
+            assert answer["result"]["events"] == [], "no context was lost"
+        assert len(running(mark)) == FEW.children * 2
+
+
+async def test_a_child_with_an_open_turn_is_not_ended_for_another_session(mark: str, tmp_path: Path) -> None:
+    async with (
+        parent(child(mark, tmp_path, "guest"), tmp_path, FEW) as (front, _),
+        CodewhaleClient.connected(front) as busy,
+        CodewhaleClient.connected(front, "") as client,
+    ):
+        turn = await busy.say("wait here")
+        await busy.until(lambda: busy.text() == "wait here ")
+        for client.thread in [await begin(client) for _ in range(FEW.children)]:
+            assert "result" in await client.answer(await client.say("hello"))
+        await busy.call("thread/interrupt", thread_id=busy.thread)
+        assert (await busy.answer(turn))["error"]["message"] == "turn interrupted"
+
+
+async def begin(client: CodewhaleClient) -> str:
+    """Begin a thread, in which the client speaks from now on; return its id."""
+    client.thread = (await client.call("thread/start"))["thread_id"]
+    return client.thread
 
 
 async def test_a_flood_on_stderr_delays_no_client(mark: str, tmp_path: Path) -> None:

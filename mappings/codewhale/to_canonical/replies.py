@@ -40,6 +40,15 @@ def resumes_context(result: Raw | UnsetType) -> bool:
     return isinstance(known, Capabilities) and (known.tool_free_turns is True or known.keeps_context is True)
 
 
+def owns_threads(result: Raw | UnsetType) -> bool:
+    """Return True if further processes forward their lines to this server, so that its end is theirs.
+
+    Since 0.10.2 the first process of a data directory is such a server; a further one tells the transport `socket`.
+    """
+    known = _known(result)
+    return isinstance(known, Capabilities) and known.tool_free_turns is True and known.transport == "stdio"
+
+
 def takes_images(result: Raw | UnsetType) -> bool:
     """Return True if the server takes images with an input, as servers do since 0.10.2."""
     known = _known(result)

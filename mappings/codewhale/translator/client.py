@@ -30,6 +30,7 @@ from dragoman.mappings.codewhale.to_canonical.replies import (
     goal,
     has_interrupted,
     methods_of,
+    owns_threads,
     resumes_context,
     takes_images,
     typed_answer,
@@ -140,6 +141,10 @@ class ClientTranslator(Translator[Event, Command]):
         ours = (own for own, command in self._pending.items() if isinstance(command, commands.SubmitInput))
         return next(ours, self._abandoned)
 
+    def may_be_closed(self) -> bool:
+        """Return True if no request waits, and another server process will know the thread as well as this one."""
+        return not self._pending and self._opening.is_replaceable
+
     def text_reader(self, delta: DeltaType) -> TextReader | None:
         """Return a fast reader for further text lines of the running turn; None if no turn streams text."""
         turn = self._turn
@@ -212,6 +217,7 @@ class ClientTranslator(Translator[Event, Command]):
             self._pending[own] = command
             if isinstance(command, commands.SubmitInput):
                 self._turn = TurnInFlight()
+                self._opening.note_input()
                 self._tell(step, command, events.TurnAccepted(request=command.request))
             elif isinstance(command, commands.CancelTurn) and self._turn is not None:
                 self._pending[own] = told = replace(command, request="")
@@ -275,7 +281,9 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(command, commands.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
-            self._opening.note_server(resumes_context=resumes_context(event.result))
+            self._opening.note_server(
+                resumes_context=resumes_context(event.result), serves_others=owns_threads(event.result)
+            )
             self._takes_images = takes_images(event.result)
         now, answers = self._opening.take_answer(
             command, typed_answer(command, event, self._clock()) or replace(event, request=command.request)

@@ -53,13 +53,25 @@ class Opening(SessionOpening):
         super().__init__()
         self.resumes_context = False
         """True if the server knows the conversation of a thread that it resumes."""
+        self._serves_others = False  # other processes end with this server
+        self._has_context = False  # the model was told something in this thread
         self._known = ""  # the thread id on the previous server
         self._cwd = ""
         self._unplaced: commands.ResumeSession | None = None  # the resume without our folder, while it can be repeated
 
-    def note_server(self, *, resumes_context: bool) -> None:
-        """Note whether the server knows the conversation of a thread that it resumes."""
+    def note_server(self, *, resumes_context: bool, serves_others: bool) -> None:
+        """Note if the server knows the conversation of a thread that it resumes, and if others end with it."""
         self.resumes_context = resumes_context
+        self._serves_others = serves_others
+
+    def note_input(self) -> None:
+        """Note an input: from now on the model knows something of the conversation."""
+        self._has_context = True
+
+    @property
+    def is_replaceable(self) -> bool:
+        """True if another server process would know the thread as well as this one."""
+        return not self._serves_others and (self.resumes_context or not self._has_context)
 
     def resume(self, state: SessionState) -> list[Command]:
         """Return the commands for a new server process; [] for a session that was never opened."""
@@ -69,6 +81,7 @@ class Opening(SessionOpening):
         thread = given(state.backend_ids, "thread", Thread, None)
         self._cwd = params.cwd or self._wanted.cwd or state.backend.cwd or (thread.cwd if thread is not None else "")
         self._known = given(state.backend_ids, "thread_id", str, "")
+        self._has_context = bool(state.transcript)
         return self._ask(self._placed(commands.ResumeSession(session=self._known))) if self._known else []
 
     def take_answer(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
@@ -100,7 +113,8 @@ class Opening(SessionOpening):
         known, self._known = self._known, ""
         if resumes and self.resumes_context:
             return []
-        return [Gap(text=LOST, context=True)] if known or resumed else []
+        is_lost = self._has_context if known else resumed
+        return [Gap(text=LOST, context=True)] if is_lost else []
 
     def _first_attempt(self) -> Command:
         """Return the command that resumes the thread of the previous server, or opens the first one."""

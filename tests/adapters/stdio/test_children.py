@@ -82,7 +82,7 @@ async def test_fifty_spawns_at_once_at_a_limit_of_ten_are_ten_children_and_forty
         assert sum(isinstance(each, ChildTransport) for each in got) == len(children) == len(running(mark)) == 10
         refusals = [each for each in got if isinstance(each, OSError)]
         assert {(each.errno, each.strerror) for each in refusals} == {
-            (errno.EBUSY, "busy: 10 children are running, which is the limit")
+            (errno.EBUSY, "busy: all 10 child processes are in use (`children` in `[limits]`); try again later")
         }
         assert len(refusals) == 40
 

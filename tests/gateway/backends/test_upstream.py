@@ -381,6 +381,20 @@ async def test_an_upstream_needed_while_it_goes_to_rest_connects_again() -> None
         assert len([task for task in made.tasks if not task.done()]) == 1
 
 
+async def test_a_command_at_the_moment_of_the_close_waits_for_the_next_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry.dialect("pod").client, "may_be_closed", lambda _self: True)
+    async with dialled(NEAR) as made:
+        made.upstream.start()
+        await until(made, 1)
+        made.upstream.rest()
+        made.submits("a")
+        await until(made, 2)
+        assert made.got() == [[], [run("a")]]
+        assert [told for told in made.told if told[0] != "connected"] == [], "no command failed"
+
+
 async def test_a_failure_at_the_start_of_a_connection_ends_only_that_connection() -> None:
     async with dialled(NEAR) as made:
         connected, calls = made.connected, count()

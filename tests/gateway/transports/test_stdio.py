@@ -15,7 +15,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.stdio import STDIO, child_starter
 from dragoman.mappings.errors import ConfigError
 from tests.spawners import spawner_of
-from tests.transport_reader import receive
+from tests.transport_reader import receive, receive_all
 
 DIES = "import sys; print('bye', flush=True)"
 
@@ -69,7 +69,9 @@ async def test_a_child_that_ends_too_often_is_not_restarted_until_the_window_is_
     async with Children(1) as children:
         start = child_starter([sys.executable, "-c", DIES], None, limits, spawner_of(children), lambda: now)
         for _ in range(3):  # the first start is no restart
-            await (await start()).close()
+            child = await start()
+            await receive_all(child)
+            await child.close()
             now += 10.0
         with pytest.raises(OSError, match="the child ended 3 times within 60 s; it is restarted in 30 s"):
             await start()
@@ -77,11 +79,19 @@ async def test_a_child_that_ends_too_often_is_not_restarted_until_the_window_is_
         await (await start()).close()
 
 
+async def test_a_child_that_the_gateway_ended_in_order_may_be_started_again_at_once() -> None:
+    limits = Limits(restarts=1, restart_window=60.0)
+    async with Children(1) as children:
+        start = child_starter([sys.executable, "-c", "input()"], None, limits, spawner_of(children), lambda: 0.0)
+        for _ in range(4):
+            await (await start()).close()
+
+
 async def test_a_child_above_the_limit_is_refused_as_busy() -> None:
     async with Children(1) as children:
         start = child_starter([sys.executable, "-c", "input()"], None, Limits(), spawner_of(children), lambda: 0.0)
         first = await start()
-        with pytest.raises(OSError, match="busy: 1 children are running") as caught:
+        with pytest.raises(OSError, match="busy: all 1 child processes are in use") as caught:
             await start()
         assert caught.value.errno == errno.EBUSY
         await first.close()

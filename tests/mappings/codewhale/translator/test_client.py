@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.mappings.canonical import Command, SessionState, commands, events
-from dragoman.mappings.canonical.values import BackendInfo, Failure, FileAttachment, ImageAttachment, Text
+from dragoman.mappings.canonical.values import BackendInfo, Failure, FileAttachment, ImageAttachment, Message, Text
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
@@ -194,9 +194,55 @@ def test_the_number_of_waiting_commands_is_bounded() -> None:
     ]
 
 
+def used(state: SessionState) -> SessionState:
+    """Return the state with an input in its transcript."""
+    state.transcript.append(Message(role="user", text="hi"))
+    return state
+
+
+def test_a_restarted_server_that_resumes_an_unused_thread_has_lost_nothing() -> None:
+    child = Child()
+    child.attached(SessionState(id=SESSION, backend_ids=keep(thread_id=THREAD)))
+    told = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+    assert [type(event) for event in told] == [events.SessionOpened]
+
+
+OWNER = {"transport": "stdio", "tool_free_turns": True}
+GUEST = {"transport": "socket", "tool_free_turns": True}
+
+
+@pytest.mark.parametrize(
+    ("facts", "used", "may"),
+    [
+        pytest.param({"transport": "stdio"}, False, True, id="old, unused"),
+        pytest.param({"transport": "stdio"}, True, False, id="old, used: its context is in this process alone"),
+        pytest.param(GUEST, True, True, id="another process owns the threads"),
+        pytest.param(OWNER, True, False, id="its own process owns the threads"),
+        pytest.param(OWNER, False, False, id="the processes that forward to it end with it"),
+    ],
+)
+def test_a_server_may_be_closed_if_another_one_knows_its_thread_too(
+    facts: dict[str, Any], *, used: bool, may: bool
+) -> None:
+    child = Child("")
+    child.answers("capabilities", {"methods": methods(HEAD), **facts})
+    child.open()
+    if used:
+        child.message()
+        child.answers("thread/message", {"thread_id": THREAD, "status": "accepted", "data": {}})
+    assert child.link.may_be_closed() is may
+
+
+def test_a_server_that_owes_an_answer_may_not_be_closed() -> None:
+    child = Child("")
+    child.answers("capabilities", {"methods": methods(HEAD), **GUEST})
+    child.open().message()
+    assert not child.link.may_be_closed()
+
+
 def test_a_restarted_server_resumes_the_thread_in_its_folder_and_the_lost_context_is_told() -> None:
     child = Child()
-    state = SessionState(id=SESSION, backend=BackendInfo(cwd="/w"), backend_ids=keep(thread_id=THREAD))
+    state = used(SessionState(id=SESSION, backend=BackendInfo(cwd="/w"), backend_ids=keep(thread_id=THREAD)))
     assert child.attached(state) == []
     assert child.asked[0]["method"] == "thread/resume"
     assert (child.asked[0]["params"]["thread_id"], child.asked[0]["params"]["cwd"]) == (THREAD, "/w")
@@ -207,7 +253,7 @@ def test_a_restarted_server_resumes_the_thread_in_its_folder_and_the_lost_contex
 
 def test_a_thread_unknown_to_a_restarted_server_is_replaced_and_the_loss_is_told() -> None:
     child = Child()
-    child.attached(SessionState(id=SESSION, backend_ids=keep(thread_id=THREAD)))
+    child.attached(used(SessionState(id=SESSION, backend_ids=keep(thread_id=THREAD))))
     assert child.answers("thread/resume", error=(-32004, "thread not found")) == []
     other = ROW | {"id": "thread-00000000-0000-4000-8000-000000000002"}
     opened, gap = child.answers(
