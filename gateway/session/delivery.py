@@ -2,8 +2,7 @@
 (docs/design.md, section 6).
 
 Attachments that see the same share a projection. One whose outbox is full leaves its group, and joins it again once
-SlowClients has shown it the rest of the log. For each link, events offered = rendered + merged; the projection counts
-what it cannot represent.
+SlowClients has shown it the rest of the log. The projection counts what it cannot represent.
 """
 
 from __future__ import annotations
@@ -179,7 +178,6 @@ class Delivery:
         count = len(batch.events)
         for attachment in group.members:
             attachment.offered += count
-            attachment.rendered += count
             attachment.link.put(rendered.frames)
 
     def _tell_forgotten(self, gap: events.Gap) -> None:

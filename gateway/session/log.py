@@ -34,28 +34,27 @@ MERGED_MIN = 2  # pieces of a run
 PARTS = 4  # open text is at most one of so many parts of the log: a batch is dropped as a whole
 
 
-class MergedText(Struct, kw_only=True):
-    """A run of pieces of one stream as one event of `batch`. `ends` tells where the text of each seq ends."""
+class LogEntry(Struct, kw_only=True):
+    """A batch of the log with its weight. For a merged run of pieces `ends` tells where the text of each seq ends."""
 
     batch: Batch
-    ends: array[int]
+    weight: int
+    ends: array[int] | None = None
 
-    def text_from(self, seq: int) -> Batch:
-        """Return the batch without the text before this seq."""
+    def batch_from(self, seq: int) -> Batch:
+        """Return the batch without what it has before this seq."""
         skipped = seq - self.batch.first_seq
         if skipped <= 0:
             return self.batch
-        (piece,) = self.batch.events
-        rest = with_content(piece, content_of(piece)[self.ends[skipped - 1] :])
-        return structs.replace(self.batch, first_seq=seq, events=[rest])
+        events = self.batch.events[skipped:]
+        if self.ends is not None:
+            (piece,) = self.batch.events
+            events = [with_content(piece, content_of(piece)[self.ends[skipped - 1] :])]
+        return structs.replace(self.batch, first_seq=seq, events=events)
 
-
-Logged = Batch | MergedText
-LogEntry = tuple[Logged, int]
-"""A part of the log with its weight."""
 
 NOTHING_MERGED: deque[LogEntry] = deque(maxlen=0)
-NO_BATCHES: deque[tuple[Batch, int]] = deque(maxlen=0)
+NO_BATCHES: deque[LogEntry] = deque(maxlen=0)
 """Containers that all empty logs share: a deque takes 760 bytes, and an idle session would have two."""
 
 
@@ -83,7 +82,7 @@ class Log:
         self._state = state
         self._events_max = limits.log_max
         self._weight_max = limits.log_bytes
-        self._merged = NOTHING_MERGED  # the oldest, each with its weight
+        self._merged = NOTHING_MERGED  # the oldest
         self._batches = NO_BATCHES  # the others, in which nothing is merged yet
         self._count = 0
         self._weight = 0
@@ -127,7 +126,7 @@ class Log:
         state.seq += len(events)
         if self._batches is NO_BATCHES:
             self._batches = deque()
-        self._batches.append((batch, weight))
+        self._batches.append(LogEntry(batch=batch, weight=weight))
         self.turn_weight += in_turn
         self._grow(len(events), weight)
         return batch
@@ -154,9 +153,10 @@ class Log:
             return
         text = "".join(pieces)
         self.turn_weight += of_text(text)
-        batch, weight = self._batches[-1]
-        batch = structs.replace(batch, events=[*batch.events, *[self._delta(text=piece) for piece in pieces]])
-        self._batches[-1] = (batch, weight + len(text))  # a copy: others may keep the batch that they were given
+        newest = self._batches[-1]
+        events = [*newest.batch.events, *[self._delta(text=piece) for piece in pieces]]
+        newest.batch = structs.replace(newest.batch, events=events)  # others may keep the batch that they were given
+        newest.weight += len(text)
         self._grow(len(pieces), len(text))
 
     def clear(self) -> None:
@@ -201,39 +201,40 @@ class Log:
     def _merge_oldest(self) -> bool:
         """Merge the oldest pieces of which none was merged yet; return False if there were no two of a run."""
         before, left = self._count, max(2, min(MERGED_AT_ONCE, self._events_max // 2))
-        run: list[tuple[Batch, int]] = []
+        run: list[LogEntry] = []
         if self._merged is NOTHING_MERGED:
             self._merged = deque()
         stream: Stream | None = None  # the stream of the current run
         while left > 0 and len(self._batches) > 1:
-            batch, weight = self._batches.popleft()
-            left -= len(batch.events)
-            own = stream_of_all(batch.events)
-            if run and not (own is not None and own == stream and _are_of_one_turn(run[-1][0], batch)):
+            entry = self._batches.popleft()
+            left -= len(entry.batch.events)
+            own = stream_of_all(entry.batch.events)
+            if run and not (own is not None and own == stream and _are_of_one_turn(run[-1].batch, entry.batch)):
                 self._merge_run(run, stream)
                 run = []
-            run.append((batch, weight))
+            run.append(entry)
             stream = own
         self._merge_run(run, stream)
         return self._count < before
 
-    def _merge_run(self, run: list[tuple[Batch, int]], stream: Stream | None) -> None:
-        """Make one entry of these batches if all of their events are pieces of one stream."""
-        texts = [content_of(event) for batch, _ in run for event in batch.events]
-        if stream is None or len(texts) < MERGED_MIN:
+    def _merge_run(self, run: list[LogEntry], stream: Stream | None) -> None:
+        """Make one entry of these if all of their events are pieces of one stream."""
+        pieces = [event for entry in run for event in entry.batch.events]
+        if stream is None or len(pieces) < MERGED_MIN:
             self._merged += run
             return
-        batch = structs.replace(run[0][0], events=[with_content(run[0][0].events[0], "".join(texts))])
+        texts = [*map(content_of, pieces)]
+        batch = structs.replace(run[0].batch, events=[with_content(pieces[0], "".join(texts))])
         ends = array("I", accumulate(map(len, texts)))
         added = ends.itemsize * len(ends)
-        self._merged.append((MergedText(batch=batch, ends=ends), sum(weight for _, weight in run) + added))
+        self._merged.append(LogEntry(batch=batch, weight=sum(entry.weight for entry in run) + added, ends=ends))
         self._weight += added
-        self._count -= len(texts) - 1
+        self._count -= len(pieces) - 1
 
     def _drop_oldest(self) -> None:
-        oldest, weight = self._merged.popleft() if self._merged else self._batches.popleft()
-        self._count -= len(oldest.events) if isinstance(oldest, Batch) else 1
-        self._weight -= weight
+        oldest = self._merged.popleft() if self._merged else self._batches.popleft()
+        self._count -= len(oldest.batch.events)
+        self._weight -= oldest.weight
 
     def unlogged(self, events: list[Event]) -> Batch:
         """Return events of the open turn as a batch for one client, which is not in the log."""
@@ -255,9 +256,8 @@ class Log:
 
     def reaches(self, cursor: int) -> bool:
         """Return True if no event from `cursor` on was dropped."""
-        for logged, _ in chain(self._merged, self._batches):
-            return cursor >= (logged.batch if isinstance(logged, MergedText) else logged).first_seq
-        return True
+        oldest = next(chain(self._merged, self._batches), None)
+        return oldest is None or cursor >= oldest.batch.first_seq
 
     def batches_from(self, cursor: int, limit: int) -> Iterator[tuple[Batch, int]]:
         """Yield the log from `cursor`, at most about `limit` events, each batch with the seq after it.
@@ -269,11 +269,11 @@ class Log:
         joined: Batch | None = None
         after = cursor
         # Copied, because whoever delivers these may have the log shortened.
-        for logged, _ in (*_from_cursor(self._merged, cursor, limit), *_from_cursor(self._batches, cursor, limit)):
-            end = _seq_after(logged)
+        for entry in (*_from_cursor(self._merged, cursor, limit), *_from_cursor(self._batches, cursor, limit)):
+            end = _seq_after(entry)
             if limit <= 0:
                 break
-            batch = logged.text_from(cursor) if isinstance(logged, MergedText) else _from(logged, cursor)
+            batch = entry.batch_from(cursor)
             limit -= end - batch.first_seq
             if joined is not None and _are_of_one_turn(joined, batch):
                 joined.events.extend(batch.events)
@@ -288,24 +288,12 @@ class Log:
 
 def _from_cursor(entries: Sequence[LogEntry], cursor: int, limit: int) -> list[LogEntry]:
     """Return the entries with the event at the cursor and with the next events, as many as `limit` events need."""
-    start = bisect_right(entries, cursor, key=_end_of_entry)
+    start = bisect_right(entries, cursor, key=_seq_after)
     return [entries[at] for at in range(start, min(start + limit + 1, len(entries)))]
 
 
-def _end_of_entry(entry: LogEntry) -> int:
-    return _seq_after(entry[0])
-
-
-def _seq_after(logged: Logged) -> int:
-    if isinstance(logged, MergedText):
-        return logged.batch.first_seq + len(logged.ends)
-    return logged.first_seq + len(logged.events)
-
-
-def _from(batch: Batch, cursor: int) -> Batch:
-    """Return a batch without the events before the cursor."""
-    skipped = cursor - batch.first_seq
-    return structs.replace(batch, first_seq=cursor, events=batch.events[skipped:]) if skipped > 0 else batch
+def _seq_after(entry: LogEntry) -> int:
+    return entry.batch.first_seq + len(entry.batch.events if entry.ends is None else entry.ends)
 
 
 def _are_of_one_turn(one: Batch, other: Batch) -> bool:

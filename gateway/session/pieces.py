@@ -14,6 +14,7 @@ Stream = tuple[str, ...]
 """The stream that a piece belongs to. Pieces of one stream may be joined if nothing is between them."""
 
 _TEXT: Stream = ("text",)
+_CONTENT_FIELD = {TextDelta: "text", ReasoningDelta: "text", ToolOutputDelta: "text", ToolCallArguments: "json"}
 
 
 def stream_of(event: Event) -> Stream | None:
@@ -38,25 +39,14 @@ def stream_of_all(events: Sequence[Event]) -> Stream | None:
 
 
 def content_of(piece: Event) -> str:
-    """Return the content of a piece, "" for any other event."""
-    match piece:
-        case TextDelta() | ReasoningDelta() | ToolOutputDelta():
-            return piece.text
-        case ToolCallArguments():
-            return piece.json
-        case _:
-            return ""
+    """Return the content of a piece."""
+    content: str = getattr(piece, _CONTENT_FIELD[type(piece)])
+    return content
 
 
 def with_content(piece: Event, content: str) -> Event:
     """Return a piece of the same stream with this content."""
-    match piece:
-        case ToolCallArguments():
-            return structs.replace(piece, json=content, ext=None)
-        case TextDelta() | ReasoningDelta() | ToolOutputDelta():
-            return structs.replace(piece, text=content, ext=None)
-        case _:
-            return piece
+    return structs.replace(piece, **{_CONTENT_FIELD[type(piece)]: content, "ext": None})
 
 
 def join_pieces(events: Sequence[Event]) -> list[Event]:

@@ -123,8 +123,6 @@ class SlowClients:
             lossy = target.events.from_canonical.lossy
             self._ledger.count_partial(self._source, target.name, lossy, merged, rendered.losses)
         attachment.offered += offered
-        attachment.rendered += len(merged)
-        attachment.merged += offered - len(merged)
         self._budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
         self._ledger.counters["events_merged"] += offered - len(merged)
         attachment.link.put(rendered.frames)

@@ -108,5 +108,4 @@ class TextStream:
         for target in self._targets:
             for member in target.members:
                 member.offered += self.count
-                member.rendered += self.count
         return self._parts[-self.count :]

@@ -60,7 +60,7 @@ class BothPaths:
     def _spied_targets(self, groups: Groups) -> Iterator[TextTarget]:
         assert groups.text is not None
         state = groups._context.state
-        batch, _ = groups._log._batches[-1]  # `batches_from` would close the stream
+        batch = groups._log._batches[-1].batch  # `batches_from` would close the stream
         delta = groups.text.delta
         for target, group in zip(groups.text._targets, groups.by_key.values(), strict=True):
 

@@ -297,7 +297,6 @@ class RandomSession:
             if client.first is None:
                 turn = self.backend.turn
                 client.first = len(self.backend.turns) if turn is None else turn.number
-            assert attachment.offered == attachment.rendered + attachment.merged, client.name
             reached = session.state.seq if attachment.behind is None else attachment.cursor
             text = session.delivery.groups.text  # counts its pieces when it is closed
             streamed = text.count if text is not None and text.open and attachment.behind is None else 0

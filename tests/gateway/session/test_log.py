@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session import log as log_module
-from dragoman.gateway.session.log import EVENT_SIZE, Log, Logged
+from dragoman.gateway.session.log import EVENT_SIZE, Log, LogEntry
 from dragoman.gateway.session.pieces import Stream, content_of, stream_of
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import (
@@ -180,10 +180,10 @@ def test_a_slice_looks_at_no_more_of_a_long_log_than_it_shows(monkeypatch: pytes
     log = log_of(log_max=100_000, log_bytes=1 << 20)
     for number in range(50_000):
         append(log, TextDelta(text="x"), turn=str(number))
-    looks: list[Logged] = []
+    looks: list[LogEntry] = []
     read = log_module._seq_after
 
-    def look(logged: Logged) -> int:
+    def look(logged: LogEntry) -> int:
         looks.append(logged)
         return read(logged)
 
