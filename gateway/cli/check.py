@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from msgspec import structs
 from rich.console import Console
 from rich.text import Text
 
 from dragoman.gateway.cli.options import AsJson
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.running import run
 from dragoman.gateway.config.check import Checked, Problem
 from dragoman.gateway.config.check import check as check_file
@@ -48,7 +48,7 @@ def check(
     if probe:
         problems += _probed(config_file, checked, console, quiet=as_json)
     if as_json:
-        typer.echo(msgspec.json.encode([_row(problem) for problem in problems]).decode())
+        print_json([_row(problem) for problem in problems])
     elif checked.config is not None and not probe:
         names = ", ".join(route.name for route in checked.config.routes)
         console.print(_printable(f"{config_file}: ok, it can be served: {names}", "green"))

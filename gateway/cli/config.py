@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 
 import dragoman
 from dragoman.gateway.cli.options import AsJson
+from dragoman.gateway.cli.output import print_json
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = ("dragoman config example > config.toml", "dragoman config show config.toml")
@@ -46,6 +46,6 @@ def _show(file: Path, as_json: bool) -> None:
     config = load(file, listens=False)
     if as_json:
         row = {"file": str(file), "config": masked_table(config), "defaults": list_defaults(config)}
-        typer.echo(msgspec.json.encode(row).decode())
+        print_json(row)
     else:
         typer.echo("\n".join(to_toml(config)), nl=False)

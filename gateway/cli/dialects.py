@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from dragoman.gateway import registry
 from dragoman.gateway.cli.options import AsJson
+from dragoman.gateway.cli.output import print_json
 
 EXAMPLES = ("dragoman dialects --json",)
 
@@ -25,7 +24,7 @@ def dialects(as_json: AsJson = False) -> None:
         for d in registry.dialects().values()
     ]
     if as_json:
-        typer.echo(msgspec.json.encode(rows).decode())
+        print_json(rows)
         return
     table = Table("dialect", "generations", "clients connect to", "backends are dialled at")
     for row in rows:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from dragoman.gateway.cli.options import AsJson, RecordingFile
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Reader, open_recording
@@ -27,7 +27,7 @@ def diff(a: RecordingFile, b: RecordingFile, as_json: AsJson = False) -> None:
     with reading(one, other):
         differences = compare(turns(one.events()), turns(other.events()))
     if as_json:
-        typer.echo(msgspec.json.encode(differences).decode())
+        print_json(differences)
     else:
         _print_differences(one, other, differences)
     raise typer.Exit(1 if differences else 0)

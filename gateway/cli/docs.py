@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
@@ -13,6 +12,7 @@ from rich.table import Table
 
 import dragoman
 from dragoman.gateway.cli.options import AsJson
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.config.shape import nearest
 from dragoman.mappings.errors import ConfigError
 
@@ -32,7 +32,7 @@ def docs(
     console = Console()
     if as_json:
         rows = [{"page": name, "title": _title(path), "path": str(path)} for name, path in pages.items()]
-        typer.echo(msgspec.json.encode(rows).decode())
+        print_json(rows)
     elif not page:
         table = Table("page", "title", caption=f"The files are in {folder}")
         for name, path in pages.items():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel, RecordingFile
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.progress import steps
 from dragoman.gateway.cli.recordings import tell_problems
 from dragoman.gateway.cli.running import set_up
@@ -54,7 +54,7 @@ def drive(
             plan, backend, deadline=deadline, progress=progress, ignore_inexpressible=ignore_inexpressible
         )
     if as_json:
-        typer.echo(msgspec.json.encode(driven).decode())
+        print_json(driven)
     else:
         _print(driven, file, backend)
     raise typer.Exit(0 if driven.same else 1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 
 from dragoman.gateway import registry
 from dragoman.gateway.cli.options import AsJson
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.matrix import markdown, show
 from dragoman.mappings import fidelity
 from dragoman.mappings.errors import ConfigError
@@ -39,7 +39,7 @@ def matrix(
         if source in ("", cell.source) and target in ("", cell.target)
     ]
     if as_json:
-        typer.echo(msgspec.json.encode(cells).decode())
+        print_json(cells)
     elif as_markdown:
         typer.echo(markdown(cells), nl=False)
     else:

@@ -1,4 +1,7 @@
-"""The output of a command that writes one file: complete or not there at all, and never over another file."""
+"""The output of a command: a line of JSON for scripts, or a file that is complete or not there at all.
+
+No command writes over another file.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+import typer
+
 from dragoman.mappings.errors import ConfigError
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    typer.echo(msgspec.json.encode(value))
 
 
 def check_is_new(target: str) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from dragoman.gateway.cli.options import AsJson, RecordingFile, RedactConfig
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.recording import rewriting
@@ -36,7 +36,7 @@ def redact(
     with opened(file) as recording:
         entries = rewriting.redact(recording, Redactor(compiled, salt), out)
     if as_json:
-        typer.echo(msgspec.json.encode(entries).decode())
+        print_json(entries)
     elif entries:
         _print(entries)
     else:

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from dragoman.gateway.cli.options import AsJson, RedactConfig
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.observability import logs
@@ -57,7 +57,7 @@ def scan(
             known.update(os.path.realpath(part.path) for part in recording.parts)
             rewriting.scan(recording, Redactor(compiled, salt, partial(report, recording)))
     if as_json:
-        typer.echo(msgspec.json.encode(rows).decode())
+        print_json(rows)
     elif total:
         logs.tell(f"{counted(total, 'secret')}; `dragoman redact FILE` takes them out", sys.stderr)
     else:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-import msgspec
 import typer
 from msgspec import Struct, structs
 
@@ -17,6 +16,7 @@ from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
 from dragoman.gateway.backend_client.typed_answer import Asked, question_words
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.plain_values import is_encodable
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.cli.terminal import NOT_UTF8
@@ -84,7 +84,7 @@ def send(
     with BackendClient(parse(endpoint)) as client:
         quick_start.end()
         client.open(session)
-        turn = TurnRunner(client, _show_json if as_json else _show_text, _ask)
+        turn = TurnRunner(client, print_json if as_json else _show_text, _ask)
         try:
             with _raising_on_signals():
                 outcome = _run(turn, text, deadline, streams=sys.stdout.isatty() and not as_json)
@@ -95,7 +95,7 @@ def send(
             raise
     result = _result(client.session, outcome)
     if as_json or turn.accepted:
-        typer.echo(msgspec.json.encode(result) if as_json else "")
+        print_json(result) if as_json else typer.echo()
     if number:
         raise typer.Exit(KILLED + number)
     _tell_end(result, client)
@@ -162,10 +162,6 @@ def _tell_end(result: SendResult, client: BackendClient) -> None:
         how = "failed" if result.end in (None, "failed") else f"ended: {result.end.replace('_', ' ')}"
         why = f": {failure.text}" if failure is not None else ""
         raise DragomanError(f"the turn {how}{why}")
-
-
-def _show_json(event: Event) -> None:
-    typer.echo(msgspec.json.encode(event))
 
 
 def _show_text(event: Event) -> None:

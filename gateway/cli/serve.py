@@ -14,7 +14,6 @@ from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config import file_watch
 from dragoman.gateway.config.check import check
 from dragoman.gateway.observability import logs
-from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = ("dragoman serve --config config.toml", "dragoman serve --config config.toml --watch --log-json")
 
@@ -44,12 +43,7 @@ def serve(
     if watch:
         file_watch.check_library()
     checked = check(config_file)
-    if checked.config is None:
-        raise ConfigError("\n".join(map(str, checked.errors)))
+    app = App(checked.valid_config())
     for warning in checked.problems:
         logs.tell(str(warning), sys.stderr)
-    run(
-        serve_until_signalled(
-            App(checked.config), warn=True, file=config_file, watch=watch, exit_on_backend_loss=exit_on_backend_loss
-        )
-    )
+    run(serve_until_signalled(app, warn=True, file=config_file, watch=watch, exit_on_backend_loss=exit_on_backend_loss))

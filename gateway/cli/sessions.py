@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
-import msgspec
 import typer
 
 from dragoman.gateway.cli.ops_table import print_table
 from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.ops.client import OpsClient, find_ops_port
 from dragoman.gateway.recording.printable import counted
 from dragoman.mappings.errors import ConfigError
@@ -66,7 +66,7 @@ def sessions(
     else:
         answer = _act(port, action, f"/sessions/{quote(session, safe='')}")
     if as_json:
-        typer.echo(msgspec.json.encode(answer).decode())
+        print_json(answer)
     else:
         with port.reading_answers():
             _print(action, session, answer)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 import typer
 
 from dragoman.gateway.cli.ops_table import print_table
 from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
+from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.observability.logs import escaped
 from dragoman.gateway.ops.client import find_ops_port
 from dragoman.gateway.recording.printable import counted
@@ -29,7 +29,7 @@ def status(config_file: OpsConfig = None, ops: OpsUrl = None, as_json: AsJson = 
         routes = port.ask("/routes")["routes"]
         links = port.ask("/links?limit=1")["total"]
         if as_json:
-            typer.echo(msgspec.json.encode({**health, "clients": links, "routes": routes}).decode())
+            print_json({**health, "clients": links, "routes": routes})
         else:
             typer.echo(f"{health['status']}, {counted(links, 'client')}")
             for check in health["checks"]:

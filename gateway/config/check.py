@@ -78,6 +78,12 @@ class Checked(Struct, frozen=True, kw_only=True):
         """The problems because of which there is no configuration."""
         return [problem for problem in self.problems if problem.level == "error"]
 
+    def valid_config(self) -> Config:
+        """Return the configuration; raise ConfigError with one line for each error."""
+        if self.config is None:
+            raise ConfigError("\n".join(map(str, self.errors)))
+        return self.config
+
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=[^\0]*)?\Z", re.DOTALL)
 
@@ -103,10 +109,7 @@ def load(path: Path, *, listens: bool = True, starts: bool = True, in_force: Con
     `starts` no gateway is started with it, so the file that it records into may exist. `in_force` is the configuration
     that it replaces: what this one records into exists already.
     """
-    checked = check(path, listens=listens, starts=starts, in_force=in_force)
-    if checked.config is None:
-        raise ConfigError("\n".join(map(str, checked.errors)))
-    return checked.config
+    return check(path, listens=listens, starts=starts, in_force=in_force).valid_config()
 
 
 def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Config | None = None) -> Checked:

@@ -34,7 +34,7 @@ def masked_table(config: Config) -> dict[str, Any]:
 
 def list_defaults(config: Config) -> list[str]:
     """Return the keys of a configuration that its file does not have, such as `limits.memory`."""
-    return [written(path) for path, _ in _leaves(masked_table(config)) if not _is_given(config, path)]
+    return [written(path) for path, _ in _leaves(masked_table(config)) if path not in config.given]
 
 
 def to_toml(config: Config) -> Iterator[str]:
@@ -50,11 +50,11 @@ def to_toml(config: Config) -> Iterator[str]:
 def _table(config: Config, path: KeyPath, table: dict[str, Any], heading: str) -> Iterator[str]:
     below = {name: item for name, item in table.items() if isinstance(item, dict) and item and len(path) == 1}
     yield heading
-    defaults_last = sorted(table.items(), key=lambda pair: not _is_given(config, (*path, pair[0])))
+    defaults_last = sorted(table.items(), key=lambda pair: (*path, pair[0]) not in config.given)
     for name, item in defaults_last:
         if name in below:
             continue
-        mark = "" if _is_given(config, (*path, name)) else "  # default"
+        mark = "" if (*path, name) in config.given else "  # default"
         yield f"# {name} is not set" if item is None else f"{_key(name)} = {_toml(item)}{mark}"
     yield ""
     for name, item in below.items():
@@ -97,10 +97,6 @@ def _leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
             yield from _leaves(item, (*path, index))
     else:
         yield path, value
-
-
-def _is_given(config: Config, path: KeyPath) -> bool:
-    return path in config.given
 
 
 def _key(name: str) -> str:

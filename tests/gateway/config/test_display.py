@@ -58,7 +58,7 @@ def test_a_route_begins_with_its_name_its_listeners_and_its_upstream(config: Con
 
 def test_keys_of_the_file_do_not_count_as_defaults(config: Config) -> None:
     defaults = list_defaults(config)
-    assert {"route[0].approvals", "limits.log_max", "recording.compress"} < set(defaults)
+    assert {"route[0].approvals", "route[0].file_roots", "limits.log_max", "recording.compress"} < set(defaults)
     given = {"route[0].overflow", "route[0].limits.session_ttl", "limits.heartbeat", "recording.redact.salt"}
     assert not given & set(defaults)
 
