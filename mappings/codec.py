@@ -40,8 +40,8 @@ class Format(Protocol):
         """Return the name of the dialect."""
 
     @property
-    def decode(self) -> Callable[[bytes], Any]:
-        """Decode a frame; raises the errors in MALFORMED, or PeerError."""
+    def decode(self) -> Callable[[Any], Any]:
+        """Decode a frame; raises the errors in MALFORMED, also for a frame that is not bytes, or PeerError."""
 
     @property
     def encode(self) -> Callable[[Any], bytes]:
@@ -49,13 +49,10 @@ class Format(Protocol):
 
     @property
     def watched(self) -> frozenset[type]:
-        """Return the wire types whose decoded messages must be passed to `suspicious`."""
+        """Return the wire types whose decoded messages must be passed to `check`."""
 
-    def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Return True if a frame that was decoded must also be passed to `check`."""
-
-    def check(self, frame: bytes) -> None:
-        """Check a suspicious frame; raises PeerError if it is too deep, not UTF-8 or has a duplicate key."""
+    def check(self, frame: Any, message: Any) -> None:
+        """Raise PeerError if a decoded frame is too deep, not UTF-8 or has a duplicate key."""
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
         """Decode a refused frame and return the message and the removed keys; raises PeerError."""
@@ -117,30 +114,25 @@ class Codec(Generic[M]):
         """Return the wire types with opaque JSON inside: only their messages can nest too deep."""
         return frozenset(struct.cls for struct in self._structs if self.unique_keys or _opaque(struct))
 
-    def suspicious(self, frame: bytes, message: M) -> bool:
-        """Return True if a decoded frame may still be too deep, not UTF-8, or have a duplicate key.
+    def check(self, frame: bytes, message: M) -> None:
+        """Raise PeerError `too_deep`, `not_utf8` or `duplicate_key` if a decoded frame is one of these.
 
-        The test counts a few characters, so it also returns True for some valid frames.
+        Most frames pass a count of a few characters. Only the others are read again.
         """
-        if self.unique_keys and (
+        may_repeat_a_key = self.unique_keys and (
             type(message) in self._uncounted
             or frame.count(b":") > self.encode(message).count(b":")
             or b"\\u003" in frame  # an escaped colon
-        ):
-            return True
-        if not frame.isascii() and not is_utf8(frame):
-            return True
-        return len(frame) > 2 * self.max_depth and frame.count(b"{") + frame.count(b"[") > self.max_depth
+        )
+        may_be_deep = len(frame) > 2 * self.max_depth and frame.count(b"{") + frame.count(b"[") > self.max_depth
+        if may_repeat_a_key or may_be_deep or not (frame.isascii() or is_utf8(frame)):
+            self._read(frame)
 
-    def check(self, frame: bytes) -> None:
-        """Check a suspicious frame; raises PeerError `too_deep`, `not_utf8` or `duplicate_key`."""
-        read_json(frame, self.max_depth)
+    def _read(self, frame: bytes) -> object:
+        value = read_json(frame, self.max_depth)
         if self.unique_keys:
-            self.check_keys(frame)
-
-    def check_keys(self, frame: bytes) -> None:
-        """Refuse an object with a duplicate key; raises PeerError `duplicate_key`."""
-        json.loads(frame, object_pairs_hook=_unique)
+            json.loads(frame, object_pairs_hook=_unique)
+        return value
 
     def mend(self, frame: bytes) -> tuple[M | Unmapped, list[str]]:
         """Decode a frame that the typed decoder refused; return the message and the paths of the removed keys.
@@ -149,9 +141,7 @@ class Codec(Generic[M]):
         """
         if self._reads_halves:
             frame = without_halves(frame)
-        value = read_json(frame, self.max_depth)
-        if self.unique_keys:
-            self.check_keys(frame)
+        value = self._read(frame)
         if self._reshape is not None:
             value = self._reshape(value)
         if not isinstance(value, dict):

@@ -315,7 +315,9 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         """Return True if a frame is a message of this direction, be it an unknown one."""
         if self.unwrap is None:
             with suppress(*MALFORMED, PeerError):
-                self._check(frame, self.codec.decode(frame))  # type: ignore[arg-type]  # other frames raise
+                message = self.codec.decode(frame)
+                if type(message) in self.codec.watched:
+                    self.codec.check(frame, message)
                 return True
         step: Step[T] = Step()
         self.receive([frame], step)
@@ -332,10 +334,11 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
     def _receive_at_once(self, frames: Sequence[Frame], step: Step[T]) -> bool:
         """Read frames of one envelope, or without any, as one burst; return False if the slow path must read them."""
         try:
-            messages = list(map(self.codec.decode, frames))  # type: ignore[arg-type]  # other frames raise: slow path
+            messages = list(map(self.codec.decode, frames))
             if not self.codec.watched.isdisjoint(map(type, messages)):
                 for frame, message in zip(frames, messages, strict=True):
-                    self._check(frame, message)
+                    if type(message) in self.codec.watched:
+                        self.codec.check(frame, message)
         except (*MALFORMED, PeerError):
             return False
         functions = self.to_canonical.functions
@@ -348,12 +351,6 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
             step.bursts.append(Burst(items=items, request=request, at=at, session=session, ext=ext))
         return True
 
-    def _check(self, frame: Any, message: Any) -> None:
-        """Raise PeerError if a decoded frame is too deep, not UTF-8 or has a duplicate key."""
-        codec = self.codec
-        if type(message) in codec.watched and codec.suspicious(frame, message):
-            codec.check(frame)
-
     def _receive_slowly(self, frames: Sequence[Frame], step: Step[T]) -> None:
         functions, envelope, place = self.to_canonical.functions, self.envelope, self.place
         items: list[T] = []
@@ -361,8 +358,9 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         where = before = NOWHERE
         for frame in frames:
             try:
-                message = self.codec.decode(frame)  # type: ignore[arg-type]  # frames that are not bytes raise TypeError
-                self._check(frame, message)
+                message = self.codec.decode(frame)
+                if type(message) in self.codec.watched:
+                    self.codec.check(frame, message)
             except (*MALFORMED, PeerError) as error:
                 step.mended += 1
                 try:

@@ -34,16 +34,15 @@ DIALECTS = registry.dialects()
 
 READERS = frozenset(
     {
-        *("Codec.check", "Codec.check_keys", "Codec.mend", "Codec.suspicious", "Codec._untyped", "_untyped", "_depth"),
+        *("Codec.check", "Codec._read", "Codec.mend"),
         *(
             "check_value_count",
             "check_depth",
             "as_go_reads",
-            "Shared.suspicious",
+            "Shared.check",
             "Events.decode",
             "Events.mend",
             "Events.check",
-            "Events.suspicious",
         ),
         *("Requests.decode", "Requests.mend", "Requests.check", "escaped", "LineSplitter.feed", "LineSplitter._hold"),
         *("layers", "unescaped", "Finder._find_all", "Finder._find", "Detector.matches", "flatten"),

@@ -65,15 +65,11 @@ class Events:
         """Return a message as a line."""
         return ENCODER.encode(message)
 
-    def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Return True if opaque JSON in a decoded line may be nested too deep, or may not be UTF-8."""
-        if not frame.isascii() and not is_utf8(frame):
-            return True
-        return len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
-
-    def check(self, frame: bytes) -> None:
-        """Raise PeerError `too_deep` or `not_utf8` if the line is one of these."""
-        read_json(frame, MAX_DEPTH)
+    def check(self, frame: bytes, _message: Any) -> None:
+        """Raise PeerError `too_deep` or `not_utf8` if opaque JSON in a decoded line is one of these."""
+        may_be_deep = len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
+        if may_be_deep or not (frame.isascii() or is_utf8(frame)):
+            read_json(frame, MAX_DEPTH)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
         """Decode a line that `decode` refused, without its undocumented members, or as Unmapped."""
@@ -181,12 +177,11 @@ class Requests:
             params = Raw(ENCODER.encode(params))
         return ENCODER.encode(Envelope(jsonrpc=message.jsonrpc, id=message.id, method=message.method, params=params))
 
-    def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Return True: every request is checked for duplicate keys, which two parsers could read differently."""
-        return True
+    def check(self, frame: bytes, _message: Any) -> None:
+        """Raise PeerError `too_deep` or `duplicate_key` if a request is one of these.
 
-    def check(self, frame: bytes) -> None:
-        """Raise PeerError `too_deep` or `duplicate_key` if the request is one of these."""
+        Every request is read again, because two parsers could read a duplicate key differently.
+        """
         _read_request(frame)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:

@@ -130,13 +130,14 @@ def _named(value: dict[str, object], name: str) -> object:
 
 
 class Shared:
-    """The methods that both codecs share."""
+    """The parts that both codecs share."""
 
     dialect = "pando"
 
-    def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Return True if opaque JSON in a decoded frame may be nested too deep."""
-        return len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
+    def check(self, frame: bytes, _message: Any) -> None:
+        """Raise PeerError `too_deep` if opaque JSON in a decoded frame is nested too deep."""
+        if len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH:
+            as_go_reads(frame.rpartition(b"\0")[2])
 
 
 class Events(Shared):
@@ -181,10 +182,6 @@ class Events(Shared):
             return message
         body = ENCODER.encode(message)
         return body if type(message) is Reply else b"%b\0%b" % (message.topic.encode(), body)
-
-    def check(self, frame: bytes) -> None:
-        """Raise PeerError `too_deep` if a frame is nested too deep."""
-        as_go_reads(frame.partition(b"\0")[2] or frame)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
         """Decode a frame that `decode` refused, as Go reads it."""
@@ -260,10 +257,6 @@ class Requests(Shared):
     def encode(self, message: Any) -> bytes:
         """Return a request as a frame."""
         return ENCODER.encode(message)
-
-    def check(self, frame: bytes) -> None:
-        """Raise PeerError `too_deep` if a frame is nested too deep."""
-        as_go_reads(frame)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
         """Decode a frame that `decode` refused, as Go reads it.
