@@ -96,7 +96,7 @@ class ServerTranslator(Translator[Command, Event]):
                 continue
             for item in read_frame(FROM_CLIENT, frame, step):
                 if not isinstance(item, PeerError):
-                    self._take_command(item, len(frame) if isinstance(frame, bytes) else 0, step)
+                    self._take_command(item, len(frame), step)  # type: ignore[arg-type]  # only bytes are read as commands
                 elif item.can_continue:
                     own, problem = refusals.of_fault(item)
                     reply = encoded(results.Answer(id=own, error=problem))
@@ -167,7 +167,7 @@ class ServerTranslator(Translator[Command, Event]):
             call.reply = refused(call, Problem(code=FAILED, message=TOO_MANY))
             return
         if isinstance(command, Unmapped):
-            step.losses.append(Loss(kind="Unmapped", why="unsupported method", sample=command.tag[:80]))
+            step.losses.append(Loss(kind="Unmapped", why="unsupported method", sample=command.tag))
             call.reply = refused(call, refusals.unknown_method(command.tag))
             return
         later = refusals.of_seed(command) if self._generation == SEED else None

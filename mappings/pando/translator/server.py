@@ -104,7 +104,7 @@ class ServerTranslator(Translator[Command, Event]):
         call = PeerCall(peer_id=command.request, command=command)
         self._replies.add(call)
         if isinstance(command, Unmapped):
-            step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.tag[:80]))
+            step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.tag))
             call.reply = _refused(call.peer_id, refusals.unknown_method())
             return
         lacking = refusals.missing(command)

@@ -51,7 +51,7 @@ class ServerTranslator(Translator[Command, Event]):
         for command in chain.from_iterable([burst.items for burst in bursts]):
             if type(command) is Unmapped:
                 step.frames.append(_bad_method(f"unknown variant `{command.tag}`, expected one of {METHOD_NAMES}"))
-                step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.raw[:TEXT_MAX]))
+                step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.raw))
                 continue
             request = self._new_id()
             named = self._named(command, request)
