@@ -14,13 +14,14 @@ from dragoman.mappings.canonical import Command, Event, SessionState, commands, 
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.opening import LOST, SessionOpening
 from dragoman.mappings.smooth.vocabulary import given, omits_supports
-
-CLAIMED = ("identity_form", "choice_chips")
-"""The kinds of forms that the gateway declares for clients of other dialects, which it can ask in words."""
+from dragoman.mappings.smooth.wire.events import FORMS
 
 
 class Opening(SessionOpening):
-    """The session of one link with a smooth server, and the commands that wait for it."""
+    """The session of one link with a smooth server, and the commands that wait for it.
+
+    For clients of other dialects, which it can ask in words, the gateway declares all forms.
+    """
 
     SESSIONLESS = (commands.Ping, commands.ListSessions)
 
@@ -63,5 +64,5 @@ class Opening(SessionOpening):
             and command.supports is None
             and not omits_supports(command.ext)
         ):
-            command = structs.replace(command, supports=CLAIMED)
+            command = structs.replace(command, supports=FORMS)
         return super()._ask(command)

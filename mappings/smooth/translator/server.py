@@ -26,19 +26,17 @@ from dragoman.mappings.smooth.translator.admission import admitted
 from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, omits_supports
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.codecs import EVENTS
-from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND
+from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND, FORMS
 
 PENDING_MAX = 1024
 """Commands of one link without an answer; past the limit the oldest is removed, and its answer has a plain form."""
 
-
 REQUEST_MAX = 16_384
 """Characters of a request id: each frame has it twice, up to 6 bytes a character, beside a PIECE of text."""
 
-CREATE = "create_conversation_session"
+ACTION_SHOWN = 80  # characters of an unknown action's name in the error
 
-FORMS = tuple(CAPABILITY_OF_KIND.values())
-"""The forms that a smooth server may send; of what a client declares, no other is kept."""
+CREATE = "create_conversation_session"
 
 
 class PendingReply(Struct, frozen=True, kw_only=True):
@@ -129,10 +127,9 @@ class ServerTranslator(Translator[Command, Event]):
     def _take_command(self, item: Command, step: Step[Command]) -> None:
         if isinstance(item, Unmapped):
             request = _request_of(item.raw)
-            step.losses.append(Loss(kind="Unmapped", why="unsupported action", sample=item.tag[:80]))
-            step.frames.append(
-                self._error_frame(request, "UNSUPPORTED_ACTION", f"unsupported action `{item.tag[:80]}`")
-            )
+            step.losses.append(Loss(kind="Unmapped", why="unsupported action", sample=item.tag))
+            words = f"unsupported action `{item.tag[:ACTION_SHOWN]}`"
+            step.frames.append(self._error_frame(request, "UNSUPPORTED_ACTION", words))
             return
         request = "" if item.ext is not None and "smooth.requestId" in item.ext else item.request or None
         if self._seed:
@@ -162,7 +159,7 @@ class ServerTranslator(Translator[Command, Event]):
     def _claim(self, command: commands.OpenSession | commands.ResumeSession) -> None:
         """Note the forms that the client declares: an open without `supports` means none, a resume no change."""
         if isinstance(command, commands.OpenSession) or command.supports is not None:
-            self._supports, self._claimed = tuple(filter((command.supports or ()).__contains__, FORMS)), True
+            self._supports, self._claimed = _known_forms(command.supports), True
 
     def _with_agent(self, read: Step[Command]) -> Step[Command]:
         """Accept a create without an agent id and add a new one, as the seed did (docs/dialects/smooth.md, section 10).
@@ -218,40 +215,32 @@ class ServerTranslator(Translator[Command, Event]):
         known = self._pending.pop(item.request, None)
         request = item.request if known is None else known.request
         context = self._context(request, None if known is None else known.command)
-        if (
-            isinstance(item, events.Reply)
-            and item.failure is not None
-            and known is None
-            and self._is_open_turn(request)
-        ):
-            self._turn = None  # the turn was refused before it began; this error ends it in the client
-        if known is not None and isinstance(known.command, commands.CancelTurn) and self._is_open_turn(request):
-            context.top = None  # without an id, the error about a refused cancel does not end its turn in the client
+        if self._turn is not None and self._turn.request == request:
+            if known is not None and isinstance(known.command, commands.CancelTurn):
+                context.top = None  # without an id, the error about a refused cancel ends no turn in the client
+            elif known is None and isinstance(item, events.Reply) and item.failure is not None:
+                self._turn = None  # the turn was refused before it began; this error ends it in the client
+        self._write(item, context, step)
+
+    def _write(self, item: Any, context: Context, step: Step[Command]) -> None:
         for message in FROM_EVENT.functions[type(item)](item, context):
             frame = EVENTS.encode(message)
             if len(frame) <= MAX_EVENT:
                 step.frames.append(frame)
-                continue
-            if isinstance(message, wire.ErrorEvent):  # it may quote the client's text
+            elif isinstance(message, wire.ErrorEvent):  # it may quote the client's text
                 step.frames += fitted(message, context)
-                continue
-            if isinstance(item, events.HistorySnapshot) and len(item.items) > 1:
-                self._pending[item.request] = known or PendingReply(command=commands.GetHistory(), request=request)
-                self._answer(_shorter(item), step)
-                continue
-            step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
-            words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
-            step.frames.append(self._error_frame(request, "INTERNAL_ERROR", words))
+            elif isinstance(item, events.HistorySnapshot) and len(item.items) > 1:
+                self._write(_shorter(item), context, step)
+            else:
+                step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
+                words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
+                step.frames.append(self._error_frame(context.top, "INTERNAL_ERROR", words))
         step.losses += context.take_losses()
 
     def _context(self, request: str | None, asked: Command | None) -> Context:
         context = Context(request or "", self._clock(), asked)
         context.top = request
         return context
-
-    def _is_open_turn(self, request: str | None) -> bool:
-        """Return True if this is the request id of the link's open turn."""
-        return self._turn is not None and self._turn.request == request
 
     def _error_frame(self, request: str | None, code: str, text: str) -> bytes:
         if len(request or "") > REQUEST_MAX:
@@ -285,7 +274,12 @@ def _inherited(opening: commands.OpenSession | None) -> tuple[str, ...]:
         return ()
     if opening.supports is None and omits_supports(opening.ext):
         return FORMS
-    return tuple(filter((opening.supports or ()).__contains__, FORMS))
+    return _known_forms(opening.supports)
+
+
+def _known_forms(supports: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the forms among those that a client declares which a server may send."""
+    return tuple(filter((supports or ()).__contains__, FORMS))
 
 
 def _shorter(page: events.HistorySnapshot) -> events.HistorySnapshot:

@@ -15,7 +15,10 @@ from dragoman.mappings.reflection import union_of
 from dragoman.mappings.smooth.wire.values import COUNT_MAX, Closed, EventBase
 
 CAPABILITY_OF_KIND = {"identity_intake": "identity_form", "choices": "choice_chips"}
-"""Kind of interaction -> the claim in `supports` that a client needs for it (docs/dialects/smooth.md, section 6)."""
+"""Kind of interaction -> the form in `supports` that a client needs for it (docs/dialects/smooth.md, section 6)."""
+
+FORMS = tuple(CAPABILITY_OF_KIND.values())
+"""The forms that a client can declare in `supports`."""
 
 # -- answers to one request -------------------------------------------------------------------------
 

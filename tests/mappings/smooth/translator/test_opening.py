@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from dragoman.mappings.canonical import SessionState, commands, events
+from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Step
+from dragoman.mappings.opening import LOST
 from dragoman.mappings.smooth.directions import FROM_CLIENT
 from dragoman.mappings.smooth.translator.client import ClientTranslator
 from dragoman.mappings.smooth.vocabulary import keep
 from tests.mappings.smooth.client_link import A, Link, done, error
+
+B = "0b0e9b0e-0000-4000-8000-00000000000b"
 
 
 @pytest.mark.parametrize("opening", [commands.OpenSession, commands.ResumeSession])
@@ -58,3 +62,32 @@ def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
     (frame,) = translator.receive([json.dumps(error("own", "SESSION_NOT_FOUND")).encode()]).frames
     assert json.loads(frame)["conversationId"] == A
     assert json.loads(frame)["supports"] == ["identity_form", "choice_chips"]
+
+
+IDS = keep(sessionId="s", conversationId=A)
+SPOKEN = SessionState(id=A, opening=commands.OpenSession(agent=A, request="r"), backend_ids=IDS)
+SPOKEN.transcript.append(Message(role="user", text="hi"))
+RESUMED = SessionState(id=A, opening=commands.OpenSession(agent=A), backend_ids=IDS)
+SILENT = SessionState(id=A, opening=commands.OpenSession(agent=A, request="r"), backend_ids=IDS)
+
+
+@pytest.mark.parametrize(
+    ("state", "conversation", "lost"),
+    [(SPOKEN, B, True), (RESUMED, B, True), (SPOKEN, A, False), (SILENT, B, False)],
+    ids=["something was said", "an earlier client began it", "the same conversation", "nothing was said"],
+)
+def test_clients_are_told_of_a_conversation_that_the_server_replaced(
+    state: SessionState, conversation: str, *, lost: bool
+) -> None:
+    link = Link()
+    link.translator.attach(state, "")
+    ((_, (_, *further)),) = link.hears(done("own-1", sessionId="s", conversationId=conversation))
+    assert further == ([events.Gap(text=LOST, context=True)] if lost else [])
+
+
+def test_a_client_that_opens_another_conversation_itself_has_lost_none() -> None:
+    link = Link()
+    link.translator.attach(SPOKEN, "")
+    link.sends(commands.ResumeSession(session=B, request="again"))
+    ((_, answers),) = link.hears(done("own-2", sessionId="s", conversationId=B))
+    assert [type(event) for event in answers] == [events.SessionOpened]

@@ -334,6 +334,7 @@ def test_other_events_do_not_free_the_connection() -> None:
     link = Link()
     link.begins_a_turn()
     link.passes(events.TextDelta(text="a"))
+    link.receives(events.Reply(request="turn"))
     assert link.sends(SEND) == []
 
 
@@ -390,3 +391,20 @@ def test_a_page_that_is_too_large_is_cut_to_its_newer_half_with_a_cursor() -> No
     assert [len(m["content"]["text"]) for m in reply["data"]["messages"]] == [400_000, 400_000]
     assert reply["data"]["nextCursor"] == "m1"
     assert reply["data"]["hasMore"] is True
+
+
+def test_a_page_is_cut_to_a_single_message_if_two_are_too_large() -> None:
+    link = Link()
+    link.sends(HISTORY)
+    items = tuple(Message(role="user", text="x" * 600_000, id=f"m{n}") for n in range(2))
+    (reply,) = link.receives(events.HistorySnapshot(request=SAID, items=items))
+    assert (len(reply["data"]["messages"]), reply["data"]["nextCursor"]) == (1, "m0")
+
+
+def test_a_long_error_is_cut() -> None:
+    link = Link()
+    link.sends(GET)
+    failure = Failure(cause="not_found", text="x" * 1_100_000)
+    (frame,) = link.receives(events.Reply(request=SAID, failure=failure))
+    assert (frame["requestId"], frame["error"]["code"]) == (SAID, "SESSION_NOT_FOUND")
+    assert frame["error"]["message"].endswith("[cut: 1100000 characters, 64000 shown]")
