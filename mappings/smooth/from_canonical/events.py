@@ -7,6 +7,7 @@ answer belongs to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -116,7 +117,7 @@ def _refusal(failure: Failure, context: Context) -> Messages:
             case commands.CancelTurn():
                 return ()  # no turn runs: servers do not answer
             case commands.AnswerOtp() if failure.cause != "not_found":  # not_found: the session itself is unknown
-                return (otp_failure(context, "NOT_FOUND", 0, failure.text),)
+                return _otp_failure(context, "NOT_FOUND", 0, failure.text)
             case commands.AnswerApproval():
                 code = "NO_PENDING_CONFIRMATION"
             case commands.AnswerInteraction():
@@ -209,7 +210,102 @@ def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
     return _chunk(context, event.node, state, event.ext)
 
 
-# -- errors, keepalive and pong ---------------------------------------------------------------------
+# -- the end of a turn: its one terminal message ----------------------------------------------------
+
+OF_MODEL = frozenset(("model_failed", "rate_limited"))
+"""The causes of errors of the model, which may leave a turn without an answer."""
+
+UNEXPLAINED = Failure(cause="internal", text="the turn failed")
+"""The failure of a turn whose backend gave no reason."""
+
+
+@FROM_EVENT.rule(
+    events.TurnEnded,
+    produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
+    # The six ends have three forms. Only the form of a completed turn has a text, an id and usage.
+    fidelity=Lossy(
+        ("end", "text", "message", "usage", "failure.cause"), whole_if=lambda event: event.end == "completed"
+    ),
+)
+def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
+    """Write the held errors of the turn, then its terminal message (docs/translation.md, rule 3.6).
+
+    A turn without an answer ends with the last error of its model, if there was one: clients show no other error.
+    """
+    if context.earlier_text:
+        event = msgspec.structs.replace(event, text=event.text[context.earlier_text :])
+    failure = event.failure or UNEXPLAINED
+    waited = context.take_held_errors((failure.cause, failure.text) if event.end == "failed" else None)
+    terminal: object
+    if event.end == "failed":
+        terminal = _error_of(failure, context)
+    elif event.end not in ANSWERED:
+        terminal = _cancelled(context)
+    elif not event.text and waited and waited[-1].cause in OF_MODEL:
+        terminal = _error_of(waited.pop(), context)
+    else:
+        terminal = _eventual(event, context)
+    if not waited:
+        return (terminal,)
+    return (*[_error_of(held, context, loose=True) for held in waited], terminal)
+
+
+def _error_of(failure: Failure | events.ErrorReported, context: Context, *, loose: bool = False) -> wire.ErrorEvent:
+    return error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext, loose=loose)
+
+
+def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualResponse:
+    status = 200
+    answer = wire.FinalAnswer(
+        message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
+        response=answer_of(event.text),
+        needs_escalation=False,
+        usage=_usage(event.usage, context),
+    )
+    if event.ext is not None:
+        status = given(event.ext, "status", int, 200)
+        answer = _with_details(answer, event, context)
+    data = wire.EventualData(request_id=context.request_id, status=status, data=answer)
+    return wire.EventualResponse(request_id=context.top, status=status, data=data, timestamp=context.timestamp)
+
+
+def _with_details(answer: wire.FinalAnswer, event: events.TurnEnded, context: Context) -> wire.FinalAnswer:
+    """Return the answer with the parts of the backend's own answer that are not text."""
+    ext = event.ext
+    return msgspec.structs.replace(
+        answer,
+        response=_response(event),
+        needs_escalation=given(ext, "needsEscalation", bool, False),
+        escalation_reason=given(ext, "escalationReason", str, None),
+        citations=given(ext, "citations", list[wire.Citation], None),
+        directive=UNSET if context.seed else given(ext, "directive", OBJECT, UNSET),
+    )
+
+
+def _response(event: events.TurnEnded) -> object:
+    """Return the backend's `response`, filled with the turn's whole visible text (docs/translation.md, rule 3.7)."""
+    original = given(event.ext, "response", object, UNSET)
+    if original is UNSET:
+        return answer_of(event.text)
+    text = text_of(original)
+    if text is None or text == event.text:
+        return original
+    return original | {"responseParts": [event.text]} if isinstance(original, dict) else answer_of(event.text)
+
+
+def _usage(usage: Usage | None, context: Context) -> wire.TurnUsage | None:
+    if usage is None or context.seed or (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None):
+        return None
+    return wire.TurnUsage(
+        cost_usd=usage.cost_usd, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens
+    )
+
+
+def _cancelled(context: Context) -> wire.Cancelled | wire.ErrorEvent:
+    if context.seed:  # seed clients do not know `cancelled` and would wait for another terminal message
+        return error_event(context, "AGENT_ERROR", "the turn was cancelled")
+    data = wire.CancelledData(request_id=context.top, status=499)
+    return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.ErrorEvent,), fidelity=Emulated("after the turn's content"))
@@ -217,8 +313,10 @@ def error_reported(event: events.ErrorReported, context: Context) -> Messages:
     """Write an error that does not end the turn: without requestId, and held until the turn has ended."""
     if context.hold_error(event):
         return ()
-    code = code_of(event.cause, event.ext)
-    return (error_event(context, code, event.text, event.ext, loose=not context.alone),)
+    return (_error_of(event, context, loose=not context.alone),)
+
+
+# -- keepalive and pong ----------------------------------------------------------------------------
 
 
 @FROM_EVENT.rule(events.Heartbeat, produces=(wire.Keepalive,), fidelity=Lossy(("report",)))
@@ -236,6 +334,112 @@ def pong(event: events.Pong, context: Context) -> Messages:
     return (wire.Pong(request_id=context.top, data=wire.PongData(timestamp=timestamp), timestamp=timestamp),)
 
 
+# -- questions to the user --------------------------------------------------------------------------
+
+
+def _about_question(kind: Callable[..., object], content: object, context: Context) -> Messages:
+    """Return a message about a question; its `data` has the content beside the request id."""
+    data = wire.Mirror(request_id=context.request_id, data=content)
+    return (kind(request_id=context.top, data=data, timestamp=context.timestamp),)
+
+
+@FROM_EVENT.rule(events.ApprovalRequested, produces=(wire.WriteConfirmationRequired,), fidelity=Lossy(("question",)))
+def approval_requested(event: events.ApprovalRequested, context: Context) -> Messages:
+    asked = wire.WriteConfirmation(tool_id=event.tool, action_description=event.description)
+    return _about_question(wire.WriteConfirmationRequired, asked, context)
+
+
+@FROM_EVENT.rule(events.OtpRequired, produces=(wire.OtpVerificationRequired,))
+def otp_required(event: events.OtpRequired, context: Context) -> Messages:
+    channels = [channel for channel in event.channels if channel in CHANNELS]
+    if len(channels) < len(event.channels) or not channels:
+        context.lose(event, "channels", "smooth knows the channels email and sms")
+    asked = wire.OtpChallenge(
+        tool_id=event.tool,
+        action_description=event.description,
+        available_channels=channels or ["email"],
+        auth_level=event.auth_level,
+    )
+    return _about_question(wire.OtpVerificationRequired, asked, context)
+
+
+@FROM_EVENT.rule(events.OtpSent, produces=(wire.OtpSent,))
+def otp_sent(event: events.OtpSent, context: Context) -> Messages:
+    if event.channel not in CHANNELS:
+        context.lose(event, why="smooth knows the channels email and sms")
+        return ()
+    sent = wire.OtpDelivery(channel=event.channel, masked_destination=event.destination)
+    return _about_question(wire.OtpSent, sent, context)
+
+
+@FROM_EVENT.rule(events.OtpVerified, produces=(wire.OtpVerified,))
+def otp_verified(event: events.OtpVerified, context: Context) -> Messages:
+    return _about_question(wire.OtpVerified, wire.OtpSuccess(message=event.text), context)
+
+
+@FROM_EVENT.rule(events.OtpInvalid, produces=(wire.OtpInvalid,))
+def otp_invalid(event: events.OtpInvalid, context: Context) -> Messages:
+    reason = event.reason if event.reason in OTP_REASONS else None
+    if event.reason and reason is None:
+        context.lose(event, "reason", "smooth has four reasons")
+    return _otp_failure(context, reason, max(event.attempts_remaining, 0), event.text)
+
+
+def _otp_failure(context: Context, reason: str | None, attempts: int, text: str) -> Messages:
+    """Return otp_invalid, as an event or as the answer to verify_otp."""
+    failed = wire.OtpFailure(error=reason, attempts_remaining=attempts, message=text)
+    return _about_question(wire.OtpInvalid, failed, context)
+
+
+@FROM_EVENT.rule(events.InteractionRequired, produces=(wire.InteractionRequired,))
+def interaction_required(event: events.InteractionRequired, context: Context) -> Messages:
+    """Write a form. Clients that cannot show it get the question in words instead."""
+    if context.asks_in_words(event.kind):
+        return ()
+    spec = msgspec.json.decode(event.spec)
+    if not isinstance(spec, dict):
+        context.lose(event, why="the description of a form is an object")
+        return ()
+    asked = wire.Interaction(interaction_id=event.question, kind=event.kind, spec=spec, reason=event.reason)
+    return _about_question(wire.InteractionRequired, asked, context)
+
+
+@FROM_EVENT.rule(events.InteractionInvalid, produces=(wire.InteractionInvalid,))
+def interaction_invalid(event: events.InteractionInvalid, context: Context) -> Messages:
+    """Write the refusal of a form. The schema requires at least one error."""
+    faults = [wire.FieldFault(field=error.field, message=error.text) for error in event.errors]
+    refused = wire.InteractionFaults(
+        interaction_id=event.question,
+        kind=event.kind,
+        errors=faults or [wire.FieldFault(field="", message=event.text)],
+        message=event.text,
+    )
+    return _about_question(wire.InteractionInvalid, refused, context)
+
+
+@FROM_EVENT.rule(
+    events.QuestionAsked,
+    produces=(wire.StreamToken, wire.EventualResponse),
+    fidelity=Emulated("the question in smooth's own form; in words only to a client that cannot show it"),
+)
+def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
+    """Write the question as text and end the run, for clients that cannot show its form (docs/translation.md, rule
+    3.3).
+    """
+    if not context.asks_in_words(event.kind):
+        return ()
+    earlier = event.before[context.earlier_text :]
+    token = f"\n\n{event.text}" if earlier else event.text
+    message = replies.derived(context.turn, f"question {event.number}")
+    terminal = _eventual(events.TurnEnded(end="completed", text=earlier + token, message=message), context)
+    words = text_delta(events.TextDelta(text=token), context)
+    context.end_run(event)
+    return (*words, terminal)
+
+
+# -- messages of unknown type, and events without a form in smooth ---------------------------------
+
+
 @FROM_EVENT.rule(Unmapped, produces=(Raw,))
 def unmapped(event: Unmapped, context: Context) -> Messages:
     """Pass on a frame of unknown type, if it came from smooth: every smooth client ignores unknown types."""
@@ -244,8 +448,6 @@ def unmapped(event: Unmapped, context: Context) -> Messages:
         return ()
     return (msgspec.json.decode(event.raw),)
 
-
-# -- events without a form in smooth ----------------------------------------------------------------
 
 FROM_EVENT.carried(events.MessageAppended, "the next history page")
 FROM_EVENT.carried(events.TextDone, "stream_token and the terminal")
@@ -257,6 +459,7 @@ FROM_EVENT.carried(events.InteractionResolved, "the acknowledgement and the turn
 FROM_EVENT.carried(events.UsageReported, "usage in the terminal")
 FROM_EVENT.carried(events.TurnResult, "the terminal")
 FROM_EVENT.carried(events.StatusChanged, "202 and the terminal")
+FROM_EVENT.carried(events.QuestionAnswered, "the turn going on")
 FROM_EVENT.carried(events.BackendShutdown, "close code 1001")
 
 FROM_EVENT.none(
@@ -287,203 +490,3 @@ FROM_EVENT.none(
     events.StoreChanged,
     events.Gap,
 )
-
-
-# -- questions to the user --------------------------------------------------------------------------
-
-
-@FROM_EVENT.rule(events.ApprovalRequested, produces=(wire.WriteConfirmationRequired,), fidelity=Lossy(("question",)))
-def approval_requested(event: events.ApprovalRequested, context: Context) -> Messages:
-    asked = wire.WriteConfirmation(tool_id=event.tool, action_description=event.description)
-    data = wire.Mirror(request_id=context.request_id, data=asked)
-    return (wire.WriteConfirmationRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
-
-
-@FROM_EVENT.rule(events.OtpRequired, produces=(wire.OtpVerificationRequired,))
-def otp_required(event: events.OtpRequired, context: Context) -> Messages:
-    channels = [channel for channel in event.channels if channel in CHANNELS]
-    if len(channels) < len(event.channels) or not channels:
-        context.lose(event, "channels", "smooth knows the channels email and sms")
-    asked = wire.OtpChallenge(
-        tool_id=event.tool,
-        action_description=event.description,
-        available_channels=channels or ["email"],
-        auth_level=event.auth_level,
-    )
-    data = wire.Mirror(request_id=context.request_id, data=asked)
-    return (wire.OtpVerificationRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
-
-
-@FROM_EVENT.rule(events.OtpSent, produces=(wire.OtpSent,))
-def otp_sent(event: events.OtpSent, context: Context) -> Messages:
-    if event.channel not in CHANNELS:
-        context.lose(event, why="smooth knows the channels email and sms")
-        return ()
-    sent = wire.OtpDelivery(channel=event.channel, masked_destination=event.destination)
-    data = wire.Mirror(request_id=context.request_id, data=sent)
-    return (wire.OtpSent(request_id=context.top, data=data, timestamp=context.timestamp),)
-
-
-@FROM_EVENT.rule(events.OtpVerified, produces=(wire.OtpVerified,))
-def otp_verified(event: events.OtpVerified, context: Context) -> Messages:
-    data = wire.Mirror(request_id=context.request_id, data=wire.OtpSuccess(message=event.text))
-    return (wire.OtpVerified(request_id=context.top, data=data, timestamp=context.timestamp),)
-
-
-@FROM_EVENT.rule(events.OtpInvalid, produces=(wire.OtpInvalid,))
-def otp_invalid(event: events.OtpInvalid, context: Context) -> Messages:
-    reason = event.reason if event.reason in OTP_REASONS else None
-    if event.reason and reason is None:
-        context.lose(event, "reason", "smooth has four reasons")
-    return (otp_failure(context, reason, max(event.attempts_remaining, 0), event.text),)
-
-
-def otp_failure(context: Context, reason: str | None, attempts: int, text: str) -> wire.OtpInvalid:
-    """Return otp_invalid, as an event or as the answer to verify_otp."""
-    failed = wire.OtpFailure(error=reason, attempts_remaining=attempts, message=text)
-    data = wire.Mirror(request_id=context.request_id, data=failed)
-    return wire.OtpInvalid(request_id=context.top, data=data, timestamp=context.timestamp)
-
-
-@FROM_EVENT.rule(events.InteractionRequired, produces=(wire.InteractionRequired,))
-def interaction_required(event: events.InteractionRequired, context: Context) -> Messages:
-    """Write a form. Clients that cannot show it get the question in words instead."""
-    if context.asks_in_words(event.kind):
-        return ()
-    spec = msgspec.json.decode(event.spec)
-    if not isinstance(spec, dict):
-        context.lose(event, why="the description of a form is an object")
-        return ()
-    asked = wire.Interaction(interaction_id=event.question, kind=event.kind, spec=spec, reason=event.reason)
-    data = wire.Mirror(request_id=context.request_id, data=asked)
-    return (wire.InteractionRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
-
-
-@FROM_EVENT.rule(events.InteractionInvalid, produces=(wire.InteractionInvalid,))
-def interaction_invalid(event: events.InteractionInvalid, context: Context) -> Messages:
-    """Write the refusal of a form. The schema requires at least one error."""
-    faults = [wire.FieldFault(field=error.field, message=error.text) for error in event.errors]
-    refused = wire.InteractionFaults(
-        interaction_id=event.question,
-        kind=event.kind,
-        errors=faults or [wire.FieldFault(field="", message=event.text)],
-        message=event.text,
-    )
-    data = wire.Mirror(request_id=context.request_id, data=refused)
-    return (wire.InteractionInvalid(request_id=context.top, data=data, timestamp=context.timestamp),)
-
-
-OF_MODEL = frozenset(("model_failed", "rate_limited"))
-"""The causes of errors of the model, which may leave a turn without an answer."""
-
-# -- the end of a turn: its one terminal message ----------------------------------------------------
-
-
-@FROM_EVENT.rule(
-    events.TurnEnded,
-    produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
-    # The six ends have three forms. Only the form of a completed turn has a text, an id and usage.
-    fidelity=Lossy(
-        ("end", "text", "message", "usage", "failure.cause"), whole_if=lambda event: event.end == "completed"
-    ),
-)
-def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
-    """Write the held errors of the turn, then its terminal message (docs/translation.md, rule 3.6).
-
-    A turn without an answer ends with the last error of its model, if there was one: clients show no other error.
-    """
-    if context.earlier_text:
-        event = msgspec.structs.replace(event, text=event.text[context.earlier_text :])
-    end, failure = event.end, event.failure or UNEXPLAINED
-    terminal: Any
-    if end == "failed":
-        waited = context.take_held_errors((failure.cause, failure.text))
-        terminal = error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext)
-    else:
-        waited = context.take_held_errors(None)
-        if end in ANSWERED and not event.text and waited and waited[-1].cause in OF_MODEL:
-            last = waited.pop()
-            terminal = error_event(context, code_of(last.cause, last.ext), last.text, last.ext)
-        else:
-            terminal = _eventual(event, context) if end in ANSWERED else _cancelled(context)
-    if not waited:
-        return (terminal,)
-    errors = [error_event(context, code_of(held.cause, held.ext), held.text, held.ext, loose=True) for held in waited]
-    return (*errors, terminal)
-
-
-@FROM_EVENT.rule(
-    events.QuestionAsked,
-    produces=(wire.StreamToken, wire.EventualResponse),
-    fidelity=Emulated("the question in smooth's own form; in words only to a client that cannot show it"),
-)
-def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
-    """Write the question as text and end the run, for clients that cannot show its form (docs/translation.md, rule
-    3.3).
-    """
-    if not context.asks_in_words(event.kind):
-        return ()
-    earlier = event.before[context.earlier_text :]
-    token = f"\n\n{event.text}" if earlier else event.text
-    message = replies.derived(context.turn, f"question {event.number}")
-    terminal = _eventual(events.TurnEnded(end="completed", text=earlier + token, message=message), context)
-    words = text_delta(events.TextDelta(text=token), context)
-    context.end_run(event)
-    return (*words, terminal)
-
-
-FROM_EVENT.carried(events.QuestionAnswered, "the turn going on")
-
-
-UNEXPLAINED = Failure(cause="internal", text="the turn failed")
-
-
-def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualResponse:
-    ext = event.ext
-    if ext is None:
-        plain = wire.FinalAnswer(
-            message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
-            response=answer_of(event.text),
-            needs_escalation=False,
-            usage=_usage(event.usage, context),
-        )
-        data = wire.EventualData(request_id=context.request_id, status=200, data=plain)
-        return wire.EventualResponse(request_id=context.top, status=200, data=data, timestamp=context.timestamp)
-    answer = wire.FinalAnswer(
-        message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
-        response=_response(event),
-        needs_escalation=given(ext, "needsEscalation", bool, False),
-        escalation_reason=given(ext, "escalationReason", str, None),
-        citations=given(ext, "citations", list[wire.Citation], None),
-        usage=_usage(event.usage, context),
-        directive=UNSET if context.seed else given(ext, "directive", OBJECT, UNSET),
-    )
-    code = given(ext, "status", int, 200)
-    data = wire.EventualData(request_id=context.request_id, status=code, data=answer)
-    return wire.EventualResponse(request_id=context.top, status=code, data=data, timestamp=context.timestamp)
-
-
-def _response(event: events.TurnEnded) -> object:
-    """Return the backend's `response`, filled with the turn's whole visible text (docs/translation.md, rule 3.7)."""
-    original = given(event.ext, "response", object, UNSET)
-    if original is UNSET:
-        return answer_of(event.text)
-    text = text_of(original)
-    if text is None or text == event.text:
-        return original
-    return original | {"responseParts": [event.text]} if isinstance(original, dict) else answer_of(event.text)
-
-
-def _usage(usage: Usage | None, context: Context) -> wire.TurnUsage | None:
-    if usage is None or context.seed or (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None):
-        return None
-    return wire.TurnUsage(
-        cost_usd=usage.cost_usd, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens
-    )
-
-
-def _cancelled(context: Context) -> wire.Cancelled | wire.ErrorEvent:
-    if context.seed:  # seed clients do not know `cancelled` and would wait for another terminal message
-        return error_event(context, "AGENT_ERROR", "the turn was cancelled")
-    data = wire.CancelledData(request_id=context.top, status=499)
-    return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)
