@@ -1,6 +1,7 @@
 """Fold events in normal form into a SessionState: one small function for each event that leaves a trace.
 
-runs.py calls FOLD for each event that it emits.
+runs.py looks up each event that it emits. FOLD_IN_TURN has the events that change the open turn alone, and leave no
+trace without one. FOLD has the others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dragoman.mappings.canonical.state import (
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 Fold = Callable[[SessionState, Any], None]
+FoldInTurn = Callable[[OpenTurn, Any], None]
 N = TypeVar("N", int, float)
 
 DESCRIPTIONS = frozenset((events.HistorySnapshot, events.SessionActivated, events.SessionUpdated))
@@ -77,25 +79,19 @@ def _message(state: SessionState, event: events.MessageAppended) -> None:
     state.transcript.append(msgspec.structs.replace(event.message, turn=turn))
 
 
-def _accepted(state: SessionState, _event: events.TurnAccepted) -> None:
-    if state.turn is not None:
-        state.turn.accepted = True
+def _accepted(turn: OpenTurn, _event: events.TurnAccepted) -> None:
+    turn.accepted = True
 
 
-def _model_turn(state: SessionState, event: events.ModelTurnStarted) -> None:
-    if state.turn is not None:
-        state.turn.model_turn, state.turn.in_model_turn = event, True
+def _model_turn(turn: OpenTurn, event: events.ModelTurnStarted) -> None:
+    turn.model_turn, turn.in_model_turn = event, True
 
 
-def _model_turn_ended(state: SessionState, _event: events.ModelTurnEnded) -> None:
-    if state.turn is not None:
-        state.turn.in_model_turn = False
+def _model_turn_ended(turn: OpenTurn, _event: events.ModelTurnEnded) -> None:
+    turn.in_model_turn = False
 
 
-def _text_delta(state: SessionState, event: events.TextDelta) -> None:
-    turn = state.turn
-    if turn is None:
-        return
+def _text_delta(turn: OpenTurn, event: events.TextDelta) -> None:
     block = turn.open
     if type(block) is not TextBlock:
         block = turn.open = TextBlock(at=turn.now)
@@ -104,35 +100,31 @@ def _text_delta(state: SessionState, event: events.TextDelta) -> None:
     block.parts.append(event.text)
 
 
-def _reasoning_started(state: SessionState, _event: events.ReasoningStarted) -> None:
-    if state.turn is not None:
-        state.turn.open = ReasoningBlock(at=state.turn.now)
-        state.turn.blocks.append(state.turn.open)
+def _reasoning_started(turn: OpenTurn, _event: events.ReasoningStarted) -> None:
+    turn.open = ReasoningBlock(at=turn.now)
+    turn.blocks.append(turn.open)
 
 
-def _reasoning_delta(state: SessionState, event: events.ReasoningDelta) -> None:
-    if state.turn is not None and isinstance(state.turn.open, ReasoningBlock):
-        state.turn.open.parts.append(event.text)
+def _reasoning_delta(turn: OpenTurn, event: events.ReasoningDelta) -> None:
+    if isinstance(turn.open, ReasoningBlock):
+        turn.open.parts.append(event.text)
 
 
-def _block_done(state: SessionState, event: events.TextDone | events.ReasoningDone) -> None:
-    turn = state.turn
-    if turn is not None and turn.open is not None:
+def _block_done(turn: OpenTurn, event: events.TextDone | events.ReasoningDone) -> None:
+    if turn.open is not None:
         # the authority (docs/translation.md, rule 4.2): of a block heard from its middle on, too
         turn.open.parts = [event.text]
         turn.open.done = True
         turn.open = None
 
 
-def _call_started(state: SessionState, event: events.ToolCallStarted) -> None:
-    if state.turn is not None:
-        block = CallBlock(call=event.call, name=event.name, at=state.turn.now)
-        state.turn.blocks.append(block)
-        state.turn.calls[event.call] = block
+def _call_started(turn: OpenTurn, event: events.ToolCallStarted) -> None:
+    block = turn.calls[event.call] = CallBlock(call=event.call, name=event.name, at=turn.now)
+    turn.blocks.append(block)
 
 
-def _call_arguments(state: SessionState, event: events.ToolCallArguments) -> None:
-    block = state.turn.calls.get(event.call) if state.turn is not None else None
+def _call_arguments(turn: OpenTurn, event: events.ToolCallArguments) -> None:
+    block = turn.calls.get(event.call)
     if block is None:
         return
     if event.done:
@@ -141,13 +133,11 @@ def _call_arguments(state: SessionState, event: events.ToolCallArguments) -> Non
         block.parts.append(event.json)
 
 
-def _continued(state: SessionState, _event: events.ModelContinuation) -> None:
+def _continued(turn: OpenTurn, _event: events.ModelContinuation) -> None:
     """Drop the calls without a result: the stream of the model broke, and the backend does not run them."""
-    turn = state.turn
-    if turn is not None:
-        dropped = {call for call, block in turn.calls.items() if block.result is None}
-        turn.blocks = [block for block in turn.blocks if not (isinstance(block, CallBlock) and block.call in dropped)]
-        turn.calls = {call: block for call, block in turn.calls.items() if call not in dropped}
+    dropped = {call for call, block in turn.calls.items() if block.result is None}
+    turn.blocks = [block for block in turn.blocks if not (isinstance(block, CallBlock) and block.call in dropped)]
+    turn.calls = {call: block for call, block in turn.calls.items() if call not in dropped}
 
 
 def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
@@ -161,33 +151,26 @@ def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
         turn.blocks.append(ResultBlock(result=event, at=turn.now))
 
 
-def _asked(state: SessionState, event: Question) -> None:
-    if state.turn is not None:
-        state.turn.question = QuestionBlock(asked=event)
-        state.turn.blocks.append(state.turn.question)
+def _asked(turn: OpenTurn, event: Question) -> None:
+    turn.question = QuestionBlock(asked=event)
+    turn.blocks.append(turn.question)
 
 
-def _put_in_words(state: SessionState, event: events.QuestionAsked) -> None:
-    turn = state.turn
-    if turn is not None:
-        turn.spoke = not event.parked  # a question that parks the turn ends its run
-    if event.parked and turn is not None and turn.question is not None:
+def _put_in_words(turn: OpenTurn, event: events.QuestionAsked) -> None:
+    turn.spoke = not event.parked  # a question that parks the turn ends its run
+    if event.parked and turn.question is not None:
         turn.question.words, turn.asked = event, event.number
 
 
-def _resolved(state: SessionState, _event: Resolution) -> None:
-    turn = state.turn
-    if turn is None or turn.question is None:
+def _resolved(turn: OpenTurn, _event: Resolution) -> None:
+    if turn.question is None:
         return
     if turn.question.words is None:
         turn.blocks.remove(turn.question)
     turn.question = None  # a question in words leaves `blocks` with the next event, its QuestionAnswered
 
 
-def _answered(state: SessionState, event: events.QuestionAnswered) -> None:
-    turn = state.turn
-    if turn is None:
-        return
+def _answered(turn: OpenTurn, event: events.QuestionAnswered) -> None:
     at = next((i for i, b in enumerate(turn.blocks) if isinstance(b, QuestionBlock)), None)
     if at is None:
         return
@@ -233,9 +216,8 @@ def _gap(state: SessionState, event: events.Gap) -> None:
         state.add_alert(events.Alert(level="warn", source="gateway", text=event.text))
 
 
-def _error(state: SessionState, event: events.ErrorReported) -> None:
-    if state.turn is not None:
-        state.turn.errors.append(event)
+def _error(turn: OpenTurn, event: events.ErrorReported) -> None:
+    turn.errors.append(event)
 
 
 def _title(state: SessionState, event: events.SessionUpdated) -> None:
@@ -309,9 +291,7 @@ def _no_goal(state: SessionState, _event: events.GoalCleared) -> None:
     state.goal = None
 
 
-FOLD: dict[type, Fold] = {
-    events.HistorySnapshot: _history,
-    events.MessageAppended: _message,
+FOLD_IN_TURN: dict[type, FoldInTurn] = {
     events.TurnAccepted: _accepted,
     events.ModelTurnStarted: _model_turn,
     events.ModelTurnEnded: _model_turn_ended,
@@ -323,20 +303,25 @@ FOLD: dict[type, Fold] = {
     events.ToolCallStarted: _call_started,
     events.ToolCallArguments: _call_arguments,
     events.ModelContinuation: _continued,
-    events.ToolCallFinished: _call_finished,
     events.ApprovalRequested: _asked,
     events.InteractionRequired: _asked,
     events.QuestionAsked: _put_in_words,
     events.ApprovalResolved: _resolved,
     events.InteractionResolved: _resolved,
     events.QuestionAnswered: _answered,
+    events.ErrorReported: _error,
+}
+
+FOLD: dict[type, Fold] = {
+    events.HistorySnapshot: _history,
+    events.MessageAppended: _message,
+    events.ToolCallFinished: _call_finished,
     events.OtpRequired: _otp,
     events.UsageReported: _usage,
     events.TurnResult: _result,
     events.StatusChanged: _status,
     events.Alert: _alert,
     events.Gap: _gap,
-    events.ErrorReported: _error,
     events.SessionUpdated: _title,
     events.GoalUpdated: _goal,
     events.GoalCleared: _no_goal,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.gateway.session.fold import FOLD
+from dragoman.gateway.session.fold import FOLD, FOLD_IN_TURN
 from dragoman.gateway.session.turn_states import Trigger, TurnStates
 from dragoman.mappings.canonical import Event, OpenTurn, SessionState
 from dragoman.mappings.canonical.events import Gap, ModelTurnStarted, StatusChanged, TurnEnded
@@ -56,16 +56,17 @@ class Runs:
 
     def emit(self, event: Event) -> None:
         """Add an event and fold it into the state."""
-        turn = self.state.turn
+        turn, kind = self.state.turn, type(event)
         if self._run is None:
             self._run = Run(turn=turn.id if turn else "", origin=turn.origin if turn else Origin(), events=[])
             self._runs.append(self._run)
         self._run.events.append(event)
         if turn is not None:
             turn.now = self.at
-        function = FOLD.get(type(event))
-        if function is not None:
-            function(self.state, event)
+            if kind in FOLD_IN_TURN:
+                FOLD_IN_TURN[kind](turn, event)
+        if kind in FOLD:
+            FOLD[kind](self.state, event)
 
     def lose(self, event: Event, why: str) -> None:
         """Count an event that is dropped."""

@@ -15,7 +15,13 @@ from msgspec import Raw
 
 from dragoman.gateway import registry
 from dragoman.gateway.session.delivery import up_to_questions
-from dragoman.gateway.session.fold import FOLD, UNANSWERED_KEPT, add_usage, changes_more_than_description
+from dragoman.gateway.session.fold import (
+    FOLD,
+    FOLD_IN_TURN,
+    UNANSWERED_KEPT,
+    add_usage,
+    changes_more_than_description,
+)
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.question_form import Given, denied
 from dragoman.gateway.session.runs import Run
@@ -67,9 +73,10 @@ def fold(state: SessionState, batch: Batch) -> None:
         state.turn.now = batch.at
     state.epoch, state.seq = batch.epoch, batch.first_seq + len(batch.events)
     for event in batch.events:
-        function = FOLD.get(type(event))
-        if function is not None:
-            function(state, event)
+        if state.turn is not None and type(event) in FOLD_IN_TURN:
+            FOLD_IN_TURN[type(event)](state.turn, event)
+        if type(event) in FOLD:
+            FOLD[type(event)](state, event)
     if changes_more_than_description(batch.events):
         state.updated_at = batch.at
 
