@@ -150,13 +150,13 @@ def parse(text: str) -> Endpoint:
             f"invalid endpoint {masked_text(text)!r}: write DIALECT+TRANSPORT:ADDRESS, for example {EXAMPLES}"
         )
     of_command = match["transport"] == COMMAND
-    address, _, query = match["address"].partition(BEHIND_COMMAND if of_command else "?")
+    behind = BEHIND_COMMAND if of_command else "?"
+    address, _, query = match["address"].partition(behind)
     if not address and not of_command:
         raise ConfigError(f"endpoint {masked_text(text)!r} has no address: write for example {EXAMPLES}")
     try:
         options = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else ()
     except ValueError as error:
-        behind = BEHIND_COMMAND if of_command else "?"
         raise ConfigError(
             f"{masked_text(text)!r}: write the options after `{behind}` as KEY=VALUE&KEY=VALUE"
         ) from error

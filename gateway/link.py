@@ -53,7 +53,7 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
     """Functions that a link calls. The sink takes what the peer said: commands of a client, events of a backend."""
 
     sink: Callable[[Link, list[Burst[T]]], None]
-    drained: Callable[[Link], None] | None = None
+    drained: Callable[[Link], None] = lambda _link: None
     """Everything is written that was put, and the peer is behind in some session."""
     over: Callable[[Link], None] = lambda _link: None
     """The peer is gone, and its transport is about to be closed; called once."""
@@ -295,7 +295,7 @@ class Link:
             self.log.debug("cannot write to the peer any more", error=str(error))
 
     def _all_written(self) -> None:
-        if self.behind and self._events.drained is not None:
+        if self.behind:
             self._events.drained(self)
 
     def _apply(self, step: Step[Any]) -> None:

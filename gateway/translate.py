@@ -19,7 +19,7 @@ from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
 from dragoman.mappings.canonical.values import flatten
-from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
+from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, NewId, Rendered, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.losses import sample_text
 
@@ -88,6 +88,11 @@ def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
     return step
 
 
+def _counted_ids() -> NewId:
+    """Return a function whose ids are counted from zero."""
+    return (str(UUID(int=number)) for number in count()).__next__
+
+
 class _Writer:
     """Writes the content of each line by itself, as for a target that is the source."""
 
@@ -122,13 +127,10 @@ class _Client(_Writer):
 
     def __init__(self, target: Dialect) -> None:
         super().__init__(target.commands)
-        self._numbers = count()
+        self._new_id = _counted_ids()
         session = self._new_id()
         self._session = next(iter(target.public_ids(session, None)), session)
         self._agent = ""
-
-    def _new_id(self) -> str:
-        return str(UUID(int=next(self._numbers)))
 
     def takes(self, item: Any) -> bool:
         """Return True if the target has a form for this command, and it is known."""
@@ -159,11 +161,7 @@ class _Stream(_Writer):
 
     def __init__(self, source: Dialect, target: Dialect) -> None:
         super().__init__(target.events)
-        numbers = count()
-
-        def new_id() -> str:
-            return str(UUID(int=next(numbers)))
-
+        new_id = _counted_ids()
         self._state = SessionState(id=new_id())
         self._form = NormalForm(self._state, new_id)
         self._projection = target.projection("", "")

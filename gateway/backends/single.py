@@ -40,9 +40,8 @@ class SingleKind(BackendKind):
         session = self._made.get(endpoint)
         if session is None:
             own = session_id(self._sessions.route.name, str(endpoint))
-            session = self._made[endpoint] = self._sessions.make(
-                own, lambda made: self._make_backend(made, endpoint), kept=True
-            )
+            session = self._made[endpoint] = self._sessions.make(own, lambda made: self._make_backend(made, endpoint))
+            self._sessions.listener_sessions.keep(session)
         return session
 
     def _session_for_new(self) -> Session:

@@ -36,11 +36,6 @@ class MemoryBudget:
         """Use another limit from now on. Who holds too much for it is relieved with the next growth."""
         self.limit = limit
 
-    @property
-    def is_scarce(self) -> bool:
-        """True if no new connection or session must be accepted."""
-        return self.used > TIGHT * self.limit
-
     def watch(self, meter: Meter, relieve: Callable[[], None]) -> None:
         """Count a holder. `relieve` frees what it can at once; it is called when this holder is the largest."""
         self._relieve[meter] = relieve
@@ -55,7 +50,7 @@ class MemoryBudget:
 
     def refusal(self) -> str:
         """Return why nothing new is accepted, in words for a peer; "" if there is room."""
-        if not self.is_scarce:
+        if self.used <= TIGHT * self.limit:
             return ""
         return f"the gateway is out of memory: {self.used} of {self.limit} bytes (`memory`) are in use; try again later"
 

@@ -108,21 +108,18 @@ class Sessions:
         *,
         name: str = "",
         ids: Ext | None = None,
-        kept: bool = False,
         principal: str | None = None,
     ) -> Session:
         """Return a new session that lives here. `connect` makes its backend, which is dialled when it is needed.
 
         `principal` is the user who asks for it, None if the backend announces it. Raise Refused if there is no room.
 
-        If `session_ttl` passes without a client or a turn, the session is forgotten; with `kept` it only rests.
+        If `session_ttl` passes without a client or a turn, the session is forgotten. It only rests if it is kept.
         """
         if principal is not None:
             self.quota.check(principal)
         owner, record = self.past.owner_of(id), self._accounts.record_session
         session = self.make_unlisted(id, connect, name=name, ids=ids, owner=owner, record=record)
-        if kept:
-            self.listener_sessions.keep(session)
         self._add(session)
         session.presence.await_client()
         return session

@@ -35,9 +35,9 @@ class PendingCommand(Struct, frozen=True, kw_only=True):
     command: Command
     weight: int
     timer: Timer
-    client: Client | None = None
-    segments: tuple[Segment, ...] = ()
-    then: Command | None = None
+    client: Client | None
+    segments: tuple[Segment, ...]
+    then: Command | None
 
 
 LATE = "the backend did not answer in time"

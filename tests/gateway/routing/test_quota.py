@@ -123,7 +123,7 @@ async def test_out_of_memory_a_client_still_gets_the_existing_session_of_a_pod()
     async with in_memory_gateway() as made:
         made.services.memory.used = made.services.memory.limit
         await made.script().opens("a").done()
-        assert made.services.memory.is_scarce
+        assert made.services.memory.refusal()
 
 
 @pytest.mark.parametrize("limits", [structs.replace(LIMITS, principal_sessions=1)])
