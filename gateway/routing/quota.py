@@ -47,7 +47,6 @@ class SessionQuota:
             self._refuse("memory", text)
         if self._counts[principal] >= most:
             self._refuse("principal_sessions", f"you have too many sessions: the limit `principal_sessions` is {most}")
-
         if opening >= opening_max:
             text = f"too many of your sessions are being opened: the limit `opening_sessions` is {opening_max}"
             self._refuse("opening_sessions", f"{text}; try again later")

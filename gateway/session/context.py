@@ -1,9 +1,8 @@
 """The context that the parts of one session share, and the effects that they have on it.
 
 No part knows the session itself: session.py builds the parts, and performs their effects. `Effects` is a protocol and
-not a list of values as in mappings, because most effects must be done at once: an input is accepted before the events
-behind it are read, a request has its id before its answer comes in the same call. docs/design.md, section 5, has the
-figures.
+not a list of values as in mappings, because most effects must be done at once (docs/design.md, section 5): an input is
+accepted before the events behind it are read, a request has its id before its answer comes in the same call.
 """
 
 from __future__ import annotations
