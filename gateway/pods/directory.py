@@ -152,7 +152,9 @@ class PodDirectory:
                 for name, (folder, state) in sorted(standing.items())
             ]
             return SessionsListed(request=command.request, sessions=tuple(rows))
-        name = command.session or next((n for n, (_folder, state) in standing.items() if state is own), "")
+        name = command.session
+        if name == own.id:
+            name = next((n for n, (_folder, state) in standing.items() if state is own), name)
         if name not in standing:
             failure = Failure(cause="not_found", text=f"pod {name!r} is not visible from here")
             return Reply(request=command.request, failure=failure)

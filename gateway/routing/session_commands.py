@@ -138,7 +138,7 @@ class SessionCommands:
             link.send([link.ingress.about_pods(command, own.state, sees)])
         elif own is not None and isinstance(command, ListSessions):
             link.send([SessionsListed(request=command.request, sessions=(own.summary(),))])
-        elif own is not None and command.session in ("", own.state.id):
+        elif own is not None and command.session == own.state.id:
             self.show_session(link, own, command.request)
         else:
             refuse_unknown(link, command)

@@ -351,12 +351,15 @@ CELLS = [
             # (docs/translation.md, rule 3.2).
             row(f"8: list_visible_pods, {state}", {"method": "list_visible_pods"}, event("visible_pods"), state=state),
             row(f"8: inspect_pod, {state}", method("inspect_pod", name="demo"), OWN, state=state),
-            row(
-                f"8: inspect_pod of nobody, {state}",
-                method("inspect_pod", name="nobody"),
-                error("invalid_request"),
-                state=state,
-            ),
+            *[
+                row(
+                    f"8: inspect_pod of {name!r}, {state}",
+                    method("inspect_pod", name=name),
+                    error("invalid_request"),
+                    state=state,
+                )
+                for name in ("nobody", "")
+            ],
             row(
                 f"8: attach_or_restore_pod, {state}",
                 method("attach_or_restore_pod", name="demo"),

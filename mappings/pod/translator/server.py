@@ -106,8 +106,9 @@ class ServerTranslator(Translator[Command, Event]):
         remember(self._asked, request, type(command), PENDING_MAX)
         if type(command) is commands.ResumeTurn:
             return command
-        own = self._session is not None and command.session == self._session.backend.name
-        return structs.replace(command, session="") if own else command
+        own = self._session
+        is_own = own is not None and command.session == (own.backend.name or own.id)
+        return structs.replace(command, session=own.id) if own is not None and is_own else command
 
     # -- to the client ----------------------------------------------------------------------------------
 

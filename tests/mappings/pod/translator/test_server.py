@@ -151,7 +151,7 @@ def test_the_clients_own_session_is_listed_by_its_pod_name() -> None:
 def test_a_command_about_the_clients_own_pod_is_about_its_session(method: str, answer: str) -> None:
     translator = attached()
     (command,) = items(translator.receive([json.encode({"method": method, "params": {"name": "atlas"}})]))
-    assert command.session == ""
+    assert command.session == SESSION
     step = translator.send([events.SessionOpened(request=command.request, session=SESSION, status="running")])
     assert names(step) == [answer]
     assert b'"pod_name":"atlas"' in step.frames[0]
