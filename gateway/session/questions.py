@@ -267,6 +267,8 @@ def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str]
         return "not_found", GONE
     if command.question not in ("", block.asked.question):
         return "invalid", "another question is open"
+    if isinstance(command, AnswerInteraction) and not command.is_filled:
+        return "invalid", "`values` is needed unless `declined`"
     return None
 
 

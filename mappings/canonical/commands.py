@@ -156,6 +156,11 @@ class AnswerInteraction(CommandBase, frozen=True, kw_only=True):
     values: Raw | UnsetType = UNSET
     declined: bool = False
 
+    @property
+    def is_filled(self) -> bool:
+        """True if the form was filled in or declined."""
+        return self.declined or self.values is not UNSET
+
 
 class ListCompletions(CommandBase, frozen=True, kw_only=True):
     """List completions of `prefix`; `kind` is file, knowledge or workflow."""

@@ -218,7 +218,7 @@ FIELDS = [
     *wrong_fields(),
     *[
         row(f"3: submit_interaction with values {value!r}", action("submit_interaction", values=value), BAD)
-        for value in each(ABSENT, None, 7, "x", [])
+        for value in each(7, "x", [])
     ],
     *[
         row(f"2: {name} with the requestId {value!r}", action(name, requestId=value), BAD_FRAME)
@@ -385,6 +385,15 @@ STRAYS = [
                 error("NO_PENDING_INTERACTION"),
                 state=state,
             ),
+            *[
+                row(
+                    f"6: submit with values {value!r} without a park, {state}",
+                    action("submit_interaction", values=value),
+                    error("NO_PENDING_INTERACTION"),
+                    state=state,
+                )
+                for value in each(ABSENT, None)
+            ],
             row(
                 f"6: declined without a park, {state}",
                 action("submit_interaction", values=ABSENT, declined=True),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import commands
@@ -81,7 +80,6 @@ def _interaction(command: commands.AnswerInteraction) -> Command:
     _require(bool(command.request), "submit_interaction needs a `requestId`")
     _names_session(command)
     _require(bool(command.question.strip()), "`interactionId` must not be blank")
-    _require(command.declined or command.values is not UNSET, "`values` is needed unless `declined`")
     return command
 
 

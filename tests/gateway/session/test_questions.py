@@ -797,7 +797,7 @@ async def test_skip_declines_a_form() -> None:
         )
 
 
-async def test_an_answer_with_the_id_of_another_form_is_a_mismatch_and_the_form_stays_open() -> None:
+async def test_an_answer_to_another_form_or_without_values_is_refused_and_the_form_stays_open() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             mixed(made)
@@ -807,6 +807,8 @@ async def test_an_answer_with_the_id_of_another_form_is_a_mismatch_and_the_form_
             .receives("a", needs("$turn", "interaction_required"))
             .sends("a", submit("s1", "i2", values={}))
             .receives("a", error("s1", "INTERACTION_MISMATCH"))
+            .sends("a", submit("s2", "i1"))
+            .receives("a", error("s2", "VALIDATION_ERROR"))
             .sends("a", confirm("c1", approved=True))
             .receives("a", error("c1", "NO_PENDING_CONFIRMATION"))
             .server_receives()

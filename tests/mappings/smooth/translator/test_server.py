@@ -79,7 +79,6 @@ REFUSED: list[tuple[str, Any, str | None, str]] = [
     ("no code", without(OTP, "code"), SAID, "VALIDATION_ERROR"),
     ("a blank code", OTP | {"code": ""}, SAID, "VALIDATION_ERROR"),
     ("a form without an id", without(SUBMIT, "requestId"), None, "VALIDATION_ERROR"),
-    ("a form without values", without(SUBMIT, "values"), SAID, "VALIDATION_ERROR"),
     ("a form whose values are a list", SUBMIT | {"values": []}, SAID, "VALIDATION_ERROR"),
     ("a form of no interaction", without(SUBMIT, "interactionId"), SAID, "VALIDATION_ERROR"),
     ("a form of a blank interaction", SUBMIT | {"interactionId": ""}, SAID, "VALIDATION_ERROR"),
