@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from dragoman.mappings.codec import Codec
-from dragoman.mappings.smooth.wire.actions import AnyAction
+from dragoman.mappings.smooth.wire.actions import AnyAction, AuthContext, File, Image
 from dragoman.mappings.smooth.wire.events import AnyEvent
-from dragoman.mappings.smooth.wire.values import COUNT_MAX, ActionBase, EventBase
+from dragoman.mappings.smooth.wire.values import COUNT_MAX, ActionBase, Closed, EventBase
 
 MAX_DEPTH = 512  # no server has a documented limit; tool arguments nest a few levels, Python's parser ends near 1000
 
@@ -148,7 +150,7 @@ def usual_action(value: object) -> object:
             for key in ("userName", "userEmail", "browserFingerprint", "conversationId"):
                 _drop_unless(value, key, str)
             _drop_unless(value, "metadata", dict)
-            if not _is_auth_context(value.get("authContext")):
+            if not _fits(value.get("authContext"), AuthContext):
                 value.pop("authContext", None)
             _drop_unless(value, "supports", list)
             _keep(value, "supports", lambda item: isinstance(item, str))
@@ -158,8 +160,8 @@ def usual_action(value: object) -> object:
             _drop_unless(value, "stream", bool)
             for key in ("model", "skill"):
                 _drop_unless(value, key, str)
-            _keep(value, "images", _is_image)
-            _keep(value, "files", _is_file)
+            _keep(value, "images", lambda item: _fits(item, Image))
+            _keep(value, "files", lambda item: _fits(item, File))
         case "get_conversation_messages" | "list_conversations":
             _drop_unless(value, "limit", int)
             for key in ("cursor", "query"):
@@ -190,29 +192,15 @@ def _keep(value: JsonObject, key: str, good: Callable[[object], bool]) -> None:
         value.pop(key, None)
 
 
-def _is_auth_context(item: object) -> bool:
-    kinds = {"userId": str, "signature": str, "timestamp": int}
-    return isinstance(item, dict) and all(type(item.get(key)) is kind for key, kind in kinds.items())
-
-
-def _is_image(item: object) -> bool:
-    return (
-        isinstance(item, dict)
-        and isinstance(item.get("url"), str)
-        and item.get("detail") in (None, "low", "high", "auto")
-    )
-
-
-def _is_file(item: object) -> bool:
+def _fits(item: object, kind: type[Closed]) -> bool:
+    """Return True if an item has the members of a struct; further members do not matter."""
     if not isinstance(item, dict):
         return False
-    name, mime_type = item.get("name"), item.get("mimeType")
-    return (
-        isinstance(name, str)
-        and 1 <= len(name) <= 255
-        and isinstance(item.get("url"), str)
-        and (mime_type is None or isinstance(mime_type, str))
-    )
+    try:
+        msgspec.convert({key: item[key] for key in kind.__struct_encode_fields__ if key in item}, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 ACTIONS: Codec[ActionBase] = Codec("smooth", AnyAction, max_depth=MAX_DEPTH, reads_halves=True, reshape=usual_action)
