@@ -84,13 +84,11 @@ EXACT: Fidelity = Exact()
 
 
 class Rule(Struct, frozen=True):
-    """An entry of a rule table: the function for a source type, the types that it produces, and its fidelity.
+    """An entry of a rule table: the types that a source type becomes, and the fidelity.
 
     `answers` are further types that a client's translator can produce, because it knows the command.
     """
 
-    source: type
-    function: Callable[..., object]
     produces: tuple[type, ...]
     fidelity: Fidelity
     answers: tuple[type, ...] = ()
@@ -142,7 +140,7 @@ class Rules(RuleTable, Generic[P, T]):
         def register(
             function: Callable[Concatenate[S, P], tuple[T, ...]],
         ) -> Callable[Concatenate[S, P], tuple[T, ...]]:
-            self._add(Rule(source, function, produces, fidelity, answers), function)
+            self._add(source, Rule(produces, fidelity, answers), function)
             return function
 
         return register
@@ -153,7 +151,7 @@ class Rules(RuleTable, Generic[P, T]):
         def write_nothing(_source: object, /, *_args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             return ()
 
-        self._add(Rule(source, write_nothing, (), Emulated(how)), write_nothing)
+        self._add(source, Rule((), Emulated(how)), write_nothing)
         del self.speaking[source]
 
     def none(self, why: str, *sources: type) -> None:
@@ -165,14 +163,13 @@ class Rules(RuleTable, Generic[P, T]):
             return ()
 
         for source in sources:
-            self._add(Rule(source, count_loss, (), Nothing(why)), count_loss)
+            self._add(source, Rule((), Nothing(why)), count_loss)
 
-    def _add(self, entry: Rule, function: Callable[Concatenate[Any, P], tuple[T, ...]]) -> None:
-        if entry.source in self.entries:
-            raise TypeError(f"{self.name}: two rules for {entry.source.__name__}")
-        self.entries[entry.source] = entry
+    def _add(self, source: type, entry: Rule, function: Callable[Concatenate[Any, P], tuple[T, ...]]) -> None:
+        if source in self.entries:
+            raise TypeError(f"{self.name}: two rules for {source.__name__}")
+        self.entries[source] = entry
         self.produced.update(entry.produces)
         if isinstance(entry.fidelity, Lossy):
-            self.lossy[entry.source] = entry.fidelity
-        self.functions[entry.source] = function
-        self.speaking[entry.source] = function
+            self.lossy[source] = entry.fidelity
+        self.functions[source] = self.speaking[source] = function

@@ -125,7 +125,7 @@ def in_process_dialect(like: Dialect) -> Dialect:
 
 def _whole_events() -> RuleTable:
     """Return the rules for this client's events: each event arrives whole, so none loses a field."""
-    return RuleTable("canonical -> inside", {kind: Rule(kind, _told, (kind,), EXACT) for kind in get_args(Event)})
+    return RuleTable("canonical -> inside", {kind: Rule((kind,), EXACT) for kind in get_args(Event)})
 
 
 def _told(**fields: Any) -> bytes:

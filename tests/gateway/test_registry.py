@@ -47,10 +47,10 @@ def test_each_rule_from_a_dialect_gives_canonical_types(dialect: Dialect, way: s
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_each_type_without_a_form_has_a_reason(dialect: Dialect) -> None:
     for table in (dialect.events.from_canonical, dialect.commands.from_canonical):
-        for entry in table.entries.values():
+        for source, entry in table.entries.items():
             match entry.fidelity:
                 case Nothing(why=words) | Emulated(how=words):
-                    assert words, entry.source
+                    assert words, source
 
 
 @pytest.mark.parametrize("kind", [k for k in get_args(Event) if k.visibility == "internal" and k is not Unmapped])

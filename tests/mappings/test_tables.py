@@ -67,8 +67,8 @@ def test_every_wire_type_is_written_by_some_rule(name: str) -> None:
 def test_rules_produce_canonical_types_only(name: str) -> None:
     dialect = registry.dialect(name)
     for direction, union in ((dialect.events, Event), (dialect.commands, Command)):
-        for entry in direction.to_canonical.entries.values():
-            assert set(entry.produces) <= set(get_args(union)), entry.source
+        for source, entry in direction.to_canonical.entries.items():
+            assert set(entry.produces) <= set(get_args(union)), source
 
 
 @dialects
