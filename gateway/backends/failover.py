@@ -28,10 +28,10 @@ from dragoman.gateway.config.local_sockets import find_local_server
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.public_reason import full_reason
+from dragoman.gateway.timers import NS
 from dragoman.mappings.canonical import SessionState
 
 CircuitState = Literal["closed", "open", "half-open"]
-NS = 1_000_000_000
 STAYS = "this session stays at its upstream; connect again or open another session, to use the next upstream"
 
 log = structlog.get_logger("dragoman.upstream")

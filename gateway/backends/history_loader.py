@@ -205,13 +205,14 @@ class HistoryLoader(AskingBackend):
                 return
             self._resume = latest
             if self._taken(self._resume):
-                raise Refused(failure("the conversation is already open in another session"))
+                text = "the conversation is already open in another session"
+                raise Refused(Failure(cause="upstream_lost", text=text))
         wanted = self.connected().opening or OpenSession()
         opened = yield structs.replace(resume_session(wanted, self._resume), request="", ext=None)
         if isinstance(opened, SessionOpened):
             yield from self._load(opened, [])
         elif isinstance(opened, Reply) and opened.failure is not None:
-            raise Refused(failure(opened.failure.text))
+            raise Refused(Failure(cause="upstream_lost", text=opened.failure.text))
         else:
             self._tell(None, [])
 
@@ -264,11 +265,6 @@ class HistoryLoader(AskingBackend):
 def _is_open_again(bursts: Sequence[Burst[Event]]) -> bool:
     """Return True if these events tell that a new connection has the conversation open."""
     return any(isinstance(item, SessionOpened) and not item.request for burst in bursts for item in burst.items)
-
-
-def failure(text: str) -> Failure:
-    """Return the failure of commands that waited for a conversation which cannot be resumed."""
-    return Failure(cause="upstream_lost", text=text)
 
 
 def _same(wanted: str, opened: str) -> bool:

@@ -28,33 +28,22 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
+    CONFIGURATION,
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
     DeleteSession,
-    GetCapabilities,
-    GetConfig,
     GetHistory,
     GetSession,
-    ListConfig,
-    ListModels,
     ListSessions,
     OpenSession,
     Ping,
     PromptOnce,
-    ReloadConfig,
     ResumeSession,
-    SetConfig,
     ShutdownBackend,
     StoreWrite,
-    UnsetConfig,
 )
-from dragoman.mappings.canonical.events import (
-    BackendShutdown,
-    Pong,
-    Reply,
-    SessionClosed,
-)
+from dragoman.mappings.canonical.events import BackendShutdown, Pong, Reply, SessionClosed
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Dialect
@@ -64,16 +53,7 @@ if TYPE_CHECKING:
 
 LEFT_AT_ONCE = 16  # sessions that a client which is gone leaves at once: each takes 50 to 80 us
 
-OF_THE_BACKEND = (
-    GetCapabilities,
-    GetConfig,
-    SetConfig,
-    UnsetConfig,
-    ListConfig,
-    ReloadConfig,
-    ListModels,
-    PromptOnce,
-)
+OF_THE_BACKEND = (*CONFIGURATION, PromptOnce)
 """Commands that concern no session, unless they name one."""
 
 TOO_MANY_WAIT = "too many commands wait until the sessions of the backend are known (`pending_commands`)"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dragoman.gateway.backends.kind import BackendKind, not_found
+from dragoman.gateway.ingress import AboutPods
 from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.observability import audit
 from dragoman.gateway.routing.quota import Refused
@@ -130,7 +131,7 @@ class SessionCommands:
                     audit.refuse(link, refused.failure.text, command=type(command).__name__)
                 link.send([Reply(request=command.request, failure=refused.failure)])
 
-    def describe_own(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:
+    def describe_own(self, link: Link, command: AboutPods) -> None:
         """Answer a client whose listener shows one session: with that, or with those of the listener's directory."""
         own = self._sessions.listener_sessions.find_session(link.ingress)
         if own is not None and link.ingress.about_pods is not None:

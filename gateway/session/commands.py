@@ -21,7 +21,7 @@ from dragoman.gateway.session import titles
 from dragoman.gateway.session.cancel_deadline import CancelDeadline
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.history import page
-from dragoman.gateway.session.in_flight import OPENING, PendingCommand
+from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
@@ -243,7 +243,7 @@ class Commands:
         if failure is not None and isinstance(command, commands.CancelTurn | commands.SubmitInput):
             self.cancel_over()
         _note_result(pending, failure)
-        if isinstance(command, OPENING) and self._context.state.backend_ids is None:
+        if isinstance(command, commands.OpeningCommand) and self._context.state.backend_ids is None:
             self._context.effects.refused()
         if isinstance(command, commands.CancelTurn) and failure is not None and failure.cause == "unsupported":
             # It has no cancel: the turn ends for its clients (docs/translation.md, rule 3.4). Other refusals end
@@ -286,7 +286,7 @@ class Commands:
         cause: Cause = "timeout"
         if pending is not None and isinstance(pending.command, commands.SubmitInput):
             self._inputs.remember_late(request, pending.command)
-        elif pending is not None and isinstance(pending.command, OPENING):
+        elif pending is not None and isinstance(pending.command, commands.OpeningCommand):
             cause = "busy"
         self.give(request, Failure(cause=cause, text=why))
 

@@ -16,13 +16,10 @@ from dragoman.gateway.session import weight
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.commands import OpeningCommand
 from dragoman.mappings.canonical.events import TurnAccepted
 from dragoman.mappings.canonical.values import Segment
 from dragoman.mappings.dialect import Dialect
-
-OPENING = (OpenSession, ResumeSession, GetSession)
-"""Commands that ask a backend which opens conversations for one."""
 
 
 class PendingCommand(Struct, frozen=True, kw_only=True):
@@ -85,7 +82,7 @@ class InFlight:
             )
         services.queue.spend(TURN)
         limits, request = services.limits, services.new_id()
-        deadline = limits.open_deadline if isinstance(command, OPENING) else limits.accept_deadline
+        deadline = limits.open_deadline if isinstance(command, OpeningCommand) else limits.accept_deadline
         timer = services.schedule(deadline, lambda: self._late(request, LATE))
         size = weight.of_command(command) + (weight.of_command(then) if then is not None else 0)
         self._pending[request] = PendingCommand(

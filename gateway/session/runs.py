@@ -28,7 +28,7 @@ class Run(Struct, kw_only=True, gc=False):
 class Runs:
     """The writer of one session's runs: call `begin`, then any of the others, then `finish`."""
 
-    __slots__ = ("_model_turns", "_run", "_runs", "at", "losses", "new_id", "state", "states", "tells_model_turns")
+    __slots__ = ("_model_turns", "_run", "_runs", "_tells_model_turns", "at", "losses", "new_id", "state", "states")
 
     def __init__(self, state: SessionState, new_id: NewId, *, tells_model_turns: bool) -> None:
         self.state = state
@@ -36,7 +36,7 @@ class Runs:
         self.losses: list[Loss] = []
         self.at = 0
         self.new_id = new_id
-        self.tells_model_turns = tells_model_turns  # if False, each turn gets one of ours, as a pod's parent needs it
+        self._tells_model_turns = tells_model_turns  # if False, each turn gets one of ours, as a pod's parent needs it
         self._model_turns = 0  # number of model turns that the gateway has added
         self._runs: list[Run] = []
         self._run: Run | None = None  # the newest, if the next event belongs to it
@@ -101,19 +101,19 @@ class Runs:
         if self.state.status != "running":
             self.emit(StatusChanged(status="running"))
         turn = self.state.turn
-        if not self.tells_model_turns and turn is not None and turn.model_turn is None:
+        if not self._tells_model_turns and turn is not None and turn.model_turn is None:
             self.emit(ModelTurnStarted(index=self.next_model_turn()))
 
     def next_model_turn(self) -> int | None:
         """Return the number of a model turn that we say ourselves; None if the backend numbers its own."""
-        if self.tells_model_turns:
+        if self._tells_model_turns:
             return None
         self._model_turns += 1
         return self._model_turns - 1
 
     def last_model_turn(self, begun: ModelTurnStarted) -> int | None:
         """Return the number of the model turn that is open, which began with this event."""
-        return begun.index if self.tells_model_turns else self._model_turns - 1
+        return begun.index if self._tells_model_turns else self._model_turns - 1
 
     def end_turn(self, event: TurnEnded) -> None:
         """End the open turn and its run."""

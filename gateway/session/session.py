@@ -112,7 +112,7 @@ class Session:
         self.questions = Questions(context)
         self.inputs = Inputs(context, self.questions)
         self.commands = Commands(context, self.inputs, self.questions)
-        self.reconnect = Reconnect(context, self.inputs, self.commands)
+        self._reconnect = Reconnect(context, self.inputs, self.commands)
         self.pending = PendingAttach(state, MethodType(_attach, me), services)
         self.presence: Presence = Presence(context, self.pending)
         self.is_busy = False  # a turn is open, or an input waits to be accepted
@@ -135,7 +135,7 @@ class Session:
         self.deliver(self.form.cut("failed", failure, now), now)
         self.commands.close()
         self.questions.close()
-        self.reconnect.close()
+        self._reconnect.close()
         self.presence.close()
         self.backend.stop()
         self.memory.close()
@@ -164,8 +164,8 @@ class Session:
         now = self._services.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
-            if self.reconnect.filters_events:
-                items = self.reconnect.take(items, at)
+            if self._reconnect.filters_events:
+                items = self._reconnect.take(items, at)
                 if not items:
                     continue
             if _DELTAS.issuperset(map(type, items)) and self._deliver_text(items, at):
@@ -185,7 +185,7 @@ class Session:
             if events.HistorySnapshot in map(type, items):
                 self.memory.trim_transcript()
             self.pending.note_history()  # it is among them, or an answer: the backend has told what there was
-        return None if self.reconnect.filters_events else self.delivery.groups.streamed
+        return None if self._reconnect.filters_events else self.delivery.groups.streamed
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
         """Deliver further pieces of the open block; return False, and do nothing, if the normal form adds anything."""
@@ -213,7 +213,7 @@ class Session:
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Fail what waits for a backend that cannot be reached, and a turn that cannot outlive its connection."""
         failure = Failure(cause=cause, text=text)
-        if self.reconnect.lost(failure, unsent):
+        if self._reconnect.lost(failure, unsent):
             self.pending.note_history()
             return True
         self.give_up(failure, everything=not unsent)
@@ -222,14 +222,14 @@ class Session:
 
     def give_up(self, failure: Failure, *, everything: bool = True) -> None:
         """Fail the open turn, and with `everything` all commands that wait for the backend."""
-        self.reconnect.close()
+        self._reconnect.close()
         if everything:
             self.commands.give_all(object, failure)
         now = self._services.clock()
         self.commands.cancel_over()
         self.form.states.on(Trigger.GIVEN_UP)
         self.deliver(self.form.cut("failed", failure, now), now)
-        self.reconnect.over()
+        self._reconnect.over()
         self.pending.note_history()
 
     # -- effects of the parts --------------------------------------------------------------------------
