@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations, islice
-from typing import Literal, TypeVar
+from typing import Literal
 
 from msgspec import Struct
 
@@ -38,8 +38,8 @@ HIDDEN = 4  # characters: fewer of an unfinished secret reveal nothing
 VALUES = ("secret", "quoted", "single", "bare")
 """The groups of a pattern that may hold the secret; one of them does."""
 
-KNOWN_MOST, KNOWN_MAX = 64 * 1024, 8  # characters of a text whose result is kept, and how many; of larger ones the last
-Result = TypeVar("Result")
+KNOWN_MAX = 8  # results that are kept
+KNOWN_MOST = 64 * 1024  # characters of a text whose result is kept for long
 
 FINDS_MAX = 40_960  # secrets in one text: more than two windows of text hold (each in the text and below its escapes)
 TRIES_MAX = 262_144  # anchors in one text: 64 for each KiB of a 4 MiB tool result; each costs about 0.5 µs
@@ -133,15 +133,18 @@ def value_of(found: re.Match[str]) -> tuple[int, int]:
 
 
 class Finder:
-    """Looks for some shapes. The longest of overlapping secrets names the kind; of equal ones the first detector."""
+    """Looks for some shapes. The longest of overlapping secrets names the kind; of equal ones the first detector.
+
+    Threads share it: the loop redacts log lines while the RedactionWorker searches. So results are kept and removed by
+    single calls of a dict or set. Another thread may have removed a result that was kept before.
+    """
 
     def __init__(self, detectors: Iterable[Shape]) -> None:
         self._detectors = tuple(detectors)
         self.reach = max((detector.reach for detector in self._detectors), default=0)
         self._least = 1 if self.reach else LEAST
         self._found: dict[str, list[Span]] = {}
-        self._opened: dict[str, Span | None] = {}
-        self._large: tuple[str, list[Span]] = ("", [])  # the last large text and its secrets
+        self._opened: dict[str, list[Span]] = {}  # the first unfinished secret of a text, if it has one
         self._folded = ("", "")  # the last text, as it is and in lower case: the same one is often searched twice
         self._clean: set[str] = set()
         self._of_words = [detector for detector in self._detectors if detector.in_word]
@@ -158,11 +161,6 @@ class Finder:
         """
         if len(text) < self._least:
             return []
-        if len(text) > KNOWN_MOST:
-            large = self._large
-            if large[0] != text:
-                large = self._large = (text, self._find_all(text))
-            return large[1]
         known = self._found.get(text)
         if known is None:
             known = self._keep(self._found, text, self._find_all(text))
@@ -175,13 +173,15 @@ class Finder:
         """
         before = max(0, len(text) - KNOWN_MOST)
         end = text[before:]
-        if end not in self._opened:
+        known = self._opened.get(end)
+        if known is None:
             spans: list[Span] = []
             for layer in layers(end) if "\\" in end else (Layer(end),):
                 spans += self._opens(layer)
-            self._keep(self._opened, end, min(spans, key=lambda span: span.start, default=None))
-        first = self._opened.get(end)
-        return first if first is None or not before else Span(first.start + before, first.end + before, first.kind)
+            known = self._keep(self._opened, end, sorted(spans, key=lambda span: span.start)[:1])
+        if not known or not before:
+            return known[0] if known else None
+        return Span(known[0].start + before, known[0].end + before, known[0].kind)
 
     def is_clean(self, texts: Iterable[str]) -> bool:
         """Return True if none of these complete texts holds a secret. Texts recur, so clean ones are remembered.
@@ -215,17 +215,19 @@ class Finder:
         return len(joined) >= self._least and bool(self._find_all(joined))
 
     def forget_large(self) -> None:
-        """Drop the last large text: nobody asks for it again once its lines are redacted."""
-        self._large = ("", [])
+        """Drop the large texts: nobody asks for them again once their lines are redacted."""
+        for text in list(self._found):
+            if len(text) > KNOWN_MOST:
+                self._found.pop(text, None)
         if len(self._folded[0]) > KNOWN_MOST:
             self._folded = ("", "")
 
-    def _keep(self, known: dict[str, Result], text: str, result: Result) -> Result:
+    def _keep(self, known: dict[str, list[Span]], text: str, spans: list[Span]) -> list[Span]:
         """Keep a result: the same text soon comes again, in the event and in the frames that carry it."""
-        if len(known) >= KNOWN_MAX:
-            del known[next(iter(known))]
-        known[text] = result
-        return result
+        known[text] = spans
+        for oldest in [*known][:-KNOWN_MAX]:
+            known.pop(oldest, None)
+        return spans
 
     def _find_all(self, text: str) -> list[Span]:
         ranked: list[tuple[int, Span]] = []
@@ -289,12 +291,13 @@ class Finder:
 
     def _in_lower_case(self, text: str) -> str:
         """Return the text in lower case, character by character."""
-        if self._folded[0] is not text:
+        known, folded = self._folded
+        if known is not text:
             folded = text.lower()
             if len(folded) != len(text):
                 folded = "".join(char.lower() if char.isascii() else char for char in text)
             self._folded = (text, folded)
-        return self._folded[1]
+        return folded
 
 
 @lru_cache(64)

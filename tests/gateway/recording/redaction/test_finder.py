@@ -4,8 +4,13 @@ import base64
 import importlib
 import json
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
 from random import Random
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -176,6 +181,55 @@ def test_a_megabyte_of_any_text_is_one_pass_of_each_detector(monkeypatch: pytest
     text = ("password=password:sk-sk-eyJ.eyJ.://a:b" + "\\" * 8) * 21_000
     FINDER.find(text)
     assert 0 < sum(seen) <= len(BUILT_IN) * sum(len(layer.text) for layer in layers(text))
+
+
+def test_a_search_of_another_thread_between_any_two_steps_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finder_module, "KNOWN_MAX", 2)
+    steps: list[int] = []
+    assert is_all_found(lambda _finder, step: steps.append(step))
+    assert [step for step in steps if not is_all_found(partial(search_others_at, step))] == []
+
+
+def is_all_found(meanwhile: Callable[[Finder, int], None]) -> bool:
+    """Return True if a finder finds all secrets of a text while `meanwhile` is called before each bytecode."""
+    finder = Finder([USER_INFO])
+    search_others(finder)
+    with between_bytecodes(partial(meanwhile, finder)):
+        found, unfinished = finder.find("see ://a:b@ and ://c:d"), finder.find_open("see ://a:b@ and ://c:d")
+    return found == [Span(7, 10, "userinfo")] and unfinished == Span(19, 22, "userinfo")
+
+
+def search_others_at(step: int, finder: Finder, at: int) -> None:
+    """Search other texts before this one bytecode."""
+    if at == step:
+        search_others(finder)
+
+
+def search_others(finder: Finder) -> None:
+    """Search other texts until nothing is kept of earlier ones."""
+    for at in range(4):
+        finder.find(f"some text {at}")
+        finder.find_open(f"some text {at}")
+
+
+@contextmanager
+def between_bytecodes(act: Callable[[int], None]) -> Iterator[None]:
+    """Call `act` before each bytecode of the module under test, with its number from 1."""
+    number = count(1)
+
+    def trace(frame: FrameType, what: str, _argument: Any) -> Any:
+        if frame.f_code.co_filename != finder_module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if what == "opcode":
+            act(next(number))
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
 
 
 def test_a_text_with_more_secrets_than_the_limit_is_one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
