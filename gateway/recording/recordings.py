@@ -15,7 +15,8 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.redaction.rules import rules
+from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
+from dragoman.gateway.recording.redaction.shapes import ALWAYS
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Schedule, Timer
@@ -136,12 +137,8 @@ def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -
 
 def redactors(wanted: Redact) -> Callable[[], Redactor]:
     """Return a function that makes the redactor of a recording. Raise ConfigError for a wrong pattern or path."""
-    compiled = None
+    window_bytes, window_micros = wanted.window_bytes, int(wanted.window_seconds * 1e6)
+    compiled = RedactionRules(detectors=ALWAYS, window_bytes=window_bytes, window_micros=window_micros)
     if wanted.enabled:
-        compiled = rules(
-            wanted.patterns,
-            wanted.paths,
-            window_bytes=wanted.window_bytes,
-            window_micros=int(wanted.window_seconds * 1e6),
-        )
+        compiled = rules(wanted.patterns, wanted.paths, window_bytes=window_bytes, window_micros=window_micros)
     return lambda: Redactor(compiled, wanted.salt.encode() or token_bytes(16))

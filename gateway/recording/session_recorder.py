@@ -1,10 +1,8 @@
 """The recorder of one session: it gathers steps, then redacts, encodes and writes all of them in one piece.
 
 A step is flushed soon, together with those of other recordings. A text that streams is gathered for longer, because
-redacting and encoding many of its pieces at once costs much less than one by one:
-
-    without redaction   GATHER seconds, or until the text ends
-    with redaction      three quarters of the redactor's window, or until the text ends
+redacting and encoding many of its pieces at once costs much less than one by one. It is gathered until it ends, or for
+three quarters of the redactor's window.
 
 Texts of several recordings that are due within ROUND are flushed together. A sync of the disk costs the same CPU for
 one file and for many. Code that runs once costs twice as much as in a row. Lone further pieces of a text are noted by a
@@ -35,7 +33,6 @@ from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Frame
 
-GATHER = 1.0  # seconds that pieces of a text wait: a kill -9 loses this much of it
 ROUND = 0.1  # seconds, at most a tenth of those that pieces of a text wait
 MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
 
@@ -123,7 +120,7 @@ class SessionRecorder:
         self._is_planned = self._is_soon = False  # a flush: at any time, within FLUSH
         self._text_ended = False  # what the redactor holds back can be written
         self._timer = Deadline(recordings.later)
-        longest = redactor.redactor.window * 3 / 4e6 or GATHER
+        longest = redactor.redactor.window * 3 / 4e6
         self._round = min(ROUND, longest / 10)
         self._gather = longest - self._round - FLUSH
         self._stray: StrayFrames | None = None

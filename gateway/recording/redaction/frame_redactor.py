@@ -1,7 +1,6 @@
 """Redact frames: a FrameRedactor finds what is wrong with each, and a FrameCleaner changes those frames.
 
-A frame is redacted in place if all of a secret can be seen in it, else it loses all of its text. What no recording
-ever holds is removed with redaction on or off: tokens in frames, and one-time codes.
+A frame is redacted in place if all of a secret can be seen in it, else it loses all of its text.
 
 A secret that stands in one frame is found and replaced in it. A secret that streams, a few letters a frame, stands in
 none. So the texts of each field of each tap are joined and searched. Every frame with a part of a secret is emptied,
@@ -17,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, product
 from operator import attrgetter
 from typing import Any
 
@@ -46,10 +44,6 @@ NEW_PARTS = attrgetter("parts")
 
 SECRETS_MAX = 64  # different secrets of one frame that are looked for in the rest of it; with more it is emptied
 
-CODES = tuple(map("".join, product(*zip("code ", "CODE ", strict=True))))[::2]
-"""`code ` in every case: one search for each is several times as fast as a pattern."""
-
-
 LARGE = 8192  # characters: more than any delta, and as much as a slow client is given at once
 
 KNOWN_MAX = 64  # taps whose streams are known
@@ -70,9 +64,11 @@ class FrameRedactor:
 
     __slots__ = ("_cleaner", "_fields", "_finder", "_known", "_last", "_names", "_streams_are_clean")
 
-    def __init__(self, finder: Finder, cleaner: FrameCleaner, names: Sequence[str], *, streams_are_clean: bool) -> None:
+    def __init__(
+        self, finder: Finder, mark: Mark, note: Note, names: Sequence[str], *, streams_are_clean: bool
+    ) -> None:
         self._finder = finder
-        self._cleaner = cleaner
+        self._cleaner = FrameCleaner(finder, mark, note)
         self._names = frozenset(names)
         self._fields = FieldTexts()
         self._last = ("", False)  # the last text, and whether `code ` is in it
@@ -363,19 +359,6 @@ class FrameCleaner:
                 return structs.replace(frame, text=new, redacted=True)
         return structs.replace(frame, text=None, base64=None, parts=None, redacted=True)
 
-    def remove_credentials(self, steps: list[StepLine]) -> list[StepLine]:
-        """Return the steps without what no recording ever holds."""
-        texts = [text for step in steps for text in _quick_texts(step)]
-        if "" not in texts and not _may_hold_any(texts):
-            return steps
-        for index, frame_texts in enumerate(chain.from_iterable(map(_texts_of_each, steps))):
-            for text in frame_texts:
-                if "action" in text and has_credentials(read_json(text)):
-                    self.empty_frame(index, "token")
-                elif ("=" in text or "code " in text.lower()) and self._finder.find(text):
-                    self.search_frame(index)
-        return self.clean(steps)
-
 
 def _frame_count(step: StepLine) -> int:
     if step.rounds:
@@ -395,35 +378,6 @@ def _numbered(step: StepLine, first: int) -> Iterator[tuple[range, Line]]:
             numbers = range(following[tap], following[tap] + entry.count)
             following[tap] = numbers.stop
         yield numbers, entry
-
-
-def _texts_of_each(step: StepLine) -> Iterator[Iterable[str]]:
-    """Yield the texts of each frame of a step."""
-    if step.rounds:
-        yield from ((text,) for tap in step.frames for text in step.frame_texts(tap))
-    else:
-        yield from (texts_of(line) for frame in sorted(step.frames, key=DIRECTION) for line in frame.lines())
-
-
-def _quick_texts(step: StepLine) -> list[str]:
-    """Return enough of the frames of a step to see whether they may hold credentials; "" if that cannot be seen.
-
-    Words and the text around them are returned separately, because no anchor goes over a quote.
-    """
-    texts, at = (["\n".join(step.texts)], step.rounds[0].at) if step.rounds else ([], 0)
-    for frame in step.frames:
-        if frame.around:
-            texts += frame.around_at(at)
-            texts += frame.words and ["\n".join(frame.words)]
-        else:
-            texts.append(frame.text or "")
-    return texts
-
-
-def _may_hold_any(texts: list[str]) -> bool:
-    """Return True if one of the texts may hold credentials: a quick search of all of them together."""
-    text = "\n".join(texts)
-    return "action" in text or "=" in text or any(map(text.__contains__, CODES))
 
 
 def has_credentials(value: Any) -> bool:

@@ -17,10 +17,10 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line, StepLine, packed
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
-from dragoman.gateway.recording.redaction.frame_redactor import FrameCleaner, FrameRedactor
+from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
 from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
-from dragoman.gateway.recording.redaction.rules import JsonPaths, RedactionRules
-from dragoman.gateway.recording.redaction.shapes import ALWAYS, named
+from dragoman.gateway.recording.redaction.rules import RedactionRules
+from dragoman.gateway.recording.redaction.shapes import named
 from dragoman.gateway.recording.redaction.spans import Span, placeholders
 from dragoman.gateway.recording.redaction.values import ValueRedactor, place_of
 from dragoman.mappings.canonical.events import (
@@ -107,16 +107,16 @@ class FindingCounts:
 
 
 class Redactor:
-    """Redacts one recording. Without `rules` it removes only what no recording ever holds."""
+    """Redacts one recording."""
 
     __slots__ = (
         "_entries",
         "_finder",
+        "_frames",
         "_mark",
         "_origin",
         "_partial",
         "_queue",
-        "_redact_frames",
         "_rules",
         "_seq",
         "_texts",
@@ -125,25 +125,20 @@ class Redactor:
         "ledger",
     )
 
-    def __init__(
-        self, rules: RedactionRules | None, salt: bytes, hear: Callable[[Finding], None] | None = None
-    ) -> None:
+    def __init__(self, rules: RedactionRules, salt: bytes, hear: Callable[[Finding], None] | None = None) -> None:
         self.ledger = FindingCounts(hear)
         self._rules = rules
-        finder = finder_of(rules.detectors if rules is not None else ALWAYS)
-        paths = rules.paths if rules is not None else JsonPaths()
-        self._finder = finder
-        self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths and rules is not None else finder
+        paths = rules.paths
+        finder = self._finder = finder_of(rules.detectors)
+        self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths else finder
         self._mark = placeholders(salt)
         self._seq = 0  # of the item that is being redacted
         self._values = ValueRedactor(
             finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq)
         )
-        cleaner = FrameCleaner(self._partial, self._mark, self.ledger.note)
-        self._redact_frames: Callable[[list[StepLine]], list[StepLine]] = cleaner.remove_credentials
-        if rules is not None:
-            same = self._partial is finder
-            self._redact_frames = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same).redact
+        self._frames = FrameRedactor(
+            self._partial, self._mark, self.ledger.note, paths.names, streams_are_clean=self._partial is finder
+        )
         self._queue: list[HeldStep] = []  # not a deque, which takes 0.7 KB while it is empty
         self._texts: dict[TextKey, HeldText[Slot]] = {}
         self._entries = self._weight = 0  # of the queue
@@ -158,8 +153,6 @@ class Redactor:
         """
         for step in steps:
             self._hold(step)
-        if self._rules is None:
-            return self._released()
         if steps:
             now = max(now, steps[-1].t)
         window = self._rules.window_micros
@@ -189,7 +182,7 @@ class Redactor:
     @property
     def window(self) -> int:
         """The time for which a text is held back, in µs."""
-        return self._rules.window_micros if self._rules is not None else 0
+        return self._rules.window_micros
 
     @property
     def since(self) -> int | None:
@@ -217,7 +210,7 @@ class Redactor:
             else:
                 steps += packed(self._redacted_step(held))
         if steps:
-            steps = self._redact_frames(steps)
+            steps = self._frames.redact(steps)
         for finder in {self._finder, self._partial}:
             finder.forget_large()
         return steps
@@ -285,12 +278,9 @@ class Redactor:
             self._take(held, entry)
 
     def _take(self, held: HeldStep, entry: EventLine) -> None:
-        """Add a delta to its text, or close the texts that another event ends. Without rules a delta does not wait."""
+        """Add a delta to its text, or close the texts that another event ends."""
         event: Any = entry.event
         streamed = STREAMED.get(type(event)) if not entry.link else None
-        if streamed is not None and self._rules is None:
-            held.deltas.append(HeldDelta((held.step, entry, held.redacted), "", held.step.t, waits=False))
-            return
         key = streamed(event) if streamed is not None else None
         if key is not None:
             text = event.json if type(event) is ToolCallArguments else "".join(entry.texts) or event.text
@@ -308,7 +298,7 @@ class Redactor:
         if text is None:
             text = self._texts[key] = self._new_text(key)
         text.add(delta)
-        if self._rules is not None and text.held > self._rules.window_bytes:
+        if text.held > self._rules.window_bytes:
             self._replace(text.release(text.count_before_last(self._rules.window_bytes // 2)))
 
     def _new_text(self, key: TextKey) -> HeldText[Slot]:

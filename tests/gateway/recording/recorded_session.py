@@ -6,17 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from dragoman.gateway.config.model import Redact
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import UP, Header, Line, decode_header
 from dragoman.gateway.recording.pending import FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder, Place
-from dragoman.gateway.recording.recordings import FLUSH, Recordings, redactors
+from dragoman.gateway.recording.recordings import FLUSH, Recordings
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.redaction.rules import rules
+from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
-from dragoman.gateway.recording.session_recorder import GATHER, CurrentCall, SessionRecorder
+from dragoman.gateway.recording.session_recorder import CurrentCall, SessionRecorder
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import TextDelta
@@ -93,8 +92,13 @@ class InLoop:
 
 
 IN_LOOP = cast("RedactionWorker", InLoop())
-WITHOUT_RULES = redactors(Redact(enabled=False))
-"""Makes redactors that remove only what no recording ever holds."""
+GATHER = 1.5
+"""Seconds that pieces of a text wait: three quarters of the window."""
+
+
+def default_redactor() -> Redactor:
+    """Return a redactor with the rules of the default."""
+    return Redactor(RedactionRules(), b"salt")
 
 
 class RecorderHarness:
@@ -104,7 +108,6 @@ class RecorderHarness:
         self,
         rotate_bytes: int = 0,
         *,
-        redacts: bool = False,
         worker: RedactionWorker = IN_LOOP,
         place: Place = Folder(Path("/rec")),  # noqa: B008  # has no state
         window: float = 2.0,
@@ -114,14 +117,14 @@ class RecorderHarness:
         self.memory = MemoryBudget()
         self.time = ManualClock()
         self.state = SessionState(id="s", seq=7, epoch=2)
-        compiled = rules({}, (), window_bytes=65_536, window_micros=int(window * 1e6))
+        compiled = RedactionRules(window_micros=int(window * 1e6))
         self.recordings = Recordings(
             cast("Writer", self.disk),
             worker,
             self.ledger,
             self.memory,
             self.time.later,
-            redactor=(lambda: Redactor(compiled, b"salt")) if redacts else WITHOUT_RULES,
+            redactor=lambda: Redactor(compiled, b"salt"),
         )
         self.call = CurrentCall()
         self.recorder = SessionRecorder(
@@ -132,7 +135,7 @@ class RecorderHarness:
         self.time.passes(seconds)
 
     def flushes(self) -> None:
-        """Let the time pass after which a text that streams is flushed without redaction."""
+        """Let the time pass after which a text that streams is flushed."""
         self.passes(GATHER)
         self.passes(FLUSH)
 

@@ -11,7 +11,7 @@ from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.recordings import FLUSH, Recordings
 from dragoman.mappings.canonical.events import TextDelta, TurnEnded
 from tests.gateway.in_memory import ManualClock
-from tests.gateway.recording.recorded_session import WITHOUT_RULES, RecorderHarness
+from tests.gateway.recording.recorded_session import RecorderHarness, default_redactor
 
 
 class Queue(SimpleNamespace):
@@ -32,7 +32,7 @@ class Backlog:
     def __init__(self, limit: int) -> None:
         self.memory, self.writer, self.worker, self.time = MemoryBudget(limit), Queue(), Queue(), ManualClock()
         queues = cast("Any", self.writer), cast("Any", self.worker)
-        self.recordings = Recordings(*queues, Ledger(), self.memory, self.time.later, redactor=WITHOUT_RULES)
+        self.recordings = Recordings(*queues, Ledger(), self.memory, self.time.later, redactor=default_redactor)
 
     def flush(self) -> None:
         self.recordings.wants_flush(lambda: None, FLUSH)
@@ -77,7 +77,7 @@ def flush(harness: RecorderHarness) -> None:
 
 
 def test_text_that_redaction_holds_back_counts_as_memory_until_it_is_written() -> None:
-    harness = RecorderHarness(redacts=True)
+    harness = RecorderHarness()
     before = harness.memory.used
     harness.happens(TextDelta(text="word " * (STEP // 2)))
     flush(harness)
@@ -88,7 +88,7 @@ def test_text_that_redaction_holds_back_counts_as_memory_until_it_is_written() -
 
 
 def test_text_that_redaction_holds_back_is_dropped_and_counted_when_memory_is_short() -> None:
-    harness = RecorderHarness(redacts=True)
+    harness = RecorderHarness()
     harness.memory.change_limit(2 * STEP)
     harness.happens(TextDelta(text="word " * (STEP // 2)))
     flush(harness)

@@ -123,10 +123,7 @@ def accepted(client: SmoothClient) -> int:
 
 
 @pytest.mark.parametrize("redacts", [True, False])
-def test_recording_adds_few_calls_to_a_lone_token_and_to_its_flush(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redacts: bool
-) -> None:
-    monkeypatch.setattr("dragoman.gateway.recording.session_recorder.GATHER", 60)
+def test_recording_adds_few_calls_to_a_lone_token_and_to_its_flush(tmp_path: Path, redacts: bool) -> None:
     called, whole = asyncio.run(calls_of_tokens(tmp_path, redacts=redacts))
     assert 0 < called.total() <= TOKEN_CALLS_MAX, called
     assert whole.total() <= FLUSHED * (TOKEN_CALLS_MAX + FLUSH_CALLS_MAX), whole

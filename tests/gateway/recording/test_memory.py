@@ -22,7 +22,7 @@ FROM_POD = TapPoint(UP, "receive", "pod")
 
 def a_text_that_streams() -> RecorderHarness:
     """Return a recorder that has flushed some of a text."""
-    harness = RecorderHarness(redacts=True)
+    harness = RecorderHarness()
     for number in range(2 * PIECES):
         text = f"word {number} "
         frame = b'{"event":"text_delta","data":{"text":"%b"}}' % text.encode()

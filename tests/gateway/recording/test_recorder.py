@@ -21,7 +21,7 @@ from dragoman.mappings.canonical.events import Pong, Reply, TextDelta, TurnAccep
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
 from tests.gateway.recording.lines import HEADER, decoded
-from tests.gateway.recording.recorded_session import IN_LOOP, WITHOUT_RULES
+from tests.gateway.recording.recorded_session import IN_LOOP, default_redactor
 
 POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
 
@@ -70,7 +70,7 @@ class Stage:
             Ledger(),
             MemoryBudget(),
             lambda _delay, _ring: _Timer(),
-            redactor=WITHOUT_RULES,
+            redactor=default_redactor,
             everything=everything,
         )
         self.recorder = Recorder(recordings, Header(route=HEADER.route), LIMITS, find_id={"theirs": "b"}.__getitem__)

@@ -12,7 +12,7 @@ from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recordings import AT_ONCE, FLUSH, Recordings
-from dragoman.gateway.recording.session_recorder import GATHER, ROUND, CurrentCall, SessionRecorder, TextNotes
+from dragoman.gateway.recording.session_recorder import ROUND, CurrentCall, SessionRecorder, TextNotes
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn
@@ -21,7 +21,7 @@ from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
 from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.lines import HEADER
-from tests.gateway.recording.recorded_session import IN_LOOP, WITHOUT_RULES, Disk, RecorderHarness
+from tests.gateway.recording.recorded_session import GATHER, IN_LOOP, Disk, RecorderHarness, default_redactor
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_items_are_flushed_after_a_short_time(harness: RecorderHarness) -> None:
     assert seqs(harness.disk.lines()) == [1, 2, 3]
 
 
-def test_pieces_of_a_text_wait_for_a_second_without_redaction(harness: RecorderHarness) -> None:
+def test_pieces_of_a_text_wait_for_three_quarters_of_the_window(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
     harness.happens(TextDelta(text="b"))
     assert harness.time.waiting == pytest.approx([GATHER - ROUND - FLUSH])
@@ -105,7 +105,7 @@ def test_pieces_of_a_text_wait_for_a_second_without_redaction(harness: RecorderH
 
 
 def test_a_text_of_several_recordings_is_flushed_in_a_round_of_at_most_a_tenth_of_its_time() -> None:
-    harness = RecorderHarness(redacts=True, window=0.4)
+    harness = RecorderHarness(window=0.4)
     harness.happens(TextDelta(text="a"))
     assert harness.time.waiting == pytest.approx([0.3 - 0.03 - FLUSH])
     harness.passes(0.25)
@@ -130,7 +130,7 @@ def test_a_text_is_gathered_anew_after_a_flush_that_a_step_has_caused(harness: R
 
 
 def test_a_burst_is_flushed_at_once(harness: RecorderHarness) -> None:
-    harness.happens(*[TextDelta(text="a")] * LINES_MAX)
+    harness.happens(*[TextDone(text="a")] * LINES_MAX)
     assert len(harness.disk.lines()) == LINES_MAX
 
 
@@ -144,7 +144,7 @@ def test_items_after_close_are_not_recorded(harness: RecorderHarness) -> None:
 
 
 def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over() -> None:
-    harness = RecorderHarness(redacts=True)
+    harness = RecorderHarness()
     harness.happens(TextDelta(text="a"))
     (due,) = harness.time.waiting
     assert due == pytest.approx(
@@ -161,7 +161,7 @@ def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over()
 
 
 def test_a_streaming_text_is_written_when_its_window_is_over() -> None:
-    harness = RecorderHarness(redacts=True)
+    harness = RecorderHarness()
     harness.happens(TextDelta(text="a"))
     harness.passes(1.0)
     harness.happens(TextDelta(text="b"))
@@ -172,7 +172,7 @@ def test_a_streaming_text_is_written_when_its_window_is_over() -> None:
 
 
 def test_a_possible_secret_is_written_when_the_window_is_over() -> None:
-    harness = RecorderHarness(redacts=True)
+    harness = RecorderHarness()
     harness.happens(TextDelta(text="a"))
     harness.happens(TextDelta(text=" password: hun"))
     harness.passes(1.5)
@@ -323,7 +323,7 @@ class TimedDisk(Disk):
         self.rounds = 0
         self.given: list[float] = []
         self.recordings = Recordings(
-            cast("Writer", self), IN_LOOP, Ledger(), MemoryBudget(), self.time.later, redactor=WITHOUT_RULES
+            cast("Writer", self), IN_LOOP, Ledger(), MemoryBudget(), self.time.later, redactor=default_redactor
         )
 
     def put(self, file: OutputFile, data: bytes, lines: int) -> bool:

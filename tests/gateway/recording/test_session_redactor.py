@@ -44,7 +44,7 @@ def loop() -> Loop:
 
 @pytest.fixture
 def harness(loop: Loop) -> RecorderHarness:
-    return RecorderHarness(redacts=True, worker=loop.worker)
+    return RecorderHarness(worker=loop.worker)
 
 
 def tell(harness: RecorderHarness, text: str) -> None:

@@ -116,7 +116,7 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
 
 
 def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -> None:
-    scene = RecorderHarness(redacts=True)
+    scene = RecorderHarness()
     scene.happens(TextDelta(text="one "))
     scene.passes(1.5 - ROUND - 2 * FLUSH)
     assert scene.disk.data == b""
@@ -130,7 +130,7 @@ def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -
 
 
 def test_held_text_is_written_when_the_session_ends() -> None:
-    scene = RecorderHarness(redacts=True)
+    scene = RecorderHarness()
     for letter in KEY:
         scene.happens(TextDelta(text=letter))
     with capture_logs() as logs:
@@ -160,7 +160,7 @@ def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one
 
 
 def test_a_redactor_that_fails_ends_the_recording_and_not_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = RecorderHarness(redacts=True)
+    scene = RecorderHarness()
     scene.happens(TextDone(text=f"x {KEY}"))
     with capture_logs() as logs, monkeypatch.context() as broken:
         broken.setattr(Redactor, "feed", lambda *_: 1 / 0)

@@ -14,6 +14,7 @@ from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Round,
 from dragoman.gateway.recording.redaction.held_text import BEHIND
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
+from dragoman.gateway.recording.redaction.shapes import ALWAYS
 from dragoman.gateway.recording.redaction.spans import placeholders
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
@@ -50,6 +51,8 @@ SALT = b"salt"
 RUN = 64  # lines that come at one time
 KEY = SHAPES["api_key"]
 MARK = placeholders(SALT)
+OFF = RedactionRules(detectors=ALWAYS)
+"""The rules without redaction: they remove only what no recording ever holds."""
 
 
 @pytest.fixture(autouse=True, params=["", "runs", "streams"], ids=["one by one", "in runs", "in streams"])
@@ -378,7 +381,7 @@ def test_held_text_is_bounded() -> None:
 # -- without redaction -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("on", [RedactionRules(), None], ids=["on", "off"])
+@pytest.mark.parametrize("on", [RedactionRules(), OFF], ids=["on", "off"])
 @pytest.mark.parametrize(
     "frame",
     [
@@ -390,7 +393,7 @@ def test_held_text_is_bounded() -> None:
         '{"url":"ws://host/ws?token=%s"}',
     ],
 )
-def test_tokens_and_codes_in_frames_are_never_recorded(on: RedactionRules | None, frame: str) -> None:
+def test_tokens_and_codes_in_frames_are_never_recorded(on: RedactionRules, frame: str) -> None:
     lines = Lines()
     lines.frame(None, "c1", "smooth", frame % "4711081")
     (out,) = lines.redacted(Redactor(on, SALT))
@@ -398,8 +401,8 @@ def test_tokens_and_codes_in_frames_are_never_recorded(on: RedactionRules | None
     assert out.redacted
 
 
-@pytest.mark.parametrize("on", [RedactionRules(), None], ids=["on", "off"])
-def test_one_time_codes_in_commands_are_never_recorded(on: RedactionRules | None) -> None:
+@pytest.mark.parametrize("on", [RedactionRules(), OFF], ids=["on", "off"])
+def test_one_time_codes_in_commands_are_never_recorded(on: RedactionRules) -> None:
     lines = Lines()
     lines.command(AnswerOtp(code="4711081"))
     lines.command(SubmitInput(segments=(Text(text="code 4711081"),)))
@@ -408,9 +411,14 @@ def test_one_time_codes_in_commands_are_never_recorded(on: RedactionRules | None
     assert all(line.redacted for line in out)
 
 
+def test_a_token_in_a_streamed_url_is_never_recorded() -> None:
+    lines = stream(["see wss://x/ws?tok", "en=sword", "fish12345 and more"])
+    assert not remains(lines.redacted(Redactor(OFF, SALT)), "swordfish12345")
+
+
 def test_without_redaction_all_other_values_are_not_changed() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
-    redactor = Redactor(None, SALT)
+    redactor = Redactor(OFF, SALT)
     assert released(redactor, lines.lines) == lines.lines
     assert redactor.since is None
 
@@ -602,8 +610,8 @@ def test_a_stream_of_credentials_is_searched_frame_by_frame() -> None:
         around=[[token], ['"}']],
         words=["hunter22", "swordfish"] * 9,
     )
-    for rules_or_none in (RedactionRules(), None):
-        out = list(lines_of(released(Redactor(rules_or_none, SALT), [run])))
+    for some in (RedactionRules(), OFF):
+        out = list(lines_of(released(Redactor(some, SALT), [run])))
         assert [line.redacted for line in out if isinstance(line, FrameLine)] == [True] * 18
         assert not any(line.text for line in out if isinstance(line, FrameLine))
 
@@ -697,15 +705,15 @@ def test_configured_paths_are_applied_to_the_frames_of_every_stream() -> None:
     assert "078-05-1120" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
 
 
-def test_tokens_are_removed_from_the_frames_of_a_stream_in_any_configuration() -> None:
+def test_tokens_are_removed_from_the_frames_and_events_of_a_stream_in_any_configuration() -> None:
     words = [f"w{n} " for n in range(20)]
     around = ('{"event":"text_delta","url":"wss://x/ws?token=swordfish12345","data":{"text":', "}}")
     for stored in (tokens(1, *words, around=around), tokens(1, *words, "wss://x/ws?token=swordfish12345")):
-        for rules_or_none in (RedactionRules(), None):
-            redactor = Redactor(rules_or_none, SALT)
+        for some in (RedactionRules(), OFF):
+            redactor = Redactor(some, SALT)
             out = list(lines_of(all_released(redactor, [stored], now=60_000_000)))
             assert [line.seq for line in out] == list(range(1, 1 + stored.count))
-            assert "swordfish" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
+            assert b"swordfish" not in raw(out)
 
 
 @pytest.mark.parametrize("rest", ["x" * 9000, f"a key: {KEY}"], ids=["large", "secret"])
