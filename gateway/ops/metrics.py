@@ -39,6 +39,8 @@ KINDS = frozenset(kind.__name__ for union in (Event, Command) for kind in get_ar
 """Kinds of losses that have a series of their own: canonical events and commands, and parts of the gateway."""
 
 Labels = tuple[str, ...]
+Values = Mapping[Any, float] | float
+"""The value of each series by the values of its labels, or that of the only series."""
 
 
 class _Held(Struct, kw_only=True):
@@ -59,7 +61,7 @@ async def collect_metrics(gateway: App, heartbeat: LoopHeartbeat) -> list[Metric
     losses = await _count_losses(gateway, gateway.ledger.entries())
     partial = await _count_losses(gateway, gateway.ledger.partial())
     return [
-        _gauge("build_info", "Always 1; the label has the version of dragoman.", ("version",), {(__version__,): 1}),
+        _gauge("build_info", "Always 1; the label has the version of dragoman.", {(__version__,): 1}, ("version",)),
         *_of_links(gateway, held),
         *_of_turns(gateway, held),
         *_of_traffic(gateway),
@@ -123,23 +125,22 @@ class _Collected:
 
 def _of_links(gateway: App, held: _Held) -> Iterator[Metric]:
     none: dict[Labels, int] = {(endpoint.dialect,): 0 for route in gateway.config.routes for endpoint in route.listen}
-    yield _gauge("links", "Clients that are connected.", ("dialect",), none | held.links)
-    yield _gauge("queued_bytes", "Bytes that wait to be written to clients.", ("dialect",), none | held.queued)
-    waiting = {(): gateway.waiting_links}
-    yield _gauge("links_waiting", "Links whose messages wait for a later step of the event loop.", (), waiting)
-    yield _gauge("links_behind", "Clients that read slowly and get merged text later.", (), {(): held.behind})
-    merged = {(): gateway.ledger.counters["events_merged"]}
-    yield _counter("merged_events", "Events that slow clients got merged.", (), merged)
+    yield _gauge("links", "Clients that are connected.", none | held.links, ("dialect",))
+    yield _gauge("queued_bytes", "Bytes that wait to be written to clients.", none | held.queued, ("dialect",))
+    help_text = "Links whose messages wait for a later step of the event loop."
+    yield _gauge("links_waiting", help_text, gateway.waiting_links)
+    yield _gauge("links_behind", "Clients that read slowly and get merged text later.", held.behind)
+    merged = gateway.ledger.counters["events_merged"]
+    yield _counter("merged_events", "Events that slow clients got merged.", merged)
 
 
 def _of_turns(gateway: App, held: _Held) -> Iterator[Metric]:
     routes = dict.fromkeys(router.route.name for router in gateway.routers)
     sessions = {(route, status): 0 for route in routes for status in get_args(Status)} | held.sessions
-    help_text = "Sessions that the gateway holds, by their status."
-    yield _gauge("sessions", help_text, ("route", "status"), sessions)
-    yield _gauge("turns_open", "Sessions with an open turn, or with an input that waits.", (), {(): held.busy})
+    yield _gauge("sessions", "Sessions that the gateway holds, by their status.", sessions, ("route", "status"))
+    yield _gauge("turns_open", "Sessions with an open turn, or with an input that waits.", held.busy)
     turns = {(route, end): 0 for route in routes for end in get_args(End)} | gateway.ledger.turns
-    yield _counter("turns", "Turns that ended, by their route and end.", ("route", "end"), turns)
+    yield _counter("turns", "Turns that ended, by their route and end.", turns, ("route", "end"))
 
 
 def _of_traffic(gateway: App) -> Iterator[Metric]:
@@ -149,8 +150,8 @@ def _of_traffic(gateway: App) -> Iterator[Metric]:
     frames |= {(*key, "sent"): one.frames_sent for key, one in traffic.items()}
     sizes = {(*key, "received"): one.bytes_received for key, one in traffic.items()}
     sizes |= {(*key, "sent"): one.bytes_sent for key, one in traffic.items()}
-    yield _counter("frames", "Frames received from peers and sent to them.", both, frames)
-    yield _counter("bytes", "Bytes of those frames.", both, sizes)
+    yield _counter("frames", "Frames received from peers and sent to them.", frames, both)
+    yield _counter("bytes", "Bytes of those frames.", sizes, both)
     spent = HistogramMetricFamily(
         "dragoman_translation_seconds",
         "Time to decode and translate what one read brought (received), or to render and encode a batch (sent).",
@@ -165,10 +166,8 @@ def _of_traffic(gateway: App) -> Iterator[Metric]:
 
 def _of_losses(losses: Counter[Labels], partial: Counter[Labels]) -> Iterator[Metric]:
     labels = ("source", "target", "kind")
-    help_text = "Messages and parts that were not delivered, by the kind of message."
-    yield _counter("losses", help_text, labels, losses)
-    help_text = "Messages delivered without fields that they had."
-    yield _counter("partial_deliveries", help_text, labels, partial)
+    yield _counter("losses", "Messages and parts that were not delivered, by the kind of message.", losses, labels)
+    yield _counter("partial_deliveries", "Messages delivered without fields that they had.", partial, labels)
 
 
 def _of_refusals(counters: Mapping[str, int]) -> Iterator[Metric]:
@@ -189,55 +188,54 @@ def _of_refusals(counters: Mapping[str, int]) -> Iterator[Metric]:
         elif name.startswith("refused_"):
             what, _, reason = name.removeprefix("refused_").partition("_")
             refused[what, reason] += count
-    yield _counter("faults", "Bad frames of peers, by their error.", ("dialect", "code"), faults)
-    yield _counter("links_cut", "Links that were disconnected for an error of their peer.", ("code",), cut)
-    yield _counter(
-        "refused", "Clients, sessions and commands that were refused, by the reason.", ("what", "reason"), refused
-    )
+    yield _counter("faults", "Bad frames of peers, by their error.", faults, ("dialect", "code"))
+    yield _counter("links_cut", "Links that were disconnected for an error of their peer.", cut, ("code",))
+    help_text = "Clients, sessions and commands that were refused, by the reason."
+    yield _counter("refused", help_text, refused, ("what", "reason"))
 
 
 def _of_backends(gateway: App) -> Iterator[Metric]:
     backends = gateway.upstreams.statuses.items()
     labels = ("route",)
-    yield _gauge("backend_connections", "Connections to the backend.", labels, {(n,): b.connected for n, b in backends})
-    wanted = {(name,): one.wanted - one.connected for name, one in backends}
-    yield _gauge("backend_connections_missing", "Connections to the backend that are tried again.", labels, wanted)
+    connected = {(name,): one.connected for name, one in backends}
+    yield _gauge("backend_connections", "Connections to the backend.", connected, labels)
+    missing = {(name,): one.wanted - one.connected for name, one in backends}
+    yield _gauge("backend_connections_missing", "Connections to the backend that are tried again.", missing, labels)
     attempts = {(name,): one.attempts for name, one in backends}
-    yield _counter("backend_attempts", "Attempts to connect to the backend.", labels, attempts)
+    yield _counter("backend_attempts", "Attempts to connect to the backend.", attempts, labels)
     lost = {(name,): one.lost for name, one in backends}
-    yield _counter("backend_failures", "Failed attempts and lost connections to the backend.", labels, lost)
-    yield _gauge("children", "Child processes that run.", (), {(): len(gateway.children)})
-    yield _gauge("children_limit", "Child processes that may run (`children`).", (), {(): gateway.children.most})
+    yield _counter("backend_failures", "Failed attempts and lost connections to the backend.", lost, labels)
+    yield _gauge("children", "Child processes that run.", len(gateway.children))
+    yield _gauge("children_limit", "Child processes that may run (`children`).", gateway.children.most)
 
 
 def _of_config(gateway: App) -> Iterator[Metric]:
     status = gateway.config_status
-    yield _gauge("config_generation", "Generation of the configuration in force.", (), {(): status.generation})
-    refused = {(): float(bool(status.refused_at))}
-    yield _gauge("config_refused", "1 if the last reload was refused, so that its file is not in force.", (), refused)
+    yield _gauge("config_generation", "Generation of the configuration in force.", status.generation)
+    help_text = "1 if the last reload was refused, so that its file is not in force."
+    yield _gauge("config_refused", help_text, bool(status.refused_at))
 
 
 def _of_recordings(gateway: App) -> Iterator[Metric]:
     if gateway.recordings is None:
         return
     writer, counters = gateway.recordings.writer, gateway.ledger.counters
-    yield _counter("recording_bytes", "Bytes of recordings that were written.", (), {(): writer.bytes_written})
-    yield _gauge("recording_behind_bytes", "Bytes of recordings that wait for the disk.", (), {(): writer.backlog})
+    yield _counter("recording_bytes", "Bytes of recordings that were written.", writer.bytes_written)
+    yield _gauge("recording_behind_bytes", "Bytes of recordings that wait for the disk.", writer.backlog)
     failed = counters["recordings_failed"]
-    yield _counter("recording_failures", "Files of recordings that could not be written.", (), {(): failed})
+    yield _counter("recording_failures", "Files of recordings that could not be written.", failed)
     lost = counters["recording_lines_lost"]
-    yield _counter("recording_lost_items", "Frames, events and commands that are not recorded.", (), {(): lost})
+    yield _counter("recording_lost_items", "Frames, events and commands that are not recorded.", lost)
     redacted = counters["secrets_redacted"]
-    yield _counter("recording_redacted", "Secrets that were left out of recordings.", (), {(): redacted})
+    yield _counter("recording_redacted", "Secrets that were left out of recordings.", redacted)
 
 
 def _of_memory(gateway: App, held: _Held) -> Iterator[Metric]:
     memory, clients, sessions = gateway.memory, held.client_memory, held.session_memory
     holders = {("clients",): clients, ("sessions",): sessions, (OTHER,): max(0, memory.used - clients - sessions)}
-    yield _gauge("memory_bytes", "Bytes that peers make the gateway hold, by holder.", ("holder",), holders)
-    yield _gauge("memory_limit_bytes", "Bytes that peers may make the gateway hold.", (), {(): memory.limit})
-    relieved = {(): memory.relieved}
-    yield _counter("memory_relieved", "Links cut and sessions shortened because memory ran out.", (), relieved)
+    yield _gauge("memory_bytes", "Bytes that peers make the gateway hold, by holder.", holders, ("holder",))
+    yield _gauge("memory_limit_bytes", "Bytes that peers may make the gateway hold.", memory.limit)
+    yield _counter("memory_relieved", "Links cut and sessions shortened because memory ran out.", memory.relieved)
 
 
 def _of_loop(heartbeat: LoopHeartbeat) -> Metric:
@@ -250,15 +248,15 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return list(zip((*map(str, histogram.bounds), "+Inf"), map(float, histogram.count_up_to()), strict=True))
 
 
-def _gauge(name: str, help_text: str, labels: Labels, values: Mapping[Any, float]) -> Metric:
+def _gauge(name: str, help_text: str, values: Values, labels: Labels = ()) -> Metric:
     return _filled(GaugeMetricFamily(f"dragoman_{name}", help_text, labels=labels), values)
 
 
-def _counter(name: str, help_text: str, labels: Labels, values: Mapping[Any, float]) -> Metric:
+def _counter(name: str, help_text: str, values: Values, labels: Labels = ()) -> Metric:
     return _filled(CounterMetricFamily(f"dragoman_{name}", help_text, labels=labels), values)
 
 
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[Any, float]) -> Metric:
-    for labels, value in values.items():
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Values) -> Metric:
+    for labels, value in values.items() if isinstance(values, Mapping) else [((), values)]:
         family.add_metric(labels, value)
     return family
