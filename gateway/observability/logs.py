@@ -92,11 +92,11 @@ def configure(level: str = "info", *, as_json: bool = False, content: bool = Fal
         ]
     else:
         processors += [_escape, structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])]
-    queue = _STDERR.open(processors)
+    _STDERR.open(processors)
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=lambda *names: Unfailing(sys.stderr, *names) if queue is None else _Queued(queue, *names),
+        logger_factory=LineLogger,
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
@@ -126,28 +126,17 @@ def tell(line: str, stream: TextIO) -> None:
         print(line, file=stream, flush=True)
 
 
-class Unfailing:
-    """A logger that writes lines to a stream and ignores write errors, because a log must not end its program."""
+class LineLogger:
+    """A logger that writes lines to stderr and ignores write errors, because a log must not end its program."""
 
-    def __init__(self, stream: TextIO, component: str = "") -> None:
-        self._stream = stream
+    def __init__(self, component: str = "") -> None:
         self.component = component
 
     def msg(self, message: str) -> None:
         """Write one line."""
-        tell(message, self._stream)
+        tell(message, sys.stderr)
 
     log = debug = info = warn = warning = error = critical = exception = msg
-
-
-class _Queued:
-    """A logger that writes lines to a LogQueue."""
-
-    def __init__(self, queue: LogQueue, component: str) -> None:
-        self.component = component
-        self.msg = queue.put
-        self.log = self.debug = self.info = self.warn = self.warning = self.msg
-        self.error = self.critical = self.exception = self.msg
 
 
 class _Stderr:
@@ -157,16 +146,15 @@ class _Stderr:
         self.queue: LogQueue | None = None
         self._processors: list[Any] = []
 
-    def open(self, processors: list[Any]) -> LogQueue | None:
-        """Return the queue; None if sys.stderr was replaced, as in a test that captures it."""
+    def open(self, processors: list[Any]) -> None:
+        """Open the queue, unless sys.stderr was replaced, as in a test that captures it."""
         stderr = sys.__stderr__
         if stderr is None or sys.stderr is not stderr:
-            return None
+            return
         self._processors = processors
         if self.queue is None:
             self.queue = LogQueue(stderr.fileno(), self._report)
             atexit.register(self.queue.flush)
-        return self.queue
 
     def _report(self, count: int) -> str:
         fields: Any = {"event": "log lines dropped because stderr was not read", "count": count}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +44,7 @@ def limited_lines() -> Iterator[Counter[str]]:
     capture, counts = LogCapture(), Counter[str]()
     structlog.configure(
         processors=[logs.limited(line_limit.LineLimit(lambda: 0)), capture],
-        logger_factory=lambda *names: logs.Unfailing(sys.stderr, *names),
+        logger_factory=logs.LineLogger,
     )
     try:
         yield counts
