@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from aiohttp import web
@@ -21,7 +21,6 @@ from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.codec import MALFORMED
 
-T = TypeVar("T")
 Level = Literal["debug", "info", "warning", "error"]
 
 BODY_DEADLINE = 5.0  # seconds for the body of a request, which is one packet
@@ -69,12 +68,6 @@ class Admin:
             web.put("/log-level", self._set_log_level),
         ]
 
-    async def _ask(self, function: Callable[[], T]) -> T:
-        async def call() -> T:
-            return function()
-
-        return await self._loop.ask(call)
-
     async def _sessions(self, request: web.Request) -> web.Response:
         wanted = parse_query(request, SessionQuery)
         return respond(await self._loop.ask(lambda: answers.session_page(self._gateway, wanted)))
@@ -107,25 +100,25 @@ class Admin:
     ) -> web.Response:
         name = request.match_info["id"]
 
-        def find_and_answer() -> web.Response:
+        async def find_and_answer() -> web.Response:
             found = answers.find_session(self._gateway, name)
             return answer(*found) if found is not None else _unknown(name)
 
-        return await self._ask(find_and_answer)
+        return await self._loop.ask(find_and_answer)
 
     async def _links(self, request: web.Request) -> web.Response:
         wanted = parse_query(request, PageQuery)
-        return respond(await self._ask(lambda: answers.link_page(self._gateway, wanted)))
+        return respond(await self._loop.ask(lambda: answers.link_page(self._gateway, wanted)))
 
     async def _routes(self, _request: web.Request) -> web.Response:
-        return respond(await self._ask(lambda: answers.route_list(self._gateway)))
+        return respond(await self._loop.ask(lambda: answers.route_list(self._gateway)))
 
     async def _losses(self, request: web.Request) -> web.Response:
         wanted = parse_query(request, LossQuery)
         return respond(await self._loop.ask(lambda: answers.loss_page(self._gateway, wanted)))
 
     async def _config(self, _request: web.Request) -> web.Response:
-        return respond(await self._ask(lambda: answers.config_in_force(self._gateway)))
+        return respond(await self._loop.ask(lambda: answers.config_in_force(self._gateway)))
 
     async def _log_level(self, _request: web.Request) -> web.Response:
         return respond({"level": logs.LEVEL.default, "components": logs.LEVEL.components})

@@ -1,6 +1,6 @@
 """The answers of the ops port about sessions, links, routes, losses, the log and the configuration.
 
-Each function makes one answer of the gateway's tables; call it in the event loop of the gateway. Long tables are read
+Each coroutine makes one answer of the gateway's tables; run it in the event loop of the gateway. Long tables are read
 in slices.
 """
 
@@ -256,7 +256,7 @@ def _session_row(router: Router, session: Session) -> SessionRow:
     )
 
 
-def link_page(gateway: App, wanted: PageQuery) -> LinkPage:
+async def link_page(gateway: App, wanted: PageQuery) -> LinkPage:
     """Return the clients that connected after the one that the cursor names."""
     links, limit = gateway.links, wanted.limit
     start = next((number for number, link in enumerate(links, 1) if link.id == wanted.cursor), 0)
@@ -283,7 +283,7 @@ def _link_row(link: Link) -> LinkRow:
     )
 
 
-def route_list(gateway: App) -> RouteList:
+async def route_list(gateway: App) -> RouteList:
     """Return all routes."""
     return RouteList(routes=[_route_row(gateway, router) for router in gateway.routers])
 
@@ -354,7 +354,7 @@ async def _find_losses(entries: list[Entry], wanted: LossQuery) -> list[Entry]:
             return sorted(found, key=attrgetter(name))
 
 
-def config_in_force(gateway: App) -> ConfigInForce:
+async def config_in_force(gateway: App) -> ConfigInForce:
     """Return the configuration in force, and the one that was refused since."""
     status = gateway.config_status
     return ConfigInForce(

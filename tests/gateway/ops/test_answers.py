@@ -35,12 +35,12 @@ salt = "hidden-in-the-salt"
 """
 
 
-def test_the_configuration_in_force_has_the_keys_of_a_file_and_no_secret(tmp_path: Path) -> None:
+async def test_the_configuration_in_force_has_the_keys_of_a_file_and_no_secret(tmp_path: Path) -> None:
     (tmp_path / "licence").write_text("hidden-in-a-file", "utf-8")
     file = tmp_path / "config.toml"
     file.write_text(TEXT, "utf-8")
     file.chmod(0o600)
-    shown = config_in_force(App(load(file))).config
+    shown = (await config_in_force(App(load(file)))).config
     assert b"hidden" not in msgspec.json.encode(shown)
     assert shown.keys() == {field.encode_name for field in msgspec.structs.fields(ConfigFile)}
     assert shown["route"][0]["upstream"] == "smooth+ws://h:1/ws?token=***&agent=shown"
