@@ -211,6 +211,11 @@ class Link:
             self._apply(self._translator.closed(cause))
             self._finish()
 
+    def fail(self, error: Exception) -> None:
+        """Disconnect the peer, because work for it failed through our own fault."""
+        self.log.error("link failed, disconnecting the peer", exc_info=error)
+        self.end(CloseReason.INTERNAL)
+
     def cut(self, fault: PeerError) -> None:
         """Disconnect the peer for this fault. Frames that wait are dropped: it does not read. Else it is told why."""
         if self.outbox.empty:

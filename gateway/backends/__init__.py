@@ -6,7 +6,7 @@ kind            what a router asks            single           one session
 pods            a directory of pods           shared           one connection for many sessions
 conversations   one opened for each session   catalog          what a backend's store lists
 history_loader  whole histories, in pages     demultiplexing   answers and text over such a connection
-forgotten_rows  rows of forgotten sessions    dials            how often a route dials
+unused_rows     sessions that nobody uses     dials            how often a route dials
 target          what can be dialled, and what operators are told of it
 list_wait       actions that wait until a backend has listed its sessions
 known_pods      the pods of a directory as they were last read

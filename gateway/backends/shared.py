@@ -1,8 +1,9 @@
 """One connection to a backend that carries all sessions of a route (docs/design.md, section 5: pando).
 
 An answer goes to the session that asked, and an event to the session that it names; an unknown session is made. The
-backend lists its sessions when the connection stands, and again when another instance answers. A list may lack
-sessions (docs/dialects/pando.md, section 6), so the backend is asked for each missing one before it counts as gone.
+backend lists its sessions when the connection stands, and again when another instance answers. There may be thousands,
+so only their rows are kept until somebody uses them (unused_rows.py). A list may lack sessions
+(docs/dialects/pando.md, section 6), so the backend is asked for each missing one before it counts as gone.
 
 Until the backend has listed its sessions, commands of clients wait in their order, for a short time. They wait again
 after a lost connection, because another backend with other sessions may answer then.
@@ -15,7 +16,7 @@ all, the input is refused and nothing is written.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,12 +31,13 @@ from dragoman.gateway.backends.asking import (
     refusals,
 )
 from dragoman.gateway.backends.demultiplexing import SharedRequest, SharedRequests, SharedTexts
-from dragoman.gateway.backends.forgotten_rows import RememberingOpener
 from dragoman.gateway.backends.kind import MakeBackend
 from dragoman.gateway.backends.list_wait import ListWait
+from dragoman.gateway.backends.unused_rows import RememberingOpener
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
+from dragoman.gateway.overload.fair_queue import SlicedWork
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import Sessions
@@ -63,6 +65,7 @@ from dragoman.mappings.canonical.values import Cause, Ext, Failure, SessionSumma
 from dragoman.mappings.dialect import Burst, Dialect, Loss, StreamedBlock
 from dragoman.mappings.errors import ConfigError
 
+LISTED = 4096  # units of work (gateway/overload/fair_queue.py) of a listed row, whose ids are computed: about 40 us
 ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
 GONE = Failure(cause="upstream_lost", text="the backend does not have this session any more")
 
@@ -71,7 +74,7 @@ MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
 
 
 class SharedKind(RememberingOpener):
-    """The connection of one route with all its sessions, which its lists and events make and end."""
+    """The connection of one route with all its sessions, which its events and clients make, and its lists end."""
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
@@ -83,11 +86,12 @@ class SharedKind(RememberingOpener):
         self._texts = SharedTexts()
         self.requests = SharedRequests()
         sessions.watchers.append(self._note_end)
-        sessions.on_rested.append(self._keep_row)
+        sessions.on_rested.append(self._forget)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
             raise ConfigError(f"route {self._state.id}: a backend with many sessions must be live, not a recording")
         self._upstream = upstream
+        self._lists = SlicedWork(self._services.queue, upstream.fail)  # lists of the backend that are being read
 
     # -- what the router asks ------------------------------------------------------------------------------
 
@@ -123,6 +127,7 @@ class SharedKind(RememberingOpener):
         return self._list.when_known(action)
 
     def close(self) -> None:
+        self._lists.stop()
         self._list.stop()
         self._upstream.stop()
 
@@ -147,13 +152,12 @@ class SharedKind(RememberingOpener):
             self._made_up.pop(session.state.id, None)
             self._texts.clear()
 
-    def _find_or_make(self, name: str) -> Session:
-        """Return the session that the backend calls `name`; make it if it is unknown."""
-        known = self._sessions.index.find_session(name)
-        if known is None:
-            self._forgotten.remove_row(name)
-        ids = self.dialect.session_ref(name) if self.dialect.session_ref is not None else None
-        return known or self._make(name, ids)
+    def _make_listed(self, name: str) -> Session:
+        return self._make(name, self._ids_of(name))
+
+    def _ids_of(self, name: str) -> Ext | None:
+        """Return the ids of the session that the backend calls `name`."""
+        return self.dialect.session_ref(name) if self.dialect.session_ref is not None else None
 
     def _show_newest(self) -> None:
         """Show the newest session to clients that wait for one, unless the backend has opened their own by now."""
@@ -171,7 +175,7 @@ class SharedKind(RememberingOpener):
 
         Clients that name none are shown the session that is behind their listener now.
         """
-        self._forgotten.remove_row(session.state.id)
+        self._unused.remove_row(session.state.id)
         if session in self._sessions.index:
             session.commands.give_all(DeleteSession)
             session.give_up(GONE)
@@ -229,11 +233,11 @@ class SharedKind(RememberingOpener):
         known = self._sessions.index.find_session(burst.session)
         if known is None and all(isinstance(item, MAKES_NO_SESSION) for item in burst.items):
             if any(isinstance(item, SessionClosed) for item in burst.items):
-                self._forgotten.remove_row(burst.session)
+                self._unused.remove_row(burst.session)
             losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]
             self._services.ledger.record(losses)
             return
-        session = known or self._find_or_make(burst.session)
+        session = known or self.find_session(burst.session) or self._make_listed(burst.session)
         session.delivery.enter()
         self._texts.note(burst.session, session.receive([burst]))
         for item in burst.items:
@@ -246,20 +250,23 @@ class SharedKind(RememberingOpener):
 
     def _receive_unaddressed(self, item: Any) -> None:
         if isinstance(item, SessionsListed):
-            self._receive_list(item)
+            self._lists.add_work(self._take_list(item))
         elif isinstance(item, StoreChanged):
             self._sessions.publications.send(item)
         elif not isinstance(item, Heartbeat):  # the translator watches for those, and our own clients get ours
             self._services.ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
-    def _receive_list(self, event: SessionsListed) -> None:
-        """Make the listed sessions, and ask for those that the list lacks (docs/dialects/pando.md, section 6)."""
+    def _take_list(self, event: SessionsListed) -> Iterator[None]:
+        """Keep the listed rows, and ask for sessions that the list lacks (docs/dialects/pando.md, section 6).
+
+        Yield after each row. The newest session is listed first, and its row is added last, so it is dropped last.
+        """
         found = set()
-        for row in event.sessions:
-            session = self._find_or_make(row.session)
-            self._describe(session, row)
-            found.add(session.state.id)
-        self._forgotten.keep_only(found)
+        for row in reversed(event.sessions):
+            found.add(self._take_row(row))
+            self._lists.count(LISTED)
+            yield
+        self._unused.keep_only(found)
         self._show_newest()
         commands = []
         for session in self._sessions.index:
@@ -269,6 +276,17 @@ class SharedKind(RememberingOpener):
                 commands.append(_named(command, session.state, self.dialect))
         self._list.note_list(len(commands))
         self._upstream.send(commands)
+
+    def _take_row(self, row: SessionSummary) -> str:
+        """Describe a session that is in use by its row in a list, or keep the row; return the id of the session."""
+        known = self._sessions.index.find_session(row.session)
+        if known is not None:
+            self._describe(known, row)
+            return known.state.id
+        own = canonical_id(self._sessions.route.name, row.session)
+        ids = {**(row.ext or {}), **(self._ids_of(row.session) or {})}
+        self._keep_row(structs.replace(row, session=own, ext=ids), self._sessions.past.owner_of(own))
+        return own
 
     def _check(self, doubted: str, answer: Burst[Event]) -> None:
         """End a doubted session if the backend does not know it."""
@@ -282,6 +300,7 @@ class SharedKind(RememberingOpener):
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Tell each session that watches or asked, with its own unsent commands."""
+        self._lists.stop()
         self._list.note_lost()
         requests = self.requests.take_all()
         own: dict[str, list[Command]] = {}

@@ -126,6 +126,11 @@ class Upstream:
         if self._translator is not None:
             self._translator.detach(state)
 
+    def fail(self, error: Exception) -> None:
+        """Disconnect the backend, because work that it caused failed through our own fault."""
+        if self._link is not None:
+            self._link.fail(error)
+
     def rest(self) -> None:
         self._resting = True
         self._close()

@@ -205,12 +205,7 @@ class Router:
 
     def _do_work(self, link: Link, work: Iterator[None]) -> None:
         """Do work of a link in slices, between which other links are served."""
-
-        def fail(error: Exception) -> None:
-            link.log.error("link failed, disconnecting the peer", exc_info=error)
-            link.end(CloseReason.INTERNAL)
-
-        self._work.add_work(link.id, work, fail)
+        self._work.add_work(link.id, work, link.fail)
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
         """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""

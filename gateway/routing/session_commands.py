@@ -67,7 +67,8 @@ class SessionCommands:
 
     def open_session(self, link: Link, command: OpenSession) -> None:
         """Open a session for a client, unless the id that it chose is in use."""
-        if command.session and self._sessions.in_use(link, command.session):
+        name = command.session
+        if name and (self._sessions.in_use(link, name) or self._backend.find_session(name) is not None):
             link.refuse(command.request, "busy", ID_IN_USE)
         else:
             self._show_opened(link, command, lambda: self._backend.open_session(link, command))

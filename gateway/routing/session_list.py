@@ -6,6 +6,7 @@ A page costs what it shows, not what there is. So the sessions are kept in the o
     a list is asked for               the noted sessions are placed anew, then one page is taken from the order
     a session is busy                 it stays noted: its text changes it without a note
     a session is forgotten            its last row takes its place, if the backend still has the session
+    a backend lists a session         its row gets a place, and no session is made
 
 A principal that sees only its own sessions has an order of its own. Sessions without a message or a title are kept
 apart, because most clients are not shown them. What takes long is done in slices, between which other links are served.
@@ -103,11 +104,13 @@ class SessionList:
             self._place_row(*self._kept[id])
 
     def keep_row(self, owner: str, row: SessionSummary) -> None:
-        """List this row of a session that is about to be forgotten, and that its backend still has."""
+        """List this row of a session that its backend has, and that is not open here or is about to be forgotten."""
         self._kept[row.session] = owner, ListedRow(row=row)
+        if self._index.live_session(row.session) is None:
+            self._place_row(owner, self._kept[row.session][1])
 
     def drop_row(self, id: str) -> None:
-        """Remove the row of a forgotten session: it is about to be opened again, or its backend has ended it."""
+        """Remove the row of a session that is not open here: it is about to be opened, or its backend has ended it."""
         if self._kept.pop(id, None) is not None and self._index.live_session(id) is None:
             self._remove(id)
 

@@ -23,6 +23,11 @@ class UnknownCursor(Exception):  # noqa: N818  # an answer, and no error of ours
     """The answer to an unknown cursor."""
 
 
+def unexpected(error: Exception) -> None:
+    """Raise the error of a page that could not be made."""
+    raise error
+
+
 def listed(
     lists: Lists,
     command: ListSessions,
@@ -39,6 +44,7 @@ def listed(
         dialect=SimpleNamespace(lists_silent=silent),
         send=answers.extend,
         refuse=lambda *refusal: answers.append(refusal),
+        fail=unexpected,
     )
     lists._sessions.services.queue.budget.left = 1 << 40  # units: the page is made in one slice
     lists._tell(link, command, rows)

@@ -98,7 +98,7 @@ async def test_a_session_missing_from_the_next_list_is_requested_and_stays_if_it
         await made.replaced(row(OTHER))
         await made.answers("message.list", [])
         assert (await made.answers("session.get", row(ONE)))["session_id"] == ONE
-        assert {session.state.id for session in made.router.sessions} == {ONE, OTHER}
+        assert [session.state.id for session in made.router.sessions] == [ONE]
         pod.say(json.dumps(run("Hello")).encode())
         await settle()
         assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE

@@ -30,17 +30,29 @@ def announced(told: MemoryTransport) -> list[str]:
     return [f["payload"]["id"] for f in frames(told) if f["topic"] == "session.update"]
 
 
-async def test_a_publication_learns_of_every_existing_and_new_session() -> None:
+async def test_a_publication_learns_of_every_open_and_new_session() -> None:
     async with in_memory_pando_gateway() as made:
         told = await listening(made)
-        await made.begins(row(ONE))
-        assert announced(told) == [ONE]
+        await made.begins()
+        await made.publishes("session.update", **row(ONE))
+        assert set(announced(told)) == {ONE}
         late = made.join("pando", publishes=True)
         await settle()
         assert announced(late) == [ONE]
         await made.publishes("session.update", **row(OTHER))
         assert OTHER in announced(told)
         assert OTHER in announced(late)
+
+
+async def test_a_listed_session_is_announced_once_it_is_used() -> None:
+    """A primary announces sessions that are created, saved or ended (docs/dialects/pando.md, section 4)."""
+    async with in_memory_pando_gateway() as made:
+        told = await listening(made)
+        await made.begins(row(ONE), row(OTHER))
+        assert announced(told) == []
+        made.join("smooth").say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
+        await settle()
+        assert announced(told) == [ONE]
 
 
 async def test_a_publication_learns_no_more_of_a_session_once_it_has_an_owner() -> None:
@@ -62,6 +74,8 @@ async def test_an_ended_or_owned_session_is_no_longer_counted() -> None:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
         await made.begins(row(ONE), row(OTHER))
+        for session in (ONE, OTHER):
+            await made.publishes("session.update", **row(session))
         assert made.router.published == 2
         await made.publishes("session.deleted", **row(ONE))
         assert made.router.published == 1

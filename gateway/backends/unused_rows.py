@@ -1,7 +1,8 @@
-"""The list rows of sessions that the gateway has forgotten and that their backend still has.
+"""The list rows of sessions that their backend has and that nobody uses here.
 
-A pando names its sessions once for each connection, and never again. So the row of a forgotten session is kept: clients
-still see it in lists, and the session is made anew when one of them names it.
+A pando names its sessions once for each connection, and never again. It may have thousands of them. So its list makes
+no session: each row is kept, like that of a session that the gateway has forgotten. Clients see all of them in lists.
+A session is made when a client names it, or when the backend tells something of it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect, Loss
 
 ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dropped first
+TOO_MANY = f"more than {ROWS_MAX:,} sessions of a backend that nobody uses"
 
 
-class ForgottenRows:
+class UnusedRows:
     """The rows by every name under which clients know their sessions. `on_removed` is called with the id of each."""
 
     def __init__(
@@ -64,25 +66,25 @@ class ForgottenRows:
 
 
 class RememberingOpener(SessionOpener):
-    """A backend that names its sessions once for each connection. The rows of forgotten sessions are kept."""
+    """A backend that names its sessions once for each connection. The rows of those that nobody uses are kept."""
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
-        self._forgotten = ForgottenRows(self._services.dialects, sessions.list.drop_row)
+        self._unused = UnusedRows(self._services.dialects, sessions.list.drop_row)
 
     def find_session(self, name: str) -> Session | None:
-        """Restore a forgotten session; return None if no session had this name."""
-        row = self._forgotten.remove_row(name)
+        """Make the session of a row; return None if no row has this name."""
+        row = self._unused.remove_row(name)
         if row is None:
             return None
         (known_as, *_) = self._sessions.upstream.public_ids(row.session, row.ext)
-        session = self._find_or_make(known_as)
+        session = self._make_listed(known_as)
         self._describe(session, row)
         return session
 
     @abstractmethod
-    def _find_or_make(self, name: str) -> Session:
-        """Return the session that the backend calls `name`; make it if it is unknown."""
+    def _make_listed(self, name: str) -> Session:
+        """Make the session that the backend calls `name`."""
 
     def _describe(self, session: Session, row: SessionSummary) -> None:
         """Take over the backend's description of a session."""
@@ -92,15 +94,17 @@ class RememberingOpener(SessionOpener):
         state.updated_at = max(state.updated_at, row.updated_at)
         self._sessions.list.note_changed(state.id)
 
-    def _keep_row(self, session: Session) -> None:
+    def _forget(self, session: Session) -> None:
         """Keep the row of a session that is about to be forgotten, if the backend has the session."""
-        if session.state.backend_ids is None:
-            return
-        row = session.summary()
+        if session.state.backend_ids is not None:
+            self._keep_row(session.summary(), session.state.owner)
+
+    def _keep_row(self, row: SessionSummary, owner: str) -> None:
+        """Keep the row of a session that its backend has and that nobody uses."""
         if self.is_worth_listing(row):
-            self._sessions.list.keep_row(session.state.owner, row)
-        if self._forgotten.add_row(row) is not None:
-            self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why="too many are forgotten")])
+            self._sessions.list.keep_row(owner, row)
+        if self._unused.add_row(row) is not None:
+            self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why=TOO_MANY)])
 
     def _newest(self) -> Session | None:
         """Return the backend's session with the latest event.
@@ -110,7 +114,7 @@ class RememberingOpener(SessionOpener):
         """
         live = [s.state for s in self._sessions.index if s.state.backend_ids is not None]
         known = [(state.updated_at, state.id, state.backend_ids) for state in live]
-        known += [(row.updated_at, row.session, row.ext) for row in self._forgotten.rows()]
+        known += [(row.updated_at, row.session, row.ext) for row in self._unused.rows()]
         if not known:
             return None
         known.sort(key=itemgetter(0), reverse=True)

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.backends import forgotten_rows
-from dragoman.gateway.backends.forgotten_rows import ForgottenRows, RememberingOpener
+from dragoman.gateway.backends import unused_rows
+from dragoman.gateway.backends.shared import LISTED
+from dragoman.gateway.backends.unused_rows import TOO_MANY, RememberingOpener, UnusedRows
+from dragoman.gateway.overload.fair_queue import STEP, FairQueue
+from dragoman.gateway.routing.session_commands import ID_IN_USE
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.mappings.canonical.values import Ext, SessionSummary
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
@@ -83,8 +86,8 @@ async def test_a_pod_client_is_shown_the_newest_session_though_it_was_forgotten(
 
 
 def test_the_rows_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgotten_rows, "ROWS_MAX", 2)
-    rows = ForgottenRows(dict)
+    monkeypatch.setattr(unused_rows, "ROWS_MAX", 2)
+    rows = UnusedRows(dict)
     dropped = [rows.add_row(SessionSummary(session=name)) for name in ("a", "b", "c")]
     assert [row.session if row is not None else "" for row in dropped] == ["", "", "a"]
     assert [row.session for row in rows.rows()] == ["b", "c"]
@@ -92,14 +95,14 @@ def test_the_rows_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("most", "lost"), [(1, 1), (2, 0)])
 async def test_a_row_beyond_the_limit_is_counted_as_lost(monkeypatch: pytest.MonkeyPatch, most: int, lost: int) -> None:
-    monkeypatch.setattr(forgotten_rows, "ROWS_MAX", most)
+    monkeypatch.setattr(unused_rows, "ROWS_MAX", most)
     async with in_memory_pando_gateway() as made:
         await forgotten(made)
-        assert [entry.why for entry in made.ledger.entries()].count("too many are forgotten") == lost
+        assert [entry.why for entry in made.ledger.entries()].count(TOO_MANY) == lost
 
 
 def test_a_row_that_was_removed_leaves_no_name_behind() -> None:
-    rows = ForgottenRows(dict)
+    rows = UnusedRows(dict)
     rows.add_row(SessionSummary(session="a"))
     rows.remove_row("a")
     assert rows.remove_row("a") is None
@@ -117,11 +120,73 @@ def test_the_newest_session_with_a_uuid_is_found_without_the_names_of_older_ones
         names.append(session)
         return (session,) if int(session) < 100 - nameless else ("other",)
 
-    rows = ForgottenRows(dict)
+    rows = UnusedRows(dict)
     for number in range(100):
         rows.add_row(SessionSummary(session=str(number), updated_at=number))
     sessions = SimpleNamespace(upstream=SimpleNamespace(public_ids=public_ids), index=SessionIndex(dict))
-    opener: Any = SimpleNamespace(_sessions=sessions, _forgotten=rows, find_session=lambda name: name)
+    opener: Any = SimpleNamespace(_sessions=sessions, _unused=rows, find_session=lambda name: name)
     found: Any = RememberingOpener._newest(opener)
     assert found == newest
     assert len(names) == asked
+
+
+async def listed(made: InMemoryPandoGateway, *rows: dict[str, object]) -> MemoryTransport:
+    """Return a client of a route whose pando has listed these sessions, and that has used none of them."""
+    client = made.join("smooth")
+    client.say(json.dumps(ask("list_conversations", "r0")).encode())
+    await made.begins(*rows)
+    return client
+
+
+async def test_a_list_of_a_backend_makes_no_session() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await listed(made, row(ONE, "Atlas"), row(OTHER, "Borealis"))
+        assert made.router.sessions == []
+        (reply,) = frames(client)
+        assert {one["conversationId"] for one in reply["data"]["conversations"]} == {ONE, OTHER}
+
+
+async def test_an_event_of_a_listed_session_makes_it_with_what_the_list_told() -> None:
+    async with in_memory_pando_gateway() as made:
+        await listed(made, row(ONE, "Atlas"))
+        await made.publishes("llm.start", session_id=ONE)
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        while made.asked():
+            await made.answers("message.list", [])
+        (session,) = made.router.sessions
+        assert (session.state.id, session.state.title) == (ONE, "Atlas")
+
+
+async def test_a_client_cannot_choose_the_id_of_a_session_that_the_backend_has() -> None:
+    async with in_memory_pando_gateway() as made:
+        await listed(made, row(ONE, "Atlas"))
+        caller = made.join("pando")
+        write = {"method": "CreateSession", "params": {"id": ONE}}
+        caller.say(json.dumps({"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": write}).encode())
+        await settle()
+        (reply,) = frames(caller)
+        assert reply["error"]["message"] == f"dbproxy: CONFLICT (CreateSession): {ID_IN_USE}"
+        assert made.asked() == []
+
+
+async def test_a_long_list_is_read_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[FairQueue] = []
+    step = FairQueue._step
+
+    def count(queue: FairQueue) -> None:
+        steps.append(queue)
+        step(queue)
+
+    monkeypatch.setattr(FairQueue, "_step", count)
+    async with in_memory_pando_gateway() as made:
+        await listed(made, *(row(f"0b0e9b0e-0000-4000-8000-{number:012d}") for number in range(3 * STEP // LISTED)))
+        assert len(steps) >= 3
+
+
+async def test_the_newest_sessions_of_a_long_list_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pando lists the newest session first (docs/dialects/pando.md, section 6)."""
+    monkeypatch.setattr(unused_rows, "ROWS_MAX", 1)
+    async with in_memory_pando_gateway() as made:
+        client = await listed(made, row(ONE), row(OTHER))
+        (reply,) = frames(client)
+        assert [one["conversationId"] for one in reply["data"]["conversations"]] == [ONE]
