@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Generic, Protocol, TypeVar
@@ -20,7 +20,8 @@ from msgspec import UNSET, inspect
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.reflection import structs
+from dragoman.mappings.pruning import Pruner
+from dragoman.mappings.reflection import describe, structs
 from dragoman.mappings.value_count import check_value_count
 
 M = TypeVar("M")
@@ -95,7 +96,7 @@ class Codec(Generic[M]):
 
     @cached_property
     def _structs(self) -> list[inspect.StructType]:
-        return structs(inspect.type_info(self._union))
+        return structs(describe(self._union))
 
     @cached_property
     def _variants(self) -> dict[object, inspect.StructType]:
@@ -152,11 +153,12 @@ class Codec(Generic[M]):
         variant = self._variants.get(tag)
         if variant is None:
             return Unmapped(dialect=self.dialect, tag=tag, raw=frame.decode()), []
-        dropped = list(_prune(value, variant, "$"))
+        pruner = Pruner()
+        pruned = pruner.prune_object(value, [variant], "$")
         try:
-            return self.decode(msgspec.json.encode(value)), dropped
+            return self.decode(msgspec.json.encode(pruned)), pruner.dropped
         except msgspec.DecodeError as error:
-            raise PeerError("invalid", f"invalid `{tag}`: {error}", value=value) from error
+            raise PeerError("invalid", f"invalid `{tag}`: {error}", value=pruned) from error
 
 
 def is_utf8(frame: bytes) -> bool:
@@ -256,45 +258,6 @@ def _hides(shape: inspect.Type) -> bool:
         )
         for member in _inside(shape, set())
     )
-
-
-def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
-    """Remove all undocumented keys of `shape` from `value`, in place, and yield their paths."""
-    if isinstance(value, dict):
-        yield from _prune_objects((value,), shape, path)
-    elif isinstance(value, list):
-        item = _item(shape)
-        if item is not None:
-            yield from _prune_objects([member for member in value if isinstance(member, dict)], item, f"{path}[]")
-            for member in value:
-                if isinstance(member, list):
-                    yield from _prune(member, item, f"{path}[]")
-
-
-def _prune_objects(values: Sequence[dict[str, object]], shape: inspect.Type, path: str) -> Iterator[str]:
-    """Remove the undocumented keys of many objects of one shape; the documented keys are looked up once."""
-    known = structs(shape)
-    documented = {struct.tag: {f.encode_name: f.type for f in struct.fields} for struct in known}
-    tag_field = known[0].tag_field if known else None
-    for value in values:
-        tag = known[0].tag if len(known) == 1 else value.get(tag_field or "")
-        fields = documented.get(tag) if tag is None or isinstance(tag, str | int) else None
-        if fields is None:
-            continue
-        for key in [k for k in value if k not in fields and k != tag_field]:
-            del value[key]
-            yield f"{path}.{key}"
-        for key, member in value.items():
-            if key in fields and isinstance(member, dict | list):
-                yield from _prune(member, fields[key], f"{path}.{key}")
-
-
-def _item(shape: inspect.Type) -> inspect.Type | None:
-    members = shape.types if isinstance(shape, inspect.UnionType) else (shape,)
-    for member in members:
-        if isinstance(member, inspect.ListType | inspect.VarTupleType):
-            return member.item_type
-    return None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

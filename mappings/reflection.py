@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Union
 
 from msgspec import Struct, inspect
@@ -13,9 +14,13 @@ def union_of(base: type[Struct]) -> Any:
     return Union[tuple(base.__subclasses__())]  # noqa: UP007  # bars cannot join a tuple
 
 
+describe: Callable[[Any], inspect.Type] = cache(inspect.type_info)
+"""Return the description of a type; each is made once, because that of a large struct takes 10 ms."""
+
+
 def struct_type(kind: type[Struct]) -> inspect.StructType:
     """Return the description of a struct."""
-    shape = inspect.type_info(kind)
+    shape = describe(kind)
     assert isinstance(shape, inspect.StructType)  # noqa: S101  # `kind` is a struct
     return shape
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -26,7 +27,8 @@ from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.values import Wire
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import Envelope, decode_envelope
-from dragoman.mappings.reflection import alternatives, struct_field, structs
+from dragoman.mappings.pruning import Pruner
+from dragoman.mappings.reflection import alternatives, struct_field, struct_type, structs
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 127  # levels; the real parser, serde_json, refuses 128
@@ -85,14 +87,13 @@ class Events:
             raise PeerError("invalid", "neither a response with `result` or `error` nor a bare line", value=value)
         else:
             kind = results.Answer
-        dropped: list[str] = []
+        pruner = CodewhalePruner()
         inside = value.get("result")
         shape = results.shape_of(inside) if kind is results.Answer and isinstance(inside, dict) else None
         if shape is not None:
-            value = value | {"result": fitted(inside, inspect.type_info(shape), "$.result", dropped)}
-        fitting = fitted(value, inspect.type_info(kind), "$", dropped)
+            value = value | {"result": pruner.prune(inside, struct_type(shape), "$.result")}
         try:
-            return self.decode(msgspec.json.encode(fitting)), dropped
+            return self.decode(msgspec.json.encode(pruner.prune(value, struct_type(kind)))), pruner.dropped
         except (msgspec.DecodeError, RecursionError) as error:
             raise PeerError("invalid", f"invalid answer of a codewhale: {error}", value=value) from error
 
@@ -199,12 +200,13 @@ class Requests:
             own = msgspec.json.encode(value["id"]) if "id" in value else None
             request = "" if own is None else read_id(Raw(own))
             return Unmapped(dialect="codewhale", tag=method, raw=frame.decode(), request=request), []
-        dropped = [f"$.{name}" for name in value if name not in POSITIONS]
+        pruner = CodewhalePruner()
+        pruner.dropped.extend(f"$.{name}" for name in value if name not in POSITIONS)
         known = {name: member for name, member in value.items() if name in POSITIONS}
         if "params" in known:
-            known["params"] = _params(method, known["params"], value, dropped)
+            known["params"] = _params(method, known["params"], value, pruner)
         try:
-            return self.decode(msgspec.json.encode(known)), dropped
+            return self.decode(msgspec.json.encode(known)), pruner.dropped
         except (msgspec.DecodeError, RecursionError) as error:
             raise PeerError("invalid", in_words(str(error), known.get("params")), value=value) from error
 
@@ -267,7 +269,7 @@ def _object(value: object) -> dict[str, Any]:
     return value
 
 
-def _params(method: str, params: object, value: dict[str, Any], dropped: list[str]) -> object:
+def _params(method: str, params: object, value: dict[str, Any], pruner: CodewhalePruner) -> object:
     """Return params without undocumented members; an array is converted to an object by the struct's order."""
     if method in GROUPS and not isinstance(params, dict | list):
         text = f"invalid type: {rust_kind_of(params)}, expected internally tagged enum {GROUPS[method]}"
@@ -279,7 +281,7 @@ def _params(method: str, params: object, value: dict[str, Any], dropped: list[st
         return params
     if form.params is None:
         if tagged and isinstance(params, dict):
-            dropped += [f"$.params.{name}" for name in params if name != "kind"]
+            pruner.dropped.extend(f"$.params.{name}" for name in params if name != "kind")
             return {"kind": kind}
         return params
     if isinstance(params, list):
@@ -293,8 +295,8 @@ def _params(method: str, params: object, value: dict[str, Any], dropped: list[st
             raise PeerError("invalid", text, value=value)
         return params
     members = {name: member for name, member in params.items() if not (tagged and name == "kind")}
-    fitting = fitted(members, form.params, "$.params", dropped)
-    return {"kind": kind, **fitting} if tagged and isinstance(fitting, dict) else fitting
+    pruned = pruner.prune_object(members, [form.params], "$.params")
+    return {"kind": kind, **pruned} if tagged else pruned
 
 
 def _read_request(frame: bytes) -> object:
@@ -397,54 +399,40 @@ def rust_kind_of(value: object) -> str:
             return "map"
 
 
-# -- untyped JSON in the shape of a struct (docs/dialects/codewhale.md, section 7) ------------------
+# -- untyped JSON, as real peers read it (docs/dialects/codewhale.md, section 7) --------------------
 
 
-def fitted(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> object:
-    """Return `value` without unknown parts, as real peers read it, and add the paths of removed parts to `dropped`.
+class CodewhalePruner(Pruner):
+    """Removes also EventFrames with an unknown name, so that the answer that contains them can still be read.
 
-    Undocumented members are removed. EventFrames with an unknown name are removed too, so that the answer that contains
-    them can still be read. An enum variant without content may be written as `{"ready": null}`.
+    An enum variant without content may be written as `{"ready": null}`.
     """
-    match value:
-        case dict():
-            return _members(value, shape, path, dropped)
-        case list():
-            for kind in alternatives(shape):
-                if isinstance(kind, inspect.ListType | inspect.VarTupleType):
-                    return _items(value, kind.item_type, path, dropped)
-    return value
 
+    def prune(self, value: object, shape: inspect.Type, path: str = "$") -> Any:
+        """Return the documented part of a value, or the name of an enum variant without content."""
+        if isinstance(value, dict) and [*value.values()] == [None]:
+            (name,) = value
+            if any(isinstance(kind, inspect.LiteralType) and name in kind.values for kind in alternatives(shape)):
+                return name
+        return super().prune(value, shape, path)
 
-def _items(values: list[object], shape: inspect.Type, path: str, dropped: list[str]) -> list[object]:
-    tags = {s.tag for s in structs(shape) if s.tag_field == "event"}
-    known: list[object] = []
-    for value in values:
-        tag = value.get("event") if isinstance(value, dict) else None
-        if tags and isinstance(tag, str) and tag not in tags:
-            dropped.append(f"{path}[].{tag}")
-        else:
-            known.append(fitted(value, shape, f"{path}[]", dropped))
-    return known
+    def prune_items(self, values: list[Any], shape: inspect.Type, path: str) -> list[Any]:
+        """Return the documented part of each item, without unknown EventFrames."""
+        tags = {struct.tag for struct in structs(shape) if struct.tag_field == "event"}
+        known = []
+        for value in values:
+            tag = value.get("event") if isinstance(value, dict) else None
+            if tags and isinstance(tag, str) and tag not in tags:
+                self.dropped.append(f"{path}.{tag}")
+            else:
+                known.append(self.prune(value, shape, path))
+        return known
 
-
-def _members(value: dict[str, object], shape: inspect.Type, path: str, dropped: list[str]) -> object:
-    units = [v for t in alternatives(shape) if isinstance(t, inspect.LiteralType) for v in t.values]
-    if len(value) == 1 and next(iter(value.items())) in [(unit, None) for unit in units]:
-        return next(iter(value))
-    struct = next((s for s in structs(shape) if s.tag_field is None or value.get(s.tag_field) == s.tag), None)
-    if struct is None:
-        return value
-    fields = {field.encode_name: field.type for field in struct.fields}
-    members: dict[str, object] = {}
-    for name, member in value.items():
-        if name in fields:
-            members[name] = fitted(member, fields[name], f"{path}.{name}", dropped)
-        elif name == struct.tag_field or getattr(struct.cls, "closed", False):
-            members[name] = member
-        else:
-            dropped.append(f"{path}.{name}")
-    return members
+    def prune_object(self, value: dict[str, Any], known: Sequence[inspect.StructType], path: str) -> dict[str, Any]:
+        """Return the documented members of an object, but all members if real peers refuse unknown ones."""
+        if any(issubclass(struct.cls, Wire) and struct.cls.closed for struct in known):
+            return value
+        return super().prune_object(value, known, path)
 
 
 EVENTS = Events()

@@ -10,16 +10,17 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType, inspect
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Ext, Message, SessionSummary
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, keep
 from dragoman.mappings.pando.wire import replies as wire
-from dragoman.mappings.pando.wire.codecs import as_go_reads, usual
+from dragoman.mappings.pando.wire.codecs import GoPruner, as_go_reads
 from dragoman.mappings.pando.wire.topics import Session
 from dragoman.mappings.pando.wire.values import nanoseconds, rfc3339
+from dragoman.mappings.reflection import describe
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ def _read(result: Raw | UnsetType, kind: type[T]) -> T | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return msgspec.convert(usual(as_go_reads(bytes(result)), inspect.type_info(kind), "$", []), type=kind)
+        return msgspec.convert(GoPruner().prune(as_go_reads(bytes(result)), describe(kind)), type=kind)
     except (msgspec.ValidationError, PeerError):
         return None
 

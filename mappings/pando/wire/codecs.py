@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -24,6 +24,7 @@ from dragoman.mappings.jsonrpc import decode_envelope
 from dragoman.mappings.pando.wire import requests, topics
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.values import nanoseconds
+from dragoman.mappings.pruning import Pruner
 from dragoman.mappings.reflection import alternatives, struct_field, struct_type
 from dragoman.mappings.value_count import check_value_count
 
@@ -47,41 +48,32 @@ class Form:
 
     def mend(self, value: dict[str, object], name: str) -> tuple[Any, list[str]]:
         """Return the untyped message as a struct, and the paths of dropped members; `name` is its topic or method."""
-        dropped: list[str] = []
-        spelled = usual(value, self.shape, "$", dropped)
+        pruner = GoPruner()
+        pruned = pruner.prune_object(value, [self.shape], "$")
         try:
-            return self.decode(ENCODER.encode(spelled)), dropped
+            return self.decode(ENCODER.encode(pruned)), pruner.dropped
         except msgspec.DecodeError as error:
             raise PeerError("invalid", f"invalid `{name}`: {error}", value=value) from error
 
 
-def usual(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> object:
-    """Return an untyped value with the member names of `shape`, and add the paths of unknown members to `dropped`."""
-    match shape:
-        case inspect.StructType():
-            return _members(value, shape, path, dropped) if isinstance(value, dict) else value
-        case inspect.ListType():
-            if isinstance(value, list):
-                return [usual(member, shape.item_type, f"{path}[]", dropped) for member in value]
-        case inspect.UnionType():
-            for member in shape.types:
-                if isinstance(member, inspect.StructType | inspect.ListType):
-                    return usual(value, member, path, dropped)
-    return value
+class GoPruner(Pruner):
+    """Finds members by their names in any case, and reads null as the zero value, as Go does."""
 
-
-def _members(value: dict[str, object], shape: inspect.StructType, path: str, dropped: list[str]) -> dict[str, object]:
-    known = {field.encode_name.lower(): field for field in shape.fields}
-    members: dict[str, object] = {}
-    for name, member in value.items():
-        field = known.get(name.lower())
-        if field is None:
-            dropped.append(f"{path}.{name}")
-        elif member is None and field.required and isinstance(field.type, inspect.StructType | inspect.StrType):
-            members[field.encode_name] = {} if isinstance(field.type, inspect.StructType) else ""
-        elif member is not None or _takes_null(field.type):
-            members[field.encode_name] = usual(member, field.type, f"{path}.{field.encode_name}", dropped)
-    return members
+    def prune_object(self, value: dict[str, Any], known: Sequence[inspect.StructType], path: str) -> dict[str, Any]:
+        """Return the documented members of an object under the names of its struct."""
+        if not known:
+            return value
+        fields = {field.encode_name.lower(): field for field in known[0].fields}
+        members: dict[str, Any] = {}
+        for name, member in value.items():
+            field = fields.get(name.lower())
+            if field is None:
+                self.dropped.append(f"{path}.{name}")
+            elif member is None and field.required and isinstance(field.type, inspect.StructType | inspect.StrType):
+                members[field.encode_name] = {} if isinstance(field.type, inspect.StructType) else ""
+            elif member is not None or _takes_null(field.type):
+                members[field.encode_name] = self.prune(member, field.type, f"{path}.{field.encode_name}")
+        return members
 
 
 def _takes_null(shape: inspect.Type) -> bool:

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from msgspec import inspect
 
-from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS, fitted
+from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS, CodewhalePruner
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.results import (
     Answer,
@@ -97,11 +97,10 @@ def test_a_result_is_recognised_by_its_members() -> None:
 
 
 def test_values_of_a_wrong_type_are_left_for_the_decoder_to_refuse() -> None:
-    dropped: list[str] = []
-    shape = inspect.type_info(EventFrame)
+    pruner = CodewhalePruner()
     for value in ([1], {"event": 5}, {"event": "error", "message": []}):
-        assert fitted(value, shape, "$", dropped) == value
-    assert dropped == []
+        assert pruner.prune(value, inspect.type_info(EventFrame)) == value
+    assert pruner.dropped == []
 
 
 def test_every_documented_field_of_a_result_and_of_its_frames_is_in_a_golden_frame() -> None:
