@@ -53,7 +53,6 @@ class Projection(Context):
         super().__init__()
         self.request = request
         self.alone = False
-        self.own = bool(request)
         self._view = view
         self.seed = SEED in view.split()
         self._parked_turn = ParkedTurn()
@@ -127,8 +126,7 @@ class Projection(Context):
 
     def end_run(self, question: QuestionAsked | QuestionAnswered) -> None:
         """Begin a new run after a question in words, with another request id and without the text so far."""
-        self.request, self.own = "", False
-        self.earlier_text, self.runs = len(question.before), question.number
+        self.request, self.earlier_text, self.runs = "", len(question.before), question.number
 
     def _in_view(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events to show these clients now; hold the others while a question in words parks the turn."""

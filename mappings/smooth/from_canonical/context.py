@@ -22,13 +22,12 @@ class Context(Losses):
     """The envelope of the messages that a rule writes.
 
     `request_id` is the id inside `data`, `top` the one at the top of the frame (None omits it). `timestamp` is in ms.
-    `turn` is the UUID of the turn, "" outside of any turn. `asked` is the command that is answered, if any. `own` is
-    True if this link began the turn. `alone` is True if the item is written without the other items of its turn.
-    `earlier_text` counts the characters of the turn's text in earlier runs: a question in words ends a run. `seed` is
-    True if the clients speak the seed generation.
+    `turn` is the UUID of the turn, "" outside of any turn. `asked` is the command that is answered, if any. `alone` is
+    True if the item is written without the other items of its turn. `earlier_text` counts the characters of the turn's
+    text in earlier runs: a question in words ends a run. `seed` is True if the clients speak the seed generation.
     """
 
-    __slots__ = ("alone", "asked", "earlier_text", "own", "request_id", "seed", "timestamp", "top", "turn")
+    __slots__ = ("alone", "asked", "earlier_text", "request_id", "seed", "timestamp", "top", "turn")
 
     def __init__(self, request: str = "", at: int = 0, asked: Command | None = None) -> None:
         super().__init__()
@@ -40,7 +39,6 @@ class Context(Losses):
         self.earlier_text = 0
         self.seed = False
         self.alone = True
-        self.own = True
 
     def hold_error(self, event: events.ErrorReported) -> bool:
         """Hold an error until the end of its turn; return False if it must be written now."""

@@ -77,7 +77,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
 @FROM_EVENT.rule(events.TurnAccepted, produces=(wire.ImmediateResponse,))
 def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
     """Write a 202, only for the link that began the turn (docs/translation.md, rule 3.17)."""
-    if not context.own or (context.turn and event.request != context.request_id):
+    if not context.alone and event.request != context.request_id:
         return ()  # another link's turn, or an answer in words gave the turn to another link
     return (
         wire.ImmediateResponse(
