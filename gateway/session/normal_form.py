@@ -18,7 +18,7 @@ Pure: events in, runs of events out, each run within one turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from msgspec import structs
 
@@ -33,16 +33,7 @@ from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import End, Failure, Message, Origin
 from dragoman.mappings.dialect import NewId
 
-_CONTENT = (
-    events.Preamble,
-    events.ToolOutputDelta,
-    events.StateSnapshot,
-    events.UsageReported,
-    events.ModelTurnStarted,
-    events.ModelCallStarted,
-    events.ModelCallEnded,
-    events.ModelRetry,
-)
+_OPENS_A_TURN = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {events.ErrorReported}
 
 
 class NormalForm:
@@ -170,6 +161,7 @@ class NormalForm:
             self._runs.emit(structs.replace(event, items=tuple(items)))
 
     _HANDLERS: ClassVar[dict[type, tuple[str, Callable[[Any, Any], None]]]] = {
+        **dict.fromkeys(_OPENS_A_TURN, ("", _other_content)),  # those that have no function of their own below
         events.TextDelta: ("_content", Content.text_delta),
         events.TextDone: ("_content", Content.text_done),
         events.ReasoningStarted: ("_content", Content.reasoning_started),
@@ -193,7 +185,6 @@ class NormalForm:
         events.TurnEnded: ("_end", EndForm.end_turn),
         events.Alert: ("", _alert),
         events.Gap: ("_runs", Runs.tell_gap),
-        **dict.fromkeys(_CONTENT, ("", _other_content)),
     }
     """The part and its method for each type of event that is not just emitted; "" is the normal form itself."""
 
@@ -203,16 +194,5 @@ def _goes_on(event: Event) -> bool:
     return type(event) in _GOES_ON or (isinstance(event, events.StatusChanged) and event.status != "running")
 
 
-_GOES_ON = frozenset(
-    {
-        events.ModelTurnStarted,
-        events.TextDelta,
-        events.TextDone,
-        events.ReasoningStarted,
-        events.ReasoningDelta,
-        events.ReasoningDone,
-        events.Preamble,
-        events.ToolCallFinished,
-        events.TurnResult,
-    }
-)
+_ANSWERS = {events.ApprovalResolved, events.InteractionResolved}
+_GOES_ON = frozenset(kind for kind in _OPENS_A_TURN if not kind.comes_while_parked) - _ANSWERS

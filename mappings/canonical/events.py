@@ -175,6 +175,7 @@ class Preamble(TurnDetail, frozen=True, kw_only=True):
     """Text shown while the user waits; never part of the answer (smooth `stream_preamble`)."""
 
     text: str
+    comes_while_parked = False
 
 
 class ToolCallStarted(TurnDetail, frozen=True, kw_only=True):
@@ -210,6 +211,7 @@ class ToolCallFinished(TurnDetail, frozen=True, kw_only=True):
     summary: str | None = None
     output: str | None = None
     is_error: bool = False
+    comes_while_parked = False
 
 
 class StateSnapshot(TurnDetail, frozen=True, kw_only=True):

@@ -384,6 +384,16 @@ async def test_a_backend_that_continues_before_it_acknowledges_has_accepted_the_
         )
 
 
+async def test_text_that_only_the_end_of_the_turn_has_comes_after_the_question_was_closed() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            parked(made)
+            .server_sends(answered("$t", "Done."))
+            .receives("p", *WOKE, *CALLED, delta("Done."), done("Done."), *ENDED)
+            .done()
+        )
+
+
 # -- answers that cross ------------------------------------------------------------------------------
 
 
