@@ -270,3 +270,34 @@ def test_a_pods_turn_continues_when_a_client_leaves(tmp_path: Path) -> None:
     lines = [sends("a", "s2c", **status), sends("a", "s2c", **delta), closes("a"), sends("a", "s2c", **delta)]
     (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *lines), "pod"))
     assert (words(turn), turn.end) == ([("text", "soso")], None)
+
+
+# -- times ----------------------------------------------------------------------------------------------------
+
+
+def times(lines: ImportedCapture) -> list[int]:
+    """Return the times of the events of the log, in ns since the recording began."""
+    return [
+        line.at - lines.header.started_at for line in lines if isinstance(line, EventLine) and line.logged and line.turn
+    ]
+
+
+def test_an_event_of_a_frame_without_a_time_came_at_the_time_of_its_line(tmp_path: Path) -> None:
+    delta = {**sends("a", "s2c", event="text_delta", data={"text": "so"}), "t": 1.5}
+    assert set(times(imported(written(tmp_path / "a.jsonl", delta), "pod"))) == {1_500_000_000}
+
+
+def test_an_event_of_a_frame_with_a_time_came_at_that_time(tmp_path: Path) -> None:
+    asked, accepted, _question = ASKED
+    token = {"requestId": "m", "token": "well", "data": {"requestId": "m", "token": "well"}}
+    lines = [
+        asked,
+        {
+            **accepted,
+            **sends("a", "s2c", type="immediate_response", status=202, requestId="m", timestamp=2000),
+            "t": 0.5,
+        },
+        {**sends("a", "s2c", type="stream_token", timestamp=2100, **token), "t": 0.7},
+    ]
+    found = times(imported(written(tmp_path / "a.jsonl", *lines), "smooth"))
+    assert (found[0], found[-1]) == (500_000_000, 600_000_000)
