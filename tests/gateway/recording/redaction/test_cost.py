@@ -16,11 +16,23 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line, packed
-from dragoman.gateway.recording.redaction.finder import Detector
+from dragoman.gateway.recording.redaction.field_texts import _json
+from dragoman.gateway.recording.redaction.finder import Detector, Finder
 from dragoman.gateway.recording.redaction.frame_redactor import SECRETS_MAX
+from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.redaction.rules import KEYS_MAX, JsonPaths, RedactionRules, json_path, rules
-from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.gateway.recording.redaction.rules import (
+    KEYS_MAX,
+    JsonPaths,
+    RedactionRules,
+    _ends,
+    _values,
+    json_path,
+    rules,
+)
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN, is_secret_name
+from dragoman.gateway.recording.redaction.spans import layers, placeholders, replaced, unescaped
+from dragoman.gateway.recording.redaction.values import read_json
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from tests.gateway.recording.lines import all_released
 from tests.step_counter import GROWTH, growth
@@ -28,17 +40,12 @@ from tests.step_counter import GROWTH, growth
 SIZES = (8, 16, 32, 64)  # repetitions: the first only fills caches, then two doublings
 RULES = rules({}, ["$..pass", "$.arguments.token"], window_bytes=64 * 1024, window_micros=2_000_000)
 READERS = frozenset(
-    (
-        *("layers", "unescaped", "replaced", "Finder._find_all", "Finder._first_open", "Finder._find", "Finder._opens"),
-        *(
-            "Detector.matches",
-            "Detector.open",
-            "PrefixedKeys.matches",
-            "JsonPaths.find",
-            "JsonPaths._find_inside",
-            "placeholders.<locals>.mark",
-        ),
-        *("has_credentials", "_json", "is_secret_name", "_values", "_ends", "_is_json", "_folded"),
+    reader.__qualname__
+    for reader in (
+        *(layers, unescaped, replaced, placeholders(b"")),
+        *(Finder._find_all, Finder.find_open, Finder._in_lower_case),
+        *(Detector.matches, Detector.match_open, PrefixedKeys.matches, PrefixedKeys.match_open),
+        *(JsonPaths.find, _values, _ends, _json, read_json, is_secret_name),
     )
 )
 """Functions that read all of the texts that they are given."""
@@ -81,8 +88,8 @@ def in_a_frame(text: str) -> list[Line]:
 
 
 def in_deltas(text: str) -> list[Line]:
-    """Yield the text in deltas of seven characters, each in its own frame."""
-    pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+    """Return the text in deltas of 21 characters, each in its own frame."""
+    pieces = [text[at : at + 21] for at in range(0, len(text), 21)]
     lines: list[Line] = []
     for number, piece in enumerate(pieces):
         said = json.dumps({"event": "text_delta", "data": {"text": piece}})
