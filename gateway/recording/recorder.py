@@ -255,18 +255,17 @@ class Tap:
         frames, self._frames = self._frames, ()
         command, self._command = self._command, None
         if frames and self._upstream is not None:
-            (self._named_session(frames) or self._recorder.own).frames(self._received, frames)
+            session = self._named_session(self._upstream, frames)
+            (session or self._recorder.own).frames(self._received, frames)
         elif frames and self._recorder.everything:
             self._recorder.own.stray_frames(self._received, frames, self._recorder.limits)
         if command is not None and self._recorder.everything:
             self._recorder.own.command(self.link, command)
 
-    def _named_session(self, frames: Sequence[Frame]) -> SessionRecorder | None:
+    def _named_session(self, backend: Dialect, frames: Sequence[Frame]) -> SessionRecorder | None:
         """Return the recorder of the session that these frames of a backend name."""
-        if self._upstream is None:
-            return None
         step: Step[Event] = Step()
-        self._upstream.events.receive(frames, step)
+        backend.events.receive(frames, step)
         found = (
             self._recorder.recorder_of(self._recorder.find_id(burst.session)) for burst in step.bursts if burst.session
         )

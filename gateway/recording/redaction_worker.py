@@ -43,14 +43,10 @@ class RedactionWorker:
         self._call = call
         self._jobs: deque[Job] = deque()
         self._queue: SimpleQueue[Job] = SimpleQueue()
-        self._backlog = 0
+        self.backlog = 0
+        """Bytes of the texts that wait."""
         self._thread: threading.Thread | None = None
         self._idle: asyncio.Event | None = None
-
-    @property
-    def backlog(self) -> int:
-        """Bytes of the texts that wait."""
-        return self._backlog
 
     @property
     def busy(self) -> bool:
@@ -59,13 +55,13 @@ class RedactionWorker:
 
     def has_room(self, size: int) -> bool:
         """Return True if the queue may take so many bytes more."""
-        return not self._jobs or self._backlog + size <= BACKLOG_MAX
+        return not self._jobs or self.backlog + size <= BACKLOG_MAX
 
     def add(self, size: int, work: Callable[[], None], done: Callable[[], None]) -> None:
         """Call `work` in the thread, then `done` in the loop. `work` must not raise."""
         job = Job(size=size, work=work, done=done)
         self._jobs.append(job)
-        self._backlog += size
+        self.backlog += size
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="redaction", daemon=True)
             self._thread.start()
@@ -76,7 +72,7 @@ class RedactionWorker:
         for job in self._jobs:
             if not job.has_begun:
                 job.work = _no_work
-                self._backlog -= job.size
+                self.backlog -= job.size
                 job.size = 0
 
     async def close(self) -> None:
@@ -95,7 +91,7 @@ class RedactionWorker:
         """Tell the recorders of finished work, in order."""
         while self._jobs and self._jobs[0].is_over:
             job = self._jobs.popleft()
-            self._backlog -= job.size
+            self.backlog -= job.size
             job.done()
         if not self._jobs and self._idle is not None:
             self._idle.set()

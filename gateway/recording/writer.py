@@ -72,7 +72,8 @@ class Writer:
         self._call = call
         self._keeper = Keeper(place, wanted)
         self._backlog_max = backlog_max
-        self._backlog = 0
+        self.backlog = 0
+        """Bytes that are queued and not yet written."""
         self.bytes_written = 0
         self.failure: tuple[str, float] | None = None
         """The reason why a file could not be written last, and the time (seconds of `time.monotonic`)."""
@@ -87,11 +88,6 @@ class Writer:
         """The folder with new names that are not synced yet."""
         self._thread = threading.Thread(target=self._run, name="recordings", daemon=True)
 
-    @property
-    def backlog(self) -> int:
-        """Bytes that are queued and not yet written."""
-        return self._backlog
-
     # -- called in the loop ------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -101,9 +97,9 @@ class Writer:
     def put(self, file: OutputFile, data: bytes, lines: int) -> bool:
         """Queue bytes of whole lines. Return False if too many bytes wait already."""
         with self._wake:
-            if self._backlog + len(data) > self._backlog_max:
+            if self.backlog + len(data) > self._backlog_max:
                 return False
-            self._backlog += len(data)
+            self.backlog += len(data)
             self._queue.append((file, data, lines))
             if len(data) > BURST:
                 self._wake.notify()
@@ -115,7 +111,7 @@ class Writer:
         with self._wake:
             queue, self._queue = self._queue, []
             failed = dict.fromkeys(file for file, data, _ in queue if isinstance(data, bytes))
-            self._backlog -= sum(len(data) for _, data, _ in queue if isinstance(data, bytes))
+            self.backlog -= sum(len(data) for _, data, _ in queue if isinstance(data, bytes))
             self._queue += [(file, failure, 0) for file in failed]
             self._queue += [one for one in queue if not isinstance(one[1], bytes)]
             self._wake.notify()
@@ -184,7 +180,7 @@ class Writer:
             self._unsynced = {}
             self._sync([file for file in unsynced if not file.over])
         with self._wake:
-            self._backlog -= done
+            self.backlog -= done
 
     def _write(self, file: OutputFile, data: bytes, lines: int) -> bool:
         try:

@@ -31,6 +31,10 @@ CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "p
 """Outcome -> cause of the refusal; `unsupported` for any other."""
 
 
+NO_TURN = RecordedTurn(number=0, parts=())
+"""The turn of a replay that waits for an input."""
+
+
 class ReplayBackend:
     """A backend that answers a session's commands from a recording; with `auto` it plays everything by itself."""
 
@@ -54,7 +58,7 @@ class ReplayBackend:
         self._player = PartPlayer(plan, events, pace, later, self._send_events, self._end_part)
         self._pass_on: Callable[[Command], None] | None = None
         self._at_end: Callable[[], None] = lambda: None
-        self._turn: RecordedTurn | None = None
+        self._turn = NO_TURN
         self._place = 0  # index of the current part in its turn
         self._started = False
 
@@ -158,7 +162,7 @@ class ReplayBackend:
 
     def _parts_ahead(self) -> list[tuple[int, TurnPart]]:
         """Return the parts of this turn that were not reached yet."""
-        return list(enumerate(self._turn.parts))[self._place + 1 :] if self._turn is not None else []
+        return list(enumerate(self._turn.parts))[self._place + 1 :]
 
     @property
     def _open_question(self) -> str:
@@ -179,7 +183,7 @@ class ReplayBackend:
         """Fail the turn after an answer that differs from the recorded one, because its continuation is unknown."""
         self._player.drop_rest()
         self._reporter.report(MatchReport(words=named(command), outcome="another_answer"))
-        self._turn = None
+        self._turn = NO_TURN
         self._send_events(events.Reply(request=command.request))
         failure = Failure(cause="unsupported", text=f"replay: {WHY['another_answer']}")
         self._send_events(*self._events.begin_forced_end(), events.TurnEnded(end="failed", failure=failure))
@@ -197,8 +201,6 @@ class ReplayBackend:
 
     def _begin_part(self, place: int, command: Command | None) -> None:
         """Play a part that `command` begins, leaving out recorded commands that were skipped."""
-        if self._turn is None:
-            return
         self._place = place
         part = self._turn.parts[place]
         self._player.begin(part)

@@ -62,7 +62,7 @@ class FrameRedactor:
     `streams_are_clean` the caller has searched the texts of streams for the same secrets.
     """
 
-    __slots__ = ("_cleaner", "_fields", "_finder", "_known", "_last", "_names", "_streams_are_clean")
+    __slots__ = ("_cleaner", "_fields", "_finder", "_known", "_names", "_streams_are_clean")
 
     def __init__(
         self, finder: Finder, mark: Mark, note: Note, names: Sequence[str], *, streams_are_clean: bool
@@ -71,7 +71,6 @@ class FrameRedactor:
         self._cleaner = FrameCleaner(finder, mark, note)
         self._names = frozenset(names)
         self._fields = FieldTexts()
-        self._last = ("", False)  # the last text, and whether `code ` is in it
         self._streams_are_clean = streams_are_clean
         self._known: dict[TapKey, tuple[list[list[str]], list[FieldText]]] = {}  # clean text around streams, and fields
 
@@ -193,7 +192,7 @@ class FrameRedactor:
                 if len(text) > LARGE:
                     return False
             texts.append(text)
-        if self._has_code("\n".join(texts)) or not self._finder.is_clean([*alone, *texts]):
+        if "code " in "\n".join(texts).lower() or not self._finder.is_clean([*alone, *texts]):
             return False
         for text in texts:
             if self._finder.find_open(text) is not None:
@@ -237,18 +236,12 @@ class FrameRedactor:
                         self._cleaner.empty_frame(index, span.kind)
                 if unfinished is not None and unfinished.start < end and unfinished.end > start:
                     self._cleaner.empty_unfinished(index)
-        if self._has_code(text):  # typed as all of an input
+        if "code " in text.lower():  # typed as all of an input
             for numbers, words in parts:
                 for index, word in zip(numbers, words, strict=True):
                     self._remove_secrets(index, word)
         begin = unfinished.start if unfinished is not None else len(text)
         field_text.behind = text[max(0, begin - max(BEHIND, self._finder.reach), len(text) - BEHIND_MAX) :]
-
-    def _has_code(self, text: str) -> bool:
-        """Return True if `code ` stands in the text. The last answer is kept: other taps have the same text."""
-        if self._last[0] != text:
-            self._last = (text, "code " in text.lower())
-        return self._last[1]
 
     def _remove_secrets(self, index: int, text: str) -> None:
         for span in self._finder.find(text):
