@@ -270,6 +270,20 @@ async def test_close_gives_up_on_a_peer_that_does_not_read(tmp_path: Path) -> No
             assert await receive_all(ours) == []
 
 
+async def test_a_close_that_is_cancelled_drops_what_a_peer_that_does_not_read_was_sent(tmp_path: Path) -> None:
+    limits = TransportLimits(close_deadline=3600, send_high=8 * 1024 * 1024)
+    async with serving(tmp_path, limits) as server, asyncio.TaskGroup() as group:
+        with raw(server.path):
+            ours = await server.next()
+            await ours.send([b"x" * 4 * 1024 * 1024])
+            closing = group.create_task(ours.close())
+            await cycles()
+            closing.cancel()
+            await asyncio.wait((closing,))
+            async with asyncio.timeout(DEADLINE):
+                await ours._lost.wait()
+
+
 # -- back-pressure -------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import address
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import LIMITS, SMALL, refused, send_all, serving, some
+from tests.idle import settle
 from tests.transport_reader import receive, receive_all
 
 
@@ -121,6 +122,21 @@ async def test_close_is_idempotent(side: str) -> None:
         await asyncio.gather(ours.close(CloseReason.GOING_AWAY), ours.close(CloseReason.DONE))
         await ours.close()
         assert [await receive(ours) for _ in range(10)] == [[]] * 10
+
+
+async def test_a_close_that_is_cancelled_drops_what_a_peer_that_does_not_read_was_sent() -> None:
+    limits = TransportLimits(close_deadline=3600, send_high=1024)
+    async with ends("server", limits) as (ours, other), asyncio.TaskGroup() as group:
+        other._tcp.pause_reading()
+        while ours.try_send([b"x" * 1_000_000]):
+            pass
+        closing = group.create_task(ours.close())
+        await settle()
+        closing.cancel()
+        await asyncio.wait((closing,))
+        async with asyncio.timeout(10):
+            await ours._lost.wait()
+        other._tcp.abort()
 
 
 async def test_no_frames_are_received_after_our_own_close(side: str) -> None:

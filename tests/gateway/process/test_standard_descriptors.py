@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,3 +39,8 @@ async def test_a_gateway_without_some_standard_descriptors_serves_and_ends_with_
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+def test_output_without_a_stdout_ends_as_if_its_reader_had_closed_it() -> None:
+    shown = ("bash", "-c", 'exec "$@" >&-', "bash", sys.executable, "-m", "dragoman", "dialects", "--json")
+    assert subprocess.run(shown, timeout=DEADLINE, check=False).returncode == 128 + signal.SIGPIPE
