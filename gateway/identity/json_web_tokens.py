@@ -150,14 +150,13 @@ class JsonWebTokens:
         if not facts.token:
             return NEEDED
         try:
-            key, algorithm = self._config.secret, "HS256"
-            if self._keys is not None:
-                kid = str(jwt.get_unverified_header(facts.token).get("kid", ""))
-                found = self._keys.find_key(kid)
-                if found is None:
-                    return Refusal(text=NOT_ACCEPTED.text, refresh=partial(self._keys.refresh, kid))
-                return self._principal(facts.token, found.key, found.algorithm_name)
-            return self._principal(facts.token, key, algorithm)
+            if self._keys is None:
+                return self._principal(facts.token, self._config.secret, "HS256")
+            kid = str(jwt.get_unverified_header(facts.token).get("kid", ""))
+            found = self._keys.find_key(kid)
+            if found is None:
+                return Refusal(text=NOT_ACCEPTED.text, refresh=partial(self._keys.refresh, kid))
+            return self._principal(facts.token, found.key, found.algorithm_name)
         except jwt.ExpiredSignatureError:
             return Refusal(text="the token has expired")
         except jwt.ImmatureSignatureError:

@@ -42,14 +42,17 @@ class PodPlace(msgspec.Struct, kw_only=True, eq=False):
 
 
 class PodDirectory:
-    """The folders of one route. `behind` returns the session that clients of an ingress share, if it has one."""
+    """The folders of one route. `entry` names the folder of clients that have no session yet.
+
+    `behind` returns the session that clients of an ingress share, if it has one.
+    """
 
     is_reachable = True
 
     def __init__(
         self,
         base: Path,
-        way_in: str,
+        entry: str,
         *,
         listen: Listen,
         behind: Callable[[Ingress], SessionState | None],
@@ -58,7 +61,7 @@ class PodDirectory:
         self._base = base
         self._listen = listen
         self._behind = behind
-        self._entry = PodFolder(base, way_in)
+        self._entry = PodFolder(base, entry)
         self._ingress = Ingress(endpoint=f"pod+{self._entry.address}", session=NEW, about_pods=self.answer)
         self._wanted: dict[str, PodPlace] = {}
         self._open: dict[str, PodPlace] = {}

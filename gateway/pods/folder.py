@@ -24,6 +24,25 @@ from dragoman.mappings.errors import ConfigError
 NAME_MAX = 255  # bytes of a file name
 STDERR_LOG = "stderr.log"  # written by the launcher and removed with the folder, as for a pod
 
+RUNTIME = {
+    "INSOMNIA_RUNTIME_DIR": "",
+    "INSOMNIA_HOME": "run",
+    "YOI_RUNTIME_DIR": "",
+    "YOI_HOME": "run",
+    "XDG_RUNTIME_DIR": "insomnia",
+    "HOME": ".insomnia/run",
+}
+"""Variable -> the folder of running pods below it. The first that is set counts; later versions have the name yoi."""
+
+SESSIONS = {
+    "INSOMNIA_DATA_DIR": "sessions",
+    "INSOMNIA_HOME": "sessions",
+    "YOI_DATA_DIR": "sessions",
+    "YOI_HOME": "sessions",
+    "HOME": ".insomnia/sessions",
+}
+"""Variable -> the folder of the pods' sessions below it, in the same order."""
+
 log = structlog.get_logger("dragoman.pod")
 
 
@@ -78,36 +97,21 @@ class PodFolder:
 
 
 def runtime_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the first variable that is set and not empty; names of later versions come last.
-
-    $INSOMNIA_RUNTIME_DIR, $INSOMNIA_HOME/run, $YOI_RUNTIME_DIR, $YOI_HOME/run, $XDG_RUNTIME_DIR/insomnia,
-    $HOME/.insomnia/run.
-    """
-    places = (
-        ("INSOMNIA_RUNTIME_DIR", ""),
-        ("INSOMNIA_HOME", "run"),
-        ("YOI_RUNTIME_DIR", ""),
-        ("YOI_HOME", "run"),
-        ("XDG_RUNTIME_DIR", "insomnia"),
-        ("HOME", ".insomnia/run"),
-    )
-    for variable, below in places:
-        if environment.get(variable):
-            return Path(environment[variable]) / below
-    raise ConfigError("no runtime directory for pods: set INSOMNIA_RUNTIME_DIR, INSOMNIA_HOME, XDG_RUNTIME_DIR or HOME")
+    """Return the folder where running pods have theirs; raise ConfigError that names the variables to set."""
+    return _find_folder("runtime directory", RUNTIME, environment)
 
 
 def sessions_directory(environment: Mapping[str, str]) -> Path:
-    """Return the folder of the pods' sessions: `sessions` below the first variable that is set and not empty.
+    """Return the folder of the pods' sessions; raise ConfigError that names the variables to set."""
+    return _find_folder("data directory", SESSIONS, environment)
 
-    $INSOMNIA_DATA_DIR, $INSOMNIA_HOME, $YOI_DATA_DIR, $YOI_HOME, $HOME/.insomnia.
-    """
-    for variable in ("INSOMNIA_DATA_DIR", "INSOMNIA_HOME", "YOI_DATA_DIR", "YOI_HOME"):
+
+def _find_folder(what: str, places: Mapping[str, str], environment: Mapping[str, str]) -> Path:
+    """Return the folder below the first variable that is set and not empty."""
+    for variable, below in places.items():
         if environment.get(variable):
-            return Path(environment[variable]) / "sessions"
-    if environment.get("HOME"):
-        return Path(environment["HOME"]) / ".insomnia" / "sessions"
-    raise ConfigError("no data directory for pods: set INSOMNIA_DATA_DIR, INSOMNIA_HOME or HOME")
+            return Path(environment[variable]) / below
+    raise ConfigError(f"no {what} for pods: set {' or '.join(places)}")
 
 
 def check_name(name: str) -> str:
