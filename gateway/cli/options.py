@@ -23,7 +23,7 @@ Deadline = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, max=DURATION_MAX, help="The timeout for each turn.")
 ]
 LogLevel = Annotated[
-    str, typer.Option("--log-level", metavar="LEVEL", help=f"The lowest level to log: {', '.join(logs.LEVELS)}.")
+    logs.Level, typer.Option("--log-level", metavar="LEVEL", help=f"The lowest level to log: {', '.join(logs.LEVELS)}.")
 ]
 LogContent = Annotated[
     bool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -14,7 +14,6 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.replay.missing import check_appendable, keep_missing, missing_folder
-from dragoman.gateway.replay.options import MODES
 from dragoman.gateway.replay.standalone import replaying
 from dragoman.mappings.errors import ConfigError
 
@@ -25,8 +24,8 @@ EXAMPLES = (
     "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --mode spy --upstream pod+name:atlas",
 )
 
-RECORD_MISSING = "record-missing"
-"""The mode that works like spy and also adds the missing turns to the recording."""
+Mode = Literal["strict", "spy", "record-missing"]
+"""The modes of a replay. `record-missing` works like spy and also adds the missing turns to the recording."""
 
 
 def replay(
@@ -36,10 +35,9 @@ def replay(
         typer.Option("--listen", metavar="ENDPOINT", help="The endpoint at which clients connect; can be repeated."),
     ],
     mode: Annotated[
-        str,
+        Mode,
         typer.Option(
-            metavar="MODE",
-            help=f"The treatment of inputs that are not recorded: {', '.join((*MODES, RECORD_MISSING))}.",
+            metavar="MODE", help=f"The treatment of inputs that are not recorded: {', '.join(get_args(Mode))}."
         ),
     ] = "strict",
     upstream: Annotated[
@@ -69,9 +67,10 @@ def replay(
     backend is contacted, except those of `--upstream` and `--then`.
     """
     set_up(log_level, log_json)
-    _check_mode(mode, upstream)
+    if mode != "strict" and not upstream:
+        raise ConfigError(f"--mode {mode} needs a live backend: add --upstream ENDPOINT")
     kept = None
-    if mode == RECORD_MISSING:
+    if mode == "record-missing":
         file = check_appendable(file)
         kept = missing_folder(file)
         _keep_missing(file)
@@ -93,13 +92,6 @@ def replay(
     finally:
         if kept is not None:
             _keep_missing(file)
-
-
-def _check_mode(mode: str, upstream: str) -> None:
-    if mode not in (*MODES, RECORD_MISSING):
-        raise ConfigError(f"--mode {mode!r}: write {', '.join(MODES)} or {RECORD_MISSING}")
-    if mode != MODES[0] and not upstream:
-        raise ConfigError(f"--mode {mode} needs a live backend: add --upstream ENDPOINT")
 
 
 def _keep_missing(file: Path) -> None:

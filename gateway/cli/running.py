@@ -27,7 +27,7 @@ from dragoman.gateway.process.heap import return_free_memory
 from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.process.systemd import ServiceNotifier
 from dragoman.gateway.reload import ConfigReloader
-from dragoman.mappings.errors import ConfigError, DragomanError, first_error
+from dragoman.mappings.errors import DragomanError, first_error
 
 log = structlog.get_logger("dragoman")
 
@@ -39,8 +39,6 @@ def set_up(log_level: str, log_json: bool, log_content: bool = False) -> None:
     INHERITED.adopt()
     descriptors.raise_limit()
     sys.set_int_max_str_digits(DIGITS_MAX)
-    if log_level not in logs.LEVELS:
-        raise ConfigError(f"--log-level {log_level!r}: write one of {', '.join(logs.LEVELS)}")
     logs.configure(log_level, as_json=log_json, content=log_content)
 
 

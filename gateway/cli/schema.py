@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -12,7 +12,6 @@ import typer
 import dragoman
 from dragoman.gateway.config.model import ConfigFile
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.errors import ConfigError
 
 HEADING = re.compile(r"\[+([\w.]+)\]+")
 COMMENTED_KEY = re.compile(r"(\w+) = .*?\s# (.+)")
@@ -31,13 +30,14 @@ EXAMPLES = ("dragoman schema events > events.schema.json", "dragoman schema conf
 
 def schema(
     what: Annotated[
-        str, typer.Argument(metavar="events|config", help="The canonical model, or the configuration file.")
+        Literal["events", "config"],
+        typer.Argument(metavar="events|config", help="The canonical model, or the configuration file."),
     ] = "events",
 ) -> None:
     """Print the JSON Schema of the canonical events and commands, or of the configuration file."""
     if what == "config":
         document = _schema_of_config()
-    elif what == "events":
+    else:
         (events, commands), components = msgspec.json.schema_components((Event, Command), ref_template="#/$defs/{name}")
         document = {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -45,8 +45,6 @@ def schema(
             "anyOf": [{"title": "Event", **events}, {"title": "Command", **commands}],
             "$defs": components,
         }
-    else:
-        raise ConfigError(f"schema {what!r}: write events or config")
     typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
 
 

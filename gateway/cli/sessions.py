@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
 import typer
@@ -26,7 +26,8 @@ LINKS = ("id", "dialect", "peer", "principal", "queued", "behind")
 
 def sessions(
     action: Annotated[
-        str, typer.Argument(metavar="list|show|close|detach", help="The action.", show_default=False)
+        Literal["list", "show", "close", "detach"],
+        typer.Argument(metavar="list|show|close|detach", help="The action.", show_default=False),
     ] = "list",
     session: Annotated[str, typer.Argument(metavar="ID", help="The id of the session.", show_default=False)] = "",
     route: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this route.")] = "",
@@ -54,8 +55,6 @@ def sessions(
     The gateway needs an ops port (`ops.listen` in its configuration, or `bridge --ops`). Exits 1 if there is no such
     session or it cannot be closed, 2 if no gateway answers.
     """
-    if action not in ("list", "show", "close", "detach"):
-        raise ConfigError(f"sessions {action!r}: write list, show, close or detach")
     if (action == "list") is bool(session):
         raise ConfigError(f"sessions {action} takes no session" if session else f"write dragoman sessions {action} ID")
     port = find_ops_port(config_file, ops)

@@ -17,14 +17,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
 from dragoman.gateway.observability.log_queue import LogQueue
 
 if TYPE_CHECKING:
     from dragoman.gateway.observability.line_limit import LineLimit
 
-LEVELS = ("debug", "info", "warning", "error")
+Level = Literal["debug", "info", "warning", "error"]
+LEVELS = get_args(Level)
 _RANKS = {name: rank for rank, name in enumerate(LEVELS)}
 COMPONENTS = frozenset(
     (

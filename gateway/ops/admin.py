@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
@@ -21,23 +21,21 @@ from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.codec import MALFORMED
 
-Level = Literal["debug", "info", "warning", "error"]
-
 BODY_DEADLINE = 5.0  # seconds for the body of a request, which is one packet
 
 
 class LogLevels(Struct, frozen=True, kw_only=True):
     """The level of the log, and of the components that have one of their own."""
 
-    level: Level
-    components: dict[str, Level]
+    level: logs.Level
+    components: dict[str, logs.Level]
 
 
 class LogLevelChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The levels to set. A component with null has the level of the log again."""
 
-    level: Level | None = None
-    components: Annotated[dict[str, Level | None], Meta(max_length=32)] = {}
+    level: logs.Level | None = None
+    components: Annotated[dict[str, logs.Level | None], Meta(max_length=32)] = {}
 
 
 class Detached(Struct, frozen=True, kw_only=True):

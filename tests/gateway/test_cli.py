@@ -269,7 +269,7 @@ def test_without_arguments_the_help_is_printed_and_no_error() -> None:
         ((WS, "pod+unix:/x", "--ops", "http://0.0.0.0:1"), "other machines can reach http://0.0.0.0:1: add a token"),
         (("smooth+ws:/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
         ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: fd, host, origin"),
-        ((WS, "pod+unix:/x", "--log-level", "loud"), "write one of debug, info, warning, error"),
+        ((WS, "pod+unix:/x", "--log-level", "loud"), "'loud' is not one of debug, info, warning, error"),
         (("smooth+ws://127.0.0.1:x/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
         (("smooth+ws://127.0.0.1:99999/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
         (("pando+tcp://127.0.0.1:x", "pod+unix:/x"), "each port must be a number from 0 to 65535"),
@@ -627,7 +627,7 @@ def test_the_schema_of_the_config_describes_keys_as_the_example_does() -> None:
 
 
 def test_an_unknown_schema_is_refused_with_the_known_ones() -> None:
-    assert "write events or config" in refused("schema", "wire")
+    assert "'wire' is not one of events, config" in refused("schema", "wire")
 
 
 def test_dialects_as_json_and_as_a_table_agree() -> None:

@@ -81,7 +81,10 @@ def test_the_report_can_be_printed_as_json(recording: Path, tmp_path: Path) -> N
     [
         (("drive", "{file}.not", "pod+unix:/p"), "No such file"),
         (("replay", "{file}", "--listen", "pod+unix:/p", "--speed", "fast"), "write real, instant"),
-        (("replay", "{file}", "--listen", "pod+unix:/p", "--mode", "wild"), "write strict, spy or record-missing"),
+        (
+            ("replay", "{file}", "--listen", "pod+unix:/p", "--mode", "wild"),
+            "'wild' is not one of strict, spy, record-missing",
+        ),
         (("replay", "{file}", "--listen", "pod+unix:/p", "--mode", "record-missing"), "add --upstream ENDPOINT"),
     ],
 )
