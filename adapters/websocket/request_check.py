@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 from aiohttp.http import HttpVersion11, RawRequestMessage
 
 from dragoman.adapters.hops import GATEWAYS_MAX, count_hops
-from dragoman.adapters.host_names import host_name, is_address, is_loopback
+from dragoman.adapters.host_names import host_name, is_address
 from dragoman.adapters.websocket.http_response import HttpResponse
 
 VERSION = "13"  # of WebSocket: that of RFC 6455
 KEY_SIZE = 16  # bytes of a handshake's key (RFC 6455, section 4.1)
+OUR_PAGES = ("localhost", "127.0.0.1", "::1")  # hosts of pages that are trusted: not all that loopback has
 TRACE = ("traceparent", "tracestate")
 NO_HEADERS: dict[str, str] = {}  # one for all clients that send none
 
@@ -79,7 +80,7 @@ class RequestCheck:
             url = urlsplit(origin)
         except ValueError:
             return False
-        return url.scheme in ("http", "https") and is_loopback(url.hostname or "")
+        return url.scheme in ("http", "https") and url.hostname in OUR_PAGES
 
 
 def find_tokens(request: RawRequestMessage) -> tuple[str, ...]:
