@@ -64,12 +64,7 @@ class Upstream:
     )
 
     def __init__(
-        self,
-        name: str,
-        target: UpstreamTarget,
-        session: BackendEvents,
-        services: Services,
-        spawn: Spawn,
+        self, name: str, target: UpstreamTarget, session: BackendEvents, services: Services, spawn: Spawn
     ) -> None:
         self._name = name
         self._target = target

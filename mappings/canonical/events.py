@@ -171,11 +171,10 @@ class ReasoningDone(TurnEvent, frozen=True, kw_only=True):
     gateway_adds = True
 
 
-class Preamble(TurnDetail, frozen=True, kw_only=True):
+class Preamble(TurnEvent, frozen=True, kw_only=True):
     """Text shown while the user waits; never part of the answer (smooth `stream_preamble`)."""
 
     text: str
-    comes_while_parked = False
 
 
 class ToolCallStarted(TurnDetail, frozen=True, kw_only=True):
@@ -203,7 +202,7 @@ class ToolOutputDelta(TurnDetail, frozen=True, kw_only=True):
     streamed = True
 
 
-class ToolCallFinished(TurnDetail, frozen=True, kw_only=True):
+class ToolCallFinished(TurnEvent, frozen=True, kw_only=True):
     """A tool returned a `summary`, an `output`, or both."""
 
     call: str = ""
@@ -211,7 +210,6 @@ class ToolCallFinished(TurnDetail, frozen=True, kw_only=True):
     summary: str | None = None
     output: str | None = None
     is_error: bool = False
-    comes_while_parked = False
 
 
 class StateSnapshot(TurnDetail, frozen=True, kw_only=True):
