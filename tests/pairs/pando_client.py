@@ -46,6 +46,8 @@ class PandoClient(Awaited):
         self._calls = f"tcp://{host}:{calls}"
         self._subscriber = context.socket(zmq.SUB)
         self._subscriber.setsockopt(zmq.RCVHWM, room)
+        if room:
+            self._subscriber.setsockopt(zmq.RCVBUF, 64 * 1024)  # else the system may keep 32 MiB for it
         self._subscriber.subscribe(b"")
         self._subscriber.connect(f"tcp://{host}:{publications}")
         self._views: list[tuple[str, zmq.asyncio.Socket]] = []

@@ -20,9 +20,10 @@ from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.backend import DemoBackend
-from dragoman.gateway.demo.script import Scripts
+from dragoman.gateway.demo.script import Line, Scripts
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical.events import TextDelta, TurnEnded
 from dragoman.mappings.dialect import Rendered
 from tests.adapters.zeromq.peers import until
 from tests.pairs.codewhale_client import CodewhaleClient
@@ -74,7 +75,9 @@ class FourDialectGateway:
 
 
 @asynccontextmanager
-async def gateway(folder: Path, limits: Limits = LIMITS) -> AsyncIterator[FourDialectGateway]:
+async def gateway(
+    folder: Path, limits: Limits = LIMITS, own: Sequence[list[Line]] = ()
+) -> AsyncIterator[FourDialectGateway]:
     (folder / "atlas").mkdir()
     listen = (
         "smooth+ws://127.0.0.1:0/ws",
@@ -85,7 +88,7 @@ async def gateway(folder: Path, limits: Limits = LIMITS) -> AsyncIterator[FourDi
     route = Route(name="gateway", listen=tuple(map(parse, listen)), upstream=BACKEND)
     app = App(
         Config(routes=(route,), limits=limits),
-        make_backend=lambda session: DemoBackend(session, app.spawn, Scripts()),
+        make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(own)),
     )
     async with asyncio.timeout(50), serving(app) as endpoints:
         yield FourDialectGateway(app, endpoints)
@@ -228,9 +231,11 @@ async def test_losses_of_several_stalled_subscribers_are_counted_for_the_publica
     """A message for which one subscriber has no room is sent to none; so each received every published message, and the
     rest is counted.
     """
-    limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * FLOOD)
+    # Pieces that are not merged, of more bytes than the system keeps for a subscriber (4 MiB), besides 1,000 messages.
+    limits = structs.replace(LIMITS, outbox_soft=LIMITS.outbox_hard)
+    long_turn = [*[Line(event=TextDelta(text="x" * 2_000))] * 4_000, Line(event=TurnEnded(end="completed"))]
     async with (
-        gateway(tmp_path, limits) as made,
+        gateway(tmp_path, limits, [long_turn]) as made,
         SmoothClient.connected(made.smooth) as smooth,
         PandoClient.connected(made.pando) as reader,
         PandoClient.connected(made.pando, session=reader.session, room=100) as one,
@@ -240,7 +245,7 @@ async def test_losses_of_several_stalled_subscribers_are_counted_for_the_publica
         made.publication._publish_wait = BRIEFLY
         for client in stalled:
             client.stop_reading()
-        await smooth.say(f"count {FLOOD}")
+        await smooth.say("hello")
         await smooth.until(lambda: bool(smooth.terminals()))
         for client in (reader, *stalled):
             client.oracle = type(client.oracle)()  # what was dropped was the middle of a run
