@@ -125,8 +125,7 @@ class Listeners:
         return opened
 
     async def _listen(self, endpoint: Endpoint, target: ListenerTarget, ingress: Ingress) -> Listener:
-        path = endpoint.address if endpoint.transport == "dir" else ""
-        us = Instance(id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: target.router.published)
+        us = Instance(id=new_id(), started_at=time.time_ns(), sessions=lambda: target.router.published)
         dialect = registry.dialect(endpoint.dialect)
         spoken = dialect.served(us) if dialect.served is not None else dialect
         publication = spoken.publication

@@ -439,13 +439,12 @@ def _flush(items: list[T], burst_of: tuple[str, int] | None, step: Step[T], wher
 class Instance(Struct, frozen=True, kw_only=True):
     """The identity of one listener, in dialects whose servers have one.
 
-    `started_at` is in ns, `path` is the listener's folder. `sessions` returns the number of sessions to show. `topics`
-    has the topic prefixes with a subscriber; the default b"" matches all topics. If it is empty, nothing is published.
+    `started_at` is in ns. `sessions` returns the number of sessions to show. `topics` has the topic prefixes with a
+    subscriber; the default b"" matches all topics. If it is empty, nothing is published.
     """
 
     id: str
     started_at: int
-    path: str = ""
     sessions: Callable[[], int] = int
     topics: set[bytes] = field(default_factory=lambda: {b""})
 
