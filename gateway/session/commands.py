@@ -35,7 +35,6 @@ from dragoman.mappings.canonical.events import (
     SessionOpened,
     TurnAccepted,
 )
-from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Dialect, Loss
 
@@ -102,8 +101,6 @@ class Commands:
                 self._questions.codes.answer(client, command)
             case commands.RenameSession() if titles.are_kept_here(context):
                 titles.rename(context, client, command)
-            case Unmapped():
-                client.refuse(command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
                 self._in_flight.forward(client, command)
 

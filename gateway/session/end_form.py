@@ -29,7 +29,8 @@ class EndForm:
 
     def result(self, event: events.TurnResult) -> None:
         """Close every block and call: the output is over."""
-        self._close_everything(event.end)
+        if self._state.turn is not None:
+            self._close_everything(self._state.turn, event.end)
         self._runs.emit(event)
 
     def status(self, event: events.StatusChanged) -> None:
@@ -42,7 +43,7 @@ class EndForm:
                 self._runs.emit(event)
         else:
             end, failure = _verdict(turn, event.status)
-            self.finish(end, failure, event.status, said_status=event)
+            self.finish(turn, end, failure, event.status, said_status=event)
 
     def end_turn(self, event: events.TurnEnded) -> None:
         """End the turn as the backend told."""
@@ -50,7 +51,7 @@ class EndForm:
         if event.text and not turn.text().endswith(event.text):
             self._final_text(turn, event.text)
         status: Status = "paused" if event.end == "paused" else "idle"
-        self.finish(event.end, event.failure, status, said_end=event)
+        self.finish(turn, event.end, event.failure, status, said_end=event)
 
     def _final_text(self, turn: OpenTurn, text: str) -> None:
         """Send the text that the whole text of a turn has beyond its deltas; report a Gap if they contradict."""
@@ -68,6 +69,7 @@ class EndForm:
 
     def finish(
         self,
+        turn: OpenTurn,
         end: End,
         failure: Failure | None,
         status: Status,
@@ -76,15 +78,12 @@ class EndForm:
         said_end: events.TurnEnded | None = None,
     ) -> None:
         """End the open turn, in its one order; `said_status` and `said_end` are the backend's own events."""
-        turn = self._state.turn
-        if turn is None:
-            return
         self._questions.close_question()
         used = said_end.usage if said_end is not None and turn.usage is None else None
         if used is not None and turn.result is None:  # usage stands between the last text and the end of the output
             self._content.close_block()
             self._runs.emit(events.UsageReported(usage=used))
-        self._close_everything(end)
+        self._close_everything(turn, end)
         failure = self._tell_failure(turn, end, failure)
         if turn.result is None:
             self._runs.emit(events.TurnResult(end=end))
@@ -113,13 +112,10 @@ class EndForm:
             self._runs.emit(events.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
         return failure
 
-    def _close_everything(self, end: End) -> None:
+    def _close_everything(self, turn: OpenTurn, end: End) -> None:
         """Close the blocks and calls of the turn, and its model turn if the output is complete
         (docs/translation.md, rule 4.3).
         """
-        turn = self._state.turn
-        if turn is None:
-            return
         self._content.close_block()
         for block in turn.calls.values():
             self._content.complete(block)
@@ -129,11 +125,7 @@ class EndForm:
 
 def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
     """Return how a turn ended if its backend only tells an idle status: by its result, else its error (3.6)."""
-    if turn.result is not None and turn.result != "failed":
-        return turn.result, None
-    if turn.errors:
+    if turn.errors and turn.result in (None, "failed"):
         error = turn.errors[-1]
         return "failed", Failure(cause=error.cause, text=error.text, ext=error.ext)
-    if turn.result == "failed":
-        return "failed", Failure(cause="internal", text="the turn failed, and the backend gave no reason")
-    return ("paused" if status == "paused" else "completed"), None
+    return turn.result or ("paused" if status == "paused" else "completed"), None

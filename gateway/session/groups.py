@@ -11,6 +11,7 @@ from operator import attrgetter
 from dragoman.gateway.observability.traffic import timed_writer
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
+from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.dialect import DeltaType, StreamedBlock
 
 _KEY = attrgetter("link.dialect.name", "view", "request")  # attachments with an equal key share a rendering
@@ -32,11 +33,9 @@ class Groups:
         text = self.text
         return text if text is not None and text.open else None
 
-    def open_text(self, delta: DeltaType) -> None:
+    def open_text(self, turn: OpenTurn, delta: DeltaType) -> None:
         """Make a stream of the piece that was just delivered, if each rendering can write further ones by itself."""
-        turn, targets, ledger = self._context.state.turn, [], self._context.services.ledger
-        if turn is None:
-            return
+        targets, ledger = [], self._context.services.ledger
         for group in self.by_key.values():
             write = group.projection.text_writer(delta)
             if write is None:

@@ -126,7 +126,8 @@ class Addition:
         for i, item in enumerate(self._known):
             self._places.setdefault(_mark(item), []).append(i)
         self._users = [i for i, item in enumerate(self._known) if _is_spoken(item, "user")]
-        self._answers = [i for i, item in enumerate(self._known) if _is_spoken(item, "assistant")]
+        self._texts = {i: text for i, item in enumerate(self._known) for text in _answers([item])}
+        self._answers = list(self._texts)
         self._at = 0  # items before this index were compared
 
     def of(self, added: Sequence[Item]) -> tuple[list[Item], int]:
@@ -168,20 +169,16 @@ class Addition:
         """Return the index of the last block in which an answer was seen; what the blocks lack is added to it."""
         last, rest = None, item.text
         while rest and (place := _next(self._answers, self._at)) is not None and place < end:
-            seen = self._known[place]
-            if not isinstance(seen, Message):
-                break
-            if last is None and not rest.startswith(seen.text) and rest.endswith(seen.text):  # joined in its middle
-                self._known[place] = structs.replace(seen, text=rest)
+            seen = self._texts[place]
+            if last is None and not rest.startswith(seen) and rest.endswith(seen):  # joined in its middle
+                self._known[place] = structs.replace(self._known[place], text=rest)
                 return place
-            if not rest.startswith(seen.text):
+            if not rest.startswith(seen):
                 break
-            last, rest = place, rest[len(seen.text) :]
+            last, rest = place, rest[len(seen) :]
             self._at = place + 1
         if last is not None and rest:
-            seen = self._known[last]
-            if isinstance(seen, Message):
-                self._known[last] = structs.replace(seen, text=seen.text + rest)
+            self._known[last] = structs.replace(self._known[last], text=self._texts[last] + rest)
         return last
 
     def _fresh(self, item: Item, turn: str) -> Item:

@@ -99,7 +99,7 @@ class NormalForm:
             self._runs.split()
         else:
             if turn is not None:  # a new turn cannot begin inside another: the old one lost its end
-                self._end.finish("completed", None, "running")
+                self._end.finish(turn, "completed", None, "running")
             self._runs.open_turn(origin)
         self._runs.emit(events.TurnAccepted(request=origin.request))
         self._runs.emit(
@@ -117,7 +117,7 @@ class NormalForm:
                 self.unwanted.append(turn.question.asked)  # its backend still waits
             if discard:
                 self._runs.states.on(Trigger.CUT)
-            self._end.finish(end, failure, "idle")
+            self._end.finish(turn, end, failure, "idle")
         elif failure is not None and self._state.status == "running":  # a run of which nothing was heard yet
             self._runs.emit(events.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
             self._runs.emit(events.StatusChanged(status="idle"))

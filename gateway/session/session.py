@@ -203,7 +203,7 @@ class Session:
         if self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
         elif len(events) == 1:
-            self.delivery.groups.open_text(delta)
+            self.delivery.groups.open_text(turn, delta)
         return True
 
     def connected(self) -> SessionState:

@@ -18,6 +18,7 @@ from msgspec import structs
 from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.text_stream import TextTarget
+from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
 from dragoman.mappings.dialect import DeltaType, Frame, StreamedBlock, TextSink, TextWriter
 from tests.gateway.test_token_path import WARM, demo_in_a_thread
@@ -38,8 +39,8 @@ class BothPaths:
         """Compare both paths in every session and link of this thread's gateway; the demo backend has another."""
         open_text, stream_text, ours = Groups.open_text, FrameIntake.stream_text, get_ident()
 
-        def open_spied(groups: Groups, delta: DeltaType) -> None:
-            open_text(groups, delta)
+        def open_spied(groups: Groups, turn: OpenTurn, delta: DeltaType) -> None:
+            open_text(groups, turn, delta)
             if get_ident() == ours and groups.text is not None and groups.text.open:
                 groups.text._targets = list(self._spied_targets(groups))
 

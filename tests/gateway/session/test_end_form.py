@@ -193,3 +193,11 @@ def test_no_end_but_completion_ends_a_model_turn(end: Any) -> None:
     session = Session()
     said = session.feed(ModelTurnStarted(index=3), TurnResult(end=end), StatusChanged(status="idle"))
     assert "ModelTurnEnded" not in kinds(said)
+
+
+def test_a_turn_whose_failed_result_has_no_cause_fails_with_the_words_of_the_gateway() -> None:
+    session = Session()
+    session.accept()
+    end = session.feed(TurnResult(end="failed"), StatusChanged(status="idle"))[-1]
+    assert isinstance(end, TurnEnded)
+    assert (end.end, end.failure) == ("failed", Failure(cause="internal", text="the turn failed"))

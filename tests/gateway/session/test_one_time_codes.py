@@ -5,6 +5,7 @@ The backend is a smooth server. `p` is a pod client, which is asked in words, an
 
 from __future__ import annotations
 
+from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import delta, done, echo, run
 from tests.gateway.session.test_questions import BEGAN, ENDED, ask, heard, joined, needs, opened
@@ -123,3 +124,24 @@ async def test_a_requested_code_after_text_is_a_paragraph_of_its_own() -> None:
         )
         assert not names["$wanted"].startswith("\n")
         assert names["$sent"].startswith("\n\n")
+
+
+async def test_a_codewhale_client_reads_of_its_wrong_code_before_the_answer_to_its_input() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await code_asked(made).done()
+        editor = made.join("editor", dialect="codewhale")
+        thread = f"thread-{made.session.state.id}"
+        editor.sends(line(1, "thread/resume", thread_id=thread))
+        editor.sends(line(2, "thread/message", thread_id=thread, input="code 1"))
+        await made.settle()
+        names = await (
+            made.script()
+            .server_receives(verified("$v", "1"))
+            .server_sends(code_wrong("$v", 1))
+            .receives("p", *heard("code 1"), delta("$one"), done("$one"), *ENDED)
+            .ignores("editor")
+            .done()
+        )
+        frames = editor.frames()
+        assert [frame["delta"] for frame in frames if frame.get("type") == "response_delta"] == [names["$one"]]
+        assert (frames[-1]["id"], frames[-1]["result"]["status"]) == (2, "accepted")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.session.inputs import BUSY
 from dragoman.gateway.session.turn_recovery import HELD_MAX
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import (
@@ -633,5 +634,32 @@ async def test_a_second_loss_within_the_grace_does_not_restart_it() -> None:
             .pod_dies()
             .passes(GRACE / 2)
             .receives("a", error("r1", "INTERNAL_ERROR"))
+            .done()
+        )
+
+
+async def test_a_command_without_an_answer_fails_with_its_connection_although_the_turn_may_go_on() -> None:
+    async with in_memory_gateway() as made:
+        completions = {"method": "list_completions", "params": {"kind": "file", "prefix": "src"}}
+        await (
+            asked_by_pod_client(made)
+            .sends("p", completions)
+            .pod_receives(completions)
+            .pod_dies()
+            .receives("p", say("error"))
+            .done()
+        )
+        assert made.session.in_flight.find_command(made.session.inputs.waiting) is not None
+
+
+async def test_a_pause_is_refused_while_the_connection_is_lost() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            asked_by_pod_client(made)
+            .pod_sends(*took("Hi"))
+            .receives("p", *took("Hi"))
+            .pod_dies()
+            .sends("p", {"method": "pause"})
+            .receives("p", say("error", code="already_running", message=BUSY))
             .done()
         )
