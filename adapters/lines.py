@@ -144,8 +144,6 @@ def _trimmed(lines: list[bytes], *, plain: bool) -> list[bytes]:
 
 
 def _trimmed_unicode(line: bytes) -> bytes:
-    if line[0] < 0x80 and line[-1] < 0x80:
-        return line
     try:
         return line.decode().strip(WHITE_SPACE).encode()
     except UnicodeDecodeError:

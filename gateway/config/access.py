@@ -15,6 +15,7 @@ from msgspec import structs
 from dragoman.adapters.host_names import is_loopback
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
+from dragoman.gateway.config.shape import table_at
 from dragoman.gateway.config.source import why_guessable
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import authenticates, names_clients
@@ -95,9 +96,8 @@ def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[K
 
 def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
     """Yield each token that can be guessed, and each token that two names have."""
-    tokens = table.get("tokens") if isinstance(table, dict) else None
     names: dict[str, str] = {}
-    for name, text in tokens.items() if isinstance(tokens, dict) else ():
+    for name, text in table_at(table, "tokens").items():
         if not isinstance(text, str):
             continue
         at = ("auth", "tokens", name)

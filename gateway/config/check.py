@@ -34,7 +34,7 @@ from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, 
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.role_names import person_faults, role_faults
-from dragoman.gateway.config.shape import faults
+from dragoman.gateway.config.shape import faults, table_at, texts_in
 from dragoman.gateway.config.socket_folders import find_socket_hazard
 from dragoman.gateway.config.source import read_small, why_guessable
 from dragoman.gateway.endpoint import Endpoint, Place, parse
@@ -208,7 +208,7 @@ def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[l
         found += failover_faults(draft.upstreams)
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts), *_directories(drafts)]
     auth = table.get("auth")
-    found += jwt_faults(auth.get("jwt", {}) if isinstance(auth, dict) else {})
+    found += jwt_faults(table_at(auth, "jwt"))
     known = _known_auth(auth)
     found += [*auth_faults(auth), *_shares(drafts, known), *_names(drafts, known, table.get("principals"))]
     found += _limits(("limits",), table.get("limits"), {})
@@ -363,11 +363,10 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
 def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
     """Check the variables and the limits of child processes."""
     for draft in drafts:
-        env = draft.table.get("env")
         if draft.table.get("rlimits") and not hasattr(resource, "prlimit"):
             yield (*draft.at, "rlimits"), "this system cannot limit a process that runs already; Linux can"
-        for index, text in enumerate(env) if isinstance(env, list) else ():
-            if isinstance(text, str) and not VARIABLE.match(text):
+        for index, text in texts_in(draft.table.get("env")):
+            if not VARIABLE.match(text):
                 yield (
                     (*draft.at, "env", index),
                     f"{text.partition('=')[0]!r} is not a variable: write NAME or NAME=VALUE",
@@ -376,9 +375,8 @@ def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
 
 def _known_auth(table: Any) -> Auth:
     """Return which credentials `[auth]` has, as far as it could be read."""
-    tokens, jwt = (table.get(key) if isinstance(table, dict) else None for key in ("tokens", "jwt"))
-    signed = Jwt(jwks="set") if isinstance(jwt, dict) and (jwt.get("secret") or jwt.get("jwks")) else Jwt()
-    return Auth(tokens=tokens if isinstance(tokens, dict) else {}, jwt=signed)
+    jwt = table_at(table, "jwt")
+    return Auth(tokens=table_at(table, "tokens"), jwt=Jwt(jwks="set" if jwt.get("secret") or jwt.get("jwks") else ""))
 
 
 def _shares(drafts: Sequence[Draft], known: Auth) -> Iterator[Found]:
@@ -400,8 +398,7 @@ def _names(drafts: Sequence[Draft], auth: Auth, persons: Any) -> Iterator[Found]
     for person, index, text in person_faults(persons, auth):
         yield ("principals", person, index), text
     for draft in drafts:
-        known = persons if isinstance(persons, dict) else {}
-        for name, text in role_faults(draft.table.get("roles"), draft.listen.values(), auth, known):
+        for name, text in role_faults(draft.table.get("roles"), draft.listen.values(), auth, table_at(persons)):
             yield (*draft.at, "roles", name), text
 
 
@@ -410,7 +407,7 @@ def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
 
     A limit that is not in the table is the `common` one.
     """
-    own, others = (one if isinstance(one, dict) else {} for one in (table, common))
+    own, others = table_at(table), table_at(common)
     memory = own.get("memory", 0)
     if at == ("limits",) and type(memory) is int and 0 < memory < MEMORY_MIN:
         yield (*at, "memory"), f"expected 0 or at least {MEMORY_MIN} bytes, got {memory}"
@@ -425,36 +422,33 @@ def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
 
 def _recording(table: Any, recorded: str | None) -> Iterator[Found]:
     """Check that recordings can be written, as far as that is known without trying, and that the keys fit a file."""
-    if not isinstance(table, dict) or not isinstance(table.get("path"), str):
-        return
-    if recorded is None or table["path"] == recorded:  # its file exists now
+    path = table_at(table).get("path")
+    if not isinstance(path, str) or recorded is None or path == recorded:  # its file exists now
         return
     try:
-        where = recording_places.place(table["path"])
+        where = recording_places.place(path)
     except ConfigError as error:
         yield ("recording", "path"), str(error)
         return
     if isinstance(where, recording_places.OneFile):
         for key in ("keep_count", "keep_age", "keep_bytes"):
             if key in table:
-                yield ("recording", key), f"{table['path']} is a file; only a folder can have this key"
+                yield ("recording", key), f"{path} is a file; only a folder can have this key"
 
 
 def _redact(table: Any) -> Iterator[Found]:
     """Check the patterns, the paths and the salt."""
+    at, redact = ("recording", "redact"), table_at(table, "redact")
+    if not redact:
+        return
     from dragoman.gateway.recording.redaction.rules import json_path, pattern  # only a file with such a table needs it
 
-    at = ("recording", "redact")
-    table = table.get("redact") if isinstance(table, dict) else None
-    if not isinstance(table, dict):
-        return
-    patterns, paths, salt = table.get("patterns"), table.get("paths"), table.get("salt")
-    for kind, text in patterns.items() if isinstance(patterns, dict) else ():
+    for kind, text in table_at(redact, "patterns").items():
         if isinstance(text, str):
             yield from _wrong((*at, "patterns", kind), pattern, kind, text)
-    for index, text in enumerate(paths) if isinstance(paths, list) else ():
-        if isinstance(text, str):
-            yield from _wrong((*at, "paths", index), json_path, text)
+    for index, text in texts_in(redact.get("paths")):
+        yield from _wrong((*at, "paths", index), json_path, text)
+    salt = redact.get("salt")
     if isinstance(salt, str) and salt and (why := why_guessable("salt", salt)):
         yield (*at, "salt"), why
 
@@ -505,9 +499,8 @@ def _sockets(drafts: Sequence[Draft]) -> list[Found]:
 def _roots(drafts: Sequence[Draft]) -> Iterator[Found]:
     """Find folders of attached files that do not exist."""
     for draft in drafts:
-        roots = draft.table.get("file_roots")
-        for index, root in enumerate(roots) if isinstance(roots, list) else ():
-            if isinstance(root, str) and not os.path.isdir(root):
+        for index, root in texts_in(draft.table.get("file_roots")):
+            if not os.path.isdir(root):
                 yield (*draft.at, "file_roots", index), f"there is no folder {root}, so no attached file is below it"
 
 

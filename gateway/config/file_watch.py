@@ -71,7 +71,7 @@ def find_folders(file: Path) -> set[Path]:
     folders, links = set[Path](), 0
     root, *names = (Path.cwd() / file).parts
     folder, pending = Path(root), names[::-1]
-    while pending:
+    while True:
         entry = folder / pending.pop()
         target = _read_link(entry) if links < MAX_LINKS else None
         if target is not None:
@@ -82,7 +82,6 @@ def find_folders(file: Path) -> set[Path]:
             folder = Path(os.path.normpath(entry))
         else:
             return folders | {folder}
-    return folders
 
 
 def _read_link(path: Path) -> Path | None:

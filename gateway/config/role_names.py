@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dragoman.gateway.config.model import Auth
-from dragoman.gateway.config.shape import either
+from dragoman.gateway.config.shape import either, table_at, texts_in
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import OF_LOCAL_USERS, OF_WEB_SOCKETS, names_clients
 
@@ -33,10 +33,8 @@ def person_faults(persons: Any, auth: Auth) -> Iterator[tuple[str, int, str]]:
     A name of two persons is an error of the second one.
     """
     known: dict[str, str] = {}
-    for person, names in persons.items() if isinstance(persons, dict) else ():
-        for index, name in enumerate(names) if isinstance(names, list) else ():
-            if not isinstance(name, str):
-                continue
+    for person, names in table_at(persons).items():
+        for index, name in texts_in(names):
             if not name.startswith(PRINCIPALS):
                 yield person, index, f"invalid principal {name!r}: write {either(f'{kind}NAME' for kind in PRINCIPALS)}"
             elif why := _missing_credential(name, auth):
@@ -50,7 +48,7 @@ def role_faults(
 ) -> Iterator[tuple[str, str]]:
     """Yield each name in `roles` of a route that none of its clients can have, and the reason."""
     listeners = list(listen)
-    for name in roles if isinstance(roles, dict) else ():
+    for name in table_at(roles):
         if name == "*":
             continue
         if name != "local" and name not in persons and not name.startswith((*PRINCIPALS, *GROUPS)):
@@ -63,9 +61,8 @@ def role_faults(
 def _why_nobody(name: str, listeners: list[Endpoint], auth: Auth, persons: Mapping[str, Any]) -> str:
     """Return why no client of these listeners has this name; "" if one can have it."""
     if name in persons:
-        known = [alias for alias in persons[name] if isinstance(alias, str)] if isinstance(persons[name], list) else []
-        possible = [alias for alias in known if not _why_nobody(alias, listeners, auth, {})]
-        return "" if possible or not known else "no listener can name one of this person's principals"
+        reasons = [_why_nobody(alias, listeners, auth, {}) for _at, alias in texts_in(persons[name])]
+        return "no listener can name one of this person's principals" if reasons and all(reasons) else ""
     if why := _missing_credential(name, auth):
         return why
     if any(_can_name(listener, name, auth) for listener in listeners):

@@ -1,4 +1,4 @@
-"""Find every mismatch between a TOML table and a struct, not only the first one."""
+"""Find every mismatch between a TOML table and a struct, not only the first one; read what has the right shape."""
 
 from __future__ import annotations
 
@@ -129,6 +129,21 @@ def _faults_of_value(value: Any, wanted: Any) -> Iterator[str]:
         msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
         yield f"expected {_expected(error, _unit_of(wanted))}, got {_shown(value)}"
+
+
+def table_at(value: Any, *keys: str) -> dict[str, Any]:
+    """Return the table at these keys of a parsed value; an empty one if something else is there, as `faults` reports.
+
+    So the values of a file can be checked for what only their meaning shows, whatever its shape is.
+    """
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def texts_in(value: Any) -> list[tuple[int, str]]:
+    """Return the texts of a parsed list with their indices; nothing of anything else, as `faults` reports."""
+    return [(at, text) for at, text in enumerate(value) if isinstance(text, str)] if isinstance(value, list) else []
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
