@@ -100,6 +100,31 @@ def test_a_line_with_an_invalid_cursor_or_time_is_refused(wrong: dict[str, objec
         decode_line(msgspec.json.encode({**line, "events": [{**event, **wrong}], **wrong}))
 
 
+DELTA, PAUSE = {"event": {"type": "text_delta", "text": ""}}, {"command": {"type": "pause_turn"}}
+
+
+@pytest.mark.parametrize(
+    ("place", "entry"),
+    [
+        ("events", {}),
+        ("events", PAUSE),
+        ("events", DELTA | PAUSE),
+        ("events", DELTA | {"texts": ["a"], "link": "c"}),
+        ("events", DELTA | {"texts": ["a"], "redacted": True}),
+        ("commands", {}),
+        ("commands", DELTA),
+        ("commands", DELTA | PAUSE),
+        ("commands", PAUSE | {"texts": ["a"]}),
+    ],
+)
+def test_an_entry_that_contradicts_its_place_is_refused(place: str, entry: dict[str, object]) -> None:
+    line = {"kind": "step", "seq": 1, "t": 2}
+    fits = {"events": DELTA | {"texts": ["a"]}, "commands": PAUSE}[place]
+    assert decode_line(msgspec.json.encode({**line, place: [{"cursor": "1:1", **fits}]})).count == 1
+    with pytest.raises(LineError):
+        decode_line(msgspec.json.encode({**line, place: [{"cursor": "1:1", **entry}]}))
+
+
 def test_a_newer_version_is_refused_with_what_to_do() -> None:
     with pytest.raises(VersionError, match="version 5, and this dragoman reads version 4: read it with a newer"):
         decode_header(b'{"format":"dragoman-recording","version":5,"kind":"something else"}')

@@ -76,9 +76,11 @@ def test_only_the_owner_may_read_files(tmp_path: Path, loop: Loop) -> None:
     assert file.path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_an_existing_file_name_is_never_written_to(tmp_path: Path, loop: Loop) -> None:
+@pytest.mark.parametrize("packed", ["", ".zst"])
+def test_the_name_of_an_existing_file_is_never_taken(tmp_path: Path, loop: Loop, packed: str) -> None:
     place = Folder(tmp_path)
-    (taken,) = (next(place.names("s", START, 0)),)
+    name = next(place.names("s", START, 0))
+    taken = name.with_name(f"{name.name}{packed}")
     taken.write_text("mine")
     writer = Writer(place, loop.calls.put, PLAIN)
     writer.start()
@@ -87,7 +89,7 @@ def test_an_existing_file_name_is_never_written_to(tmp_path: Path, loop: Loop) -
     writer.close()
     assert taken.read_text() == "mine"
     assert file.path is not None
-    assert file.path.name == f"{taken.stem}~2.jsonl"
+    assert file.path.name == f"{name.stem}~2.jsonl"
 
 
 def test_a_file_locked_by_another_gateway_is_left_to_it(
