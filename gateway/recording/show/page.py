@@ -303,8 +303,8 @@ def _text(text: str) -> str:
 
 
 def _clock(t: int, digits: int = 6) -> str:
-    minutes, seconds = divmod(t / 1e6, 60)
-    return f"{int(minutes)}:{seconds:0{digits + 3}.{digits}f}"
+    minutes, micros = divmod(t - t % 10 ** (6 - digits), 60_000_000)
+    return f"{minutes}:{micros / 1e6:0{digits + 3}.{digits}f}"
 
 
 def _number(count: int | None) -> str:

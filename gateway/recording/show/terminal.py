@@ -128,6 +128,7 @@ def _figures(turn: TurnFigures) -> tuple[str, ...]:
 
 
 def _clock(t: int) -> str:
-    minutes, seconds = divmod(t / 1e6, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours}:{minutes:02}:{seconds:06.3f}" if hours else f"{minutes}:{seconds:06.3f}"
+    minutes, ms = divmod(t // 1000, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{ms / 1000:06.3f}"
+    return f"{hours}:{minutes:02}:{clock}" if hours else f"{minutes}:{clock}"

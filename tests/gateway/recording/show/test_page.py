@@ -246,6 +246,12 @@ def test_losses_stand_beside_the_row_to_which_they_belong(tmp_path: Path) -> Non
     assert [lost in row for row in re.findall(r'<div class="row" .*', html)] == [False, False, True]
 
 
+def test_a_turn_that_begins_just_before_a_minute_does_not_begin_after_sixty_seconds(tmp_path: Path) -> None:
+    html = "".join(page(open_recording(RecordingBuilder().at(59_999.9).turn("one").write(tmp_path))))
+    assert "<td>0:59.999</td>" in html
+    assert "0:60" not in html
+
+
 def test_each_turn_has_a_row_of_figures_and_a_heading_with_an_anchor(tmp_path: Path) -> None:
     tape = RecordingBuilder().at(1000).turn("one", end=None).at(1250).sends(TextDelta(text="a")).at(3500).ends()
     html = "".join(page(open_recording(tape.turn("two").write(tmp_path))))

@@ -66,6 +66,17 @@ def test_the_table_of_turns_has_a_row_for_each_turn(tmp_path: Path, capsys: Capt
     assert second.split() == ["2", "0:04.000", "0", "0", "still", "open", "three"]
 
 
+@pytest.mark.parametrize(
+    ("ms", "shown"), [(59_999.9, "0:59.999"), (3_599_999.9, "59:59.999"), (3_723_004, "1:02:03.004")]
+)
+def test_a_time_is_cut_to_milliseconds_and_never_shows_sixty_seconds(
+    tmp_path: Path, capsys: Captured, ms: float, shown: str
+) -> None:
+    recording = open_recording(RecordingBuilder().at(ms).turn("one").write(tmp_path))
+    print_turns(recording, turn_figures(recording.lines()))
+    assert capsys.readouterr().out.splitlines()[-1].split()[1] == shown
+
+
 def test_control_characters_in_a_list_of_sessions_are_escaped(tmp_path: Path, capsys: Captured) -> None:
     RecordingBuilder().turn("\x1b[2J gone").write(tmp_path)
     print_sessions(sessions_in(tmp_path))
