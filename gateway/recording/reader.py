@@ -36,8 +36,8 @@ from dragoman.gateway.recording.format import (
 )
 from dragoman.gateway.recording.places import has_recording_name, siblings
 from dragoman.gateway.recording.printable import counted
-from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.canonical.events import MessageAppended, QuestionAnswered, QuestionAsked
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import MessageAppended
 
 CHUNK = 1 << 18  # bytes read at once
 LINE_MAX = 128 << 20  # bytes: the largest message as JSON in JSON, with each byte escaped as six; more is garbage
@@ -422,38 +422,3 @@ def _line_after(file: BinaryIO, offset: int, end: int) -> tuple[int, StepLine] |
         except LineError:
             at += len(raw)
     return None
-
-
-# -- batches --------------------------------------------------------------------------------------------------
-
-
-def batches(session: str, lines: Iterable[Line]) -> Iterator[Batch]:
-    """Return the events of the log in batches, as they were delivered: of one time and one turn, up to a question."""
-    some: list[Event] = []
-    first: EventLine | None = None
-    for line in lines:
-        if not isinstance(line, EventLine) or line.event is None or line.link:
-            continue
-        if first is not None and (_batch_key(line) != _batch_key(first) or _ends_batch(some[-1])):
-            yield _batch(session, first, some)
-            some, first = [], None
-        first = first or line
-        some.append(line.event)
-    if first is not None:
-        yield _batch(session, first, some)
-
-
-def _ends_batch(event: Event) -> bool:
-    """Return True for a question, and for an answer: a client's run ends there."""
-    return isinstance(event, QuestionAsked | QuestionAnswered)
-
-
-def _batch_key(line: EventLine) -> Sequence[object]:
-    return line.t, line.turn, line.origin, line.at, line.position[0]
-
-
-def _batch(session: str, first: EventLine, events: list[Event]) -> Batch:
-    epoch, seq = first.position
-    return Batch(
-        session=session, epoch=epoch, first_seq=seq, events=events, turn=first.turn, origin=first.origin, at=first.at
-    )

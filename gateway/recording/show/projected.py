@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line
-from dragoman.gateway.recording.reader import batches
 from dragoman.mappings.canonical import Batch
-from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
+from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked, TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Dialect, Loss, Rendered
 from dragoman.mappings.errors import ConfigError
 
@@ -41,7 +41,7 @@ class ProjectedSession:
 def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator[Rendered]:
     """Yield the frames that a client of `dialect` gets for these lines, with the losses."""
     seen = ProjectedSession(dialect)
-    for batch in batches(session, (line for line in lines if isinstance(line, EventLine))):
+    for batch in batches(session, lines):
         yield seen.render(batch)
 
 
@@ -128,3 +128,32 @@ class LossFinder:
         texts = self._lost.setdefault(line.seq, [])
         if text not in texts:
             texts.append(text)
+
+
+# -- batches --------------------------------------------------------------------------------------------------
+
+
+def batches(session: str, lines: Iterable[Line]) -> Iterator[Batch]:
+    """Return the events of the log in batches, as they were delivered: of one time and one turn, up to a question."""
+    logged = (line for line in lines if isinstance(line, EventLine) and line.logged)
+    for _, together in groupby(logged, _batch_key):
+        some: list[EventLine] = []
+        for line in together:
+            some.append(line)
+            if isinstance(line.event, QuestionAsked | QuestionAnswered):  # a client's run ends there
+                yield _batch(session, some)
+                some = []
+        if some:
+            yield _batch(session, some)
+
+
+def _batch_key(line: EventLine) -> tuple[object, ...]:
+    return line.t, line.turn, line.origin, line.at, line.position[0]
+
+
+def _batch(session: str, lines: Sequence[EventLine]) -> Batch:
+    first, events = lines[0], [line.event for line in lines if line.event is not None]
+    epoch, seq = first.position
+    return Batch(
+        session=session, epoch=epoch, first_seq=seq, events=events, turn=first.turn, origin=first.origin, at=first.at
+    )

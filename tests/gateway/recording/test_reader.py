@@ -10,10 +10,9 @@ from msgspec import structs
 
 from dragoman.gateway.recording import index, reader
 from dragoman.gateway.recording.format import UP, VERSION, EventLine, Line, RecordingError, StepLine, encode, packed
-from dragoman.gateway.recording.reader import Missing, PartFile, Problems, batches, open_recording, recordings_in
+from dragoman.gateway.recording.reader import Missing, PartFile, Problems, open_recording, recordings_in
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import (
-    QuestionAsked,
     Reply,
     TextDelta,
     ToolCallFinished,
@@ -243,32 +242,6 @@ def test_a_recording_of_a_later_version_in_a_folder_is_reported(tmp_path: Path) 
     written(tmp_path / "b.jsonl", numbered(9), structs.replace(HEADER, session="other", version=VERSION + 1))
     with pytest.raises(RecordingError, match=r"b\.jsonl is a recording of version .* read it with a newer dragoman"):
         open_recording(tmp_path)
-
-
-# -- batches ------------------------------------------------------------------------------------------------
-
-
-def line(seq: int, t: int, event: TextDelta | QuestionAsked, turn: str = "t") -> EventLine:
-    return EventLine(seq=seq, t=t, cursor=f"1:{seq}", turn=turn, at=t, event=event)
-
-
-def test_events_of_one_time_and_turn_are_one_batch() -> None:
-    a, b, c = (TextDelta(text=text) for text in "abc")
-    first, second, third = batches("s", [line(1, 5, a), line(2, 5, b), line(3, 6, c), line(4, 6, c, turn="u")])
-    assert (first.events, first.first_seq, first.epoch, first.turn, first.session) == ([a, b], 1, 1, "t", "s")
-    assert (second.events, second.first_seq, second.at) == ([c], 3, 6)
-    assert third.turn == "u"
-
-
-def test_a_question_ends_its_batch() -> None:
-    asked = QuestionAsked(text="May I?", parked=True)
-    first, second = batches("s", [line(1, 5, asked), line(2, 5, TextDelta(text="a"))])
-    assert (first.events, second.events) == ([asked], [TextDelta(text="a")])
-
-
-def test_a_reply_to_one_link_is_in_no_batch() -> None:
-    answer = EventLine(seq=1, t=0, cursor="1:0", link="pod-1", event=Reply(request="r"))
-    assert list(batches("s", [answer])) == []
 
 
 def test_frames_of_a_recording_keep_their_order(tmp_path: Path) -> None:
