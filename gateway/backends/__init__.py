@@ -8,6 +8,7 @@ conversations   one opened for each session   catalog          what a backend's 
 history_loader  whole histories, in pages     demultiplexing   answers and text over such a connection
 unused_rows     sessions that nobody uses     dials            how often a route dials
 target          what can be dialled, and what operators are told of it
+announced       sessions that a backend told of and nobody uses
 list_wait       actions that wait until a backend has listed its sessions
 known_pods      the pods of a directory as they were last read
 spare_children  which child is ended when a further one is needed

@@ -22,6 +22,7 @@ from typing import Any
 
 from msgspec import structs
 
+from dragoman.gateway.backends.announced import AnnouncedSessions
 from dragoman.gateway.backends.asking import (
     TOO_MANY_HELD,
     Asking,
@@ -83,6 +84,7 @@ class SharedKind(RememberingOpener):
         self._list = ListWait(self._services)
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # canonical id -> session
+        self._announced = AnnouncedSessions()
         self._texts = SharedTexts()
         self.requests = SharedRequests()
         sessions.watchers.append(self._note_end)
@@ -150,6 +152,7 @@ class SharedKind(RememberingOpener):
     def _note_end(self, session: Session) -> None:
         if session not in self._sessions.index:
             self._made_up.pop(session.state.id, None)
+            self._announced.remove_session(session)
             self._texts.clear()
 
     def _make_listed(self, name: str) -> Session:
@@ -237,7 +240,7 @@ class SharedKind(RememberingOpener):
             losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]
             self._services.ledger.record(losses)
             return
-        session = known or self.find_session(burst.session) or self._make_listed(burst.session)
+        session = known or self._announce(burst.session)
         session.delivery.enter()
         self._texts.note(burst.session, session.receive([burst]))
         for item in burst.items:
@@ -247,6 +250,12 @@ class SharedKind(RememberingOpener):
                 self._end(session)
         if known is None:
             self._show_newest()
+
+    def _announce(self, name: str) -> Session:
+        """Return a new session, of which the backend tells something."""
+        session = self.find_session(name) or self._make_listed(name)
+        self._announced.add_session(session)
+        return session
 
     def _receive_unaddressed(self, item: Any) -> None:
         if isinstance(item, SessionsListed):
@@ -259,7 +268,7 @@ class SharedKind(RememberingOpener):
     def _take_list(self, event: SessionsListed) -> Iterator[None]:
         """Keep the listed rows, and ask for sessions that the list lacks (docs/dialects/pando.md, section 6).
 
-        Yield after each row. The newest session is listed first, and its row is added last, so it is dropped last.
+        Yield after each session. The newest one is listed first, and its row is added last, so it is dropped last.
         """
         found = set()
         for row in reversed(event.sessions):
@@ -268,14 +277,15 @@ class SharedKind(RememberingOpener):
             yield
         self._unused.keep_only(found)
         self._show_newest()
-        commands = []
-        for session in self._sessions.index:
-            if session.state.backend_ids is not None and session.state.id not in found:
-                command = GetSession(request=self._services.new_id())
-                self.requests.add(command.request, SharedRequest(answer=partial(self._check, session.state.id)))
-                commands.append(_named(command, session.state, self.dialect))
-        self._list.note_list(len(commands))
-        self._upstream.send(commands)
+        opened = [session.state for session in self._sessions.index if session.state.backend_ids is not None]
+        doubted = [state for state in opened if state.id not in found]
+        self._list.note_list(len(doubted))
+        for state in doubted:
+            command = GetSession(request=self._services.new_id())
+            self.requests.add(command.request, SharedRequest(answer=partial(self._check, state.id)))
+            self._upstream.send([_named(command, state, self.dialect)])
+            self._lists.count(LISTED)
+            yield
 
     def _take_row(self, row: SessionSummary) -> str:
         """Describe a session that is in use by its row in a list, or keep the row; return the id of the session."""

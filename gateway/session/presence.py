@@ -178,6 +178,11 @@ class Presence:
         never_used = state.ids is None and not self._context.in_flight and not state.transcript
         return never_used and not self._pending.waiting and self.has_no_clients and state.turn is None
 
+    @property
+    def unused(self) -> bool:
+        """True if no client is attached or waits for anything; a turn that the backend began may be open."""
+        return self.has_no_clients and not self._pending.waiting and not self._context.in_flight
+
     def enter(self, client: Client) -> None:
         """Attach a client once the history is known."""
         client.sessions[self._context.state.id] = None
@@ -238,12 +243,12 @@ class Presence:
         if left > TIMER_ERROR:
             self._expiry.start(left, self._expire)
             return
-        self._rest()
+        self.rest("session_ttl")
 
-    def _rest(self) -> None:
+    def rest(self, reason: str) -> None:
         """Close the connection to the backend, and say so: nobody uses the session."""
         self._context.log.info("session idle, closing its backend connection")
-        audit.note("close", "gateway", session=self._context.state.id, reason="session_ttl")
+        audit.note("close", "gateway", session=self._context.state.id, reason=reason)
         self._context.effects.backend.rest()
         self._context.effects.rested()
 

@@ -163,7 +163,7 @@ async def test_a_pod_becomes_free_when_its_session_is_forgotten(tmp_path: Path) 
         (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         assert "error" in await opened(url)
-        session.presence._rest()
+        session.presence.rest("session_ttl")
         assert app.routers[0].sessions == []
         assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
 
@@ -175,7 +175,7 @@ async def test_a_pod_that_was_forgotten_and_is_opened_again_is_refused_to_the_ne
             await client.until(lambda: answered(client, request))
         (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
-        session.presence._rest()
+        session.presence.rest("session_ttl")
         async with opening(url) as reply:
             assert "error" not in reply
             assert "error" in await opened(url)

@@ -29,7 +29,7 @@ async def forgotten(made: InMemoryPandoGateway) -> MemoryTransport:
     client.say(json.dumps(ask("list_conversations", "r0")).encode())
     await made.begins(row(ONE, "Atlas"), row(OTHER, "Borealis"))
     for session in made.router.sessions:
-        session.presence._rest()  # the time itself would also end the connection, which nobody keeps alive here
+        session.presence.rest("session_ttl")  # the time itself would also end the connection: nobody keeps it alive
     assert made.router.sessions == []
     client.got.clear()
     return client
