@@ -206,7 +206,7 @@ def fitted(message: Any, context: Context) -> list[bytes]:
             return _checked(message, context)
         case wire.ErrorEvent():
             context.lose(message, "message", f"above {MAX_EVENT} bytes")
-            return _checked(error_event(context, message.error.code, _cut(message.error.message)), context)
+            return _checked(error_event(context, message.error.code, cut_text(message.error.message)), context)
         case wire.EventualResponse():
             context.lose(message, "response", f"above {MAX_EVENT} bytes")
             words = f"the answer is larger than the {MAX_EVENT} bytes that clients read"
@@ -236,11 +236,12 @@ def _cut_state(state: wire.NodeState) -> wire.NodeState:
     call, result = call_of(state.raw_response), result_of(state.raw_response)
     if call is not None:
         # the arguments stay a JSON object, for clients that parse them
-        return wire.NodeState(raw_response=call_state(call.name, as_json({"cut": _cut(call.arguments)})))
+        return wire.NodeState(raw_response=call_state(call.name, as_json({"cut": cut_text(call.arguments)})))
     if result is not None:
-        return wire.NodeState(raw_response=result_state(result.name, _cut(result.output), result.is_error))
+        return wire.NodeState(raw_response=result_state(result.name, cut_text(result.output), result.is_error))
     return wire.NodeState()
 
 
-def _cut(text: str) -> str:
+def cut_text(text: str) -> str:
+    """Return the beginning of a text that is too long for a frame, with a mark."""
     return f"{text[:PIECE]}\n[cut: {len(text)} characters, {min(len(text), PIECE)} shown]"

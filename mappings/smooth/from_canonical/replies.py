@@ -84,10 +84,14 @@ def history(event: events.HistorySnapshot) -> wire.Page:
     )
 
 
+def record_id(message: Message) -> str:
+    """Return the id that clients are shown of a message."""
+    return str(as_uuid(message.id or f"{message.turn}:{message.role}:{message.at}:{message.text}"))
+
+
 def _record(message: Message) -> wire.Record:
-    known = message.id or f"{message.turn}:{message.role}:{message.at}:{message.text}"
     return wire.Record(
-        id=str(as_uuid(known)),
+        id=record_id(message),
         direction="inbound" if message.role == "user" else "outbound",
         content=wire.Content(text=message.text),
         created_at=rfc3339(message.at),

@@ -21,7 +21,8 @@ from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth.directions import FROM_CLIENT
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
-from dragoman.mappings.smooth.projection import MAX_EVENT, fitted
+from dragoman.mappings.smooth.from_canonical.replies import record_id
+from dragoman.mappings.smooth.projection import MAX_EVENT, PIECE, cut_text, fitted
 from dragoman.mappings.smooth.translator.admission import admitted
 from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, omits_supports
 from dragoman.mappings.smooth.wire import events as wire
@@ -229,8 +230,10 @@ class ServerTranslator(Translator[Command, Event]):
                 step.frames.append(frame)
             elif isinstance(message, wire.ErrorEvent):  # it may quote the client's text
                 step.frames += fitted(message, context)
-            elif isinstance(item, events.HistorySnapshot) and len(item.items) > 1:
-                self._write(_shorter(item), context, step)
+            elif isinstance(item, events.HistorySnapshot) and (page := _shorter(item)) is not None:
+                if len(page.items) == len(item.items):
+                    step.losses.append(Loss(kind="HistorySnapshot", field="items.text", why=f"above {MAX_EVENT} bytes"))
+                self._write(page, context, step)
             else:
                 step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
                 words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
@@ -282,9 +285,19 @@ def _known_forms(supports: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(filter((supports or ()).__contains__, FORMS))
 
 
-def _shorter(page: events.HistorySnapshot) -> events.HistorySnapshot:
-    """Return the newer half of a page that is too large for clients, with the cursor of the older half."""
+def _shorter(page: events.HistorySnapshot) -> events.HistorySnapshot | None:
+    """Return the newer half of a page that is too large for clients, with the cursor of the older half.
+
+    The text of a single message is cut, so that the client can go on to the messages before it. None: that is no help.
+    """
+    if len(page.items) < 2:
+        cut = [_cut(item) for item in page.items if isinstance(item, Message) and len(item.text) > PIECE]
+        return msgspec.structs.replace(page, items=tuple(cut)) if cut else None
     items = page.items[: len(page.items) // 2]
     last = items[-1]
     cursor = last.id if isinstance(last, Message) else page.next_cursor
     return msgspec.structs.replace(page, items=items, next_cursor=cursor)
+
+
+def _cut(message: Message) -> Message:
+    return msgspec.structs.replace(message, text=cut_text(message.text), id=record_id(message))

@@ -213,8 +213,7 @@ def test_an_unexpected_one_time_code_is_otp_invalid() -> None:
 def test_an_answer_that_is_too_large_becomes_an_error() -> None:
     link = Link()
     link.sends(HISTORY)
-    items = (Message(role="user", text="a" * 1_100_000, id=SESSION),)
-    (frame,) = link.receives(events.HistorySnapshot(request=SAID, items=items))
+    (frame,) = link.receives(events.Reply(request=SAID, result=Raw(json.dumps({"text": "a" * 1_100_000}).encode())))
     assert (frame["requestId"], frame["error"]["code"]) == (SAID, "INTERNAL_ERROR")
 
 
@@ -379,6 +378,18 @@ def test_the_dialect_speaks_its_later_generation_by_default_and_addresses_its_fr
         True,
         False,
     )
+
+
+def test_a_message_that_is_too_large_for_any_page_is_cut_and_counted_and_the_history_goes_on() -> None:
+    link = Link()
+    link.sends({"action": "get_conversation_messages", "requestId": SAID, "sessionId": SESSION})
+    items = (Message(role="assistant", text="x" * 1_100_000, id="m1"), Message(role="user", text="hi", id="m0"))
+    step = link.translator.send([events.HistorySnapshot(request=SAID, items=items)])
+    (reply,) = map(json.loads, step.frames)
+    (message,) = reply["data"]["messages"]
+    assert message["content"]["text"].endswith("x\n[cut: 1100000 characters, 64000 shown]")
+    assert reply["data"]["nextCursor"] == "m1"
+    assert [loss.field for loss in step.losses] == ["items.text"]
 
 
 def test_a_page_that_is_too_large_is_cut_to_its_newer_half_with_a_cursor() -> None:
