@@ -12,6 +12,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
+import structlog
+
+from dragoman.mappings.canonical import SessionState
+
+log = structlog.get_logger("dragoman.upstream")
+
 
 class ChildConnection(Protocol):
     """The connection of a session to a child."""
@@ -21,8 +27,8 @@ class ChildConnection(Protocol):
         """True if the session loses nothing when its child ends."""
 
     @property
-    def used_at(self) -> int:
-        """Time (ns) of the last change of the session."""
+    def state(self) -> SessionState:
+        """The state of the session."""
 
     def rest(self) -> None:
         """Close the connection until a command needs it."""
@@ -49,7 +55,8 @@ class SpareChildren:
         spare = [connection for connection in self._ended if connection.is_spare]
         if not spare:
             return False
-        idle = min(spare, key=lambda connection: connection.used_at)
+        idle = min(spare, key=lambda connection: connection.state.updated_at)
+        log.info("idle child ended, because another session needs one", session=idle.state.id)
         ended = self._ended[idle]
         idle.rest()
         await ended.wait()

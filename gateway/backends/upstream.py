@@ -147,9 +147,9 @@ class Upstream:
         return is_up and self._translator is not None and self._translator.may_be_closed()
 
     @property
-    def used_at(self) -> int:
-        """Time (ns) of the last change of the session."""
-        return self._session.connected().updated_at
+    def state(self) -> SessionState:
+        """The state of the session."""
+        return self._session.connected()
 
     @property
     def _ending(self) -> bool:

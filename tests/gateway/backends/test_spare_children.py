@@ -6,6 +6,7 @@ import asyncio
 from contextlib import ExitStack
 
 from dragoman.gateway.backends.spare_children import SpareChildren
+from dragoman.mappings.canonical import SessionState
 from tests.idle import settle
 
 
@@ -13,7 +14,7 @@ class Connection:
     """A connection whose session was used at this time; its child runs until the test ends it."""
 
     def __init__(self, children: SpareChildren, used_at: int, *, is_spare: bool = True) -> None:
-        self.used_at = used_at
+        self.state = SessionState(id="s", updated_at=used_at)
         self.is_spare = is_spare
         self.rested = False
         self._running = ExitStack()
