@@ -54,7 +54,8 @@ async def test_a_session_that_a_caller_only_read_rests_after_its_time() -> None:
 async def test_a_subscriber_to_everything_keeps_no_session_awake() -> None:
     async with in_memory_pando_gateway() as made:
         await called(made, "session.list")
-        await made.begins(row(ONE))
+        await made.begins()
+        await made.publishes("session.update", **row(ONE))
         made.join("pando", publishes=True)
         await settle()
         (session,) = made.router.sessions
