@@ -6,9 +6,14 @@ nothing that a peer sends makes the counts grow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec import json, structs
 
-from dragoman.mappings.dialect import Loss
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.dialect import Burst, Loss, Rendered
+from dragoman.mappings.rules import Rules
 
 SAMPLE_MAX = 200  # characters; enough to recognise a message, too few to carry a document
 ROWS_MAX = 256  # kinds times fields times reasons; types are few, so this is only reached by a bug
@@ -56,3 +61,15 @@ class Losses:
         losses = list(self.lost.values())
         self.lost.clear()
         return losses
+
+
+def command_writer(rules: Rules[[Losses], Any], encode: Callable[[Any], bytes]) -> Callable[[Burst[Command]], Rendered]:
+    """Return the `write` of a Direction of commands: each command is written by itself, under its own request id."""
+
+    def write(burst: Burst[Command]) -> Rendered:
+        losses = Losses()
+        functions = rules.functions
+        frames = [encode(message) for item in burst.items for message in functions[type(item)](item, losses)]
+        return Rendered(frames=frames, losses=losses.take_losses())
+
+    return write

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.mappings.canonical import Command, Event, events
+from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
 from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT
@@ -18,6 +18,7 @@ from dragoman.mappings.codewhale.to_canonical.events import TO_EVENT, envelope, 
 from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered
+from dragoman.mappings.losses import command_writer
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
@@ -30,16 +31,6 @@ def _write_events(burst: Burst[Event]) -> Rendered:
     return Rendered(frames=bundled(messages), losses=context.take_losses())
 
 
-def _write_commands(burst: Burst[Command]) -> Rendered:
-    context = Context()
-    frames = [
-        REQUESTS.encode(message)
-        for item in burst.items
-        for message in FROM_COMMAND.functions[type(item)](item, context)
-    ]
-    return Rendered(frames=frames, losses=context.take_losses())
-
-
 FROM_SERVER = Direction(
     codec=EVENTS,
     to_canonical=TO_EVENT,
@@ -50,7 +41,11 @@ FROM_SERVER = Direction(
 )
 
 FROM_CLIENT = Direction(
-    codec=REQUESTS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
+    codec=REQUESTS,
+    to_canonical=TO_COMMAND,
+    from_canonical=FROM_COMMAND,
+    envelope=None,
+    write=command_writer(FROM_COMMAND, REQUESTS.encode),
 )
 
 

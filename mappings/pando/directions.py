@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.dialect import Burst, Direction, LineForm, Parts, Rendered
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.losses import command_writer
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.context import Context
 from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
@@ -31,15 +32,6 @@ def _write_events(burst: Burst[Event]) -> Rendered:
     context.publish_as(burst.ext, burst.session)
     for item in burst.items:
         frames += map(EVENTS.encode, FROM_EVENT.functions[type(item)](item, context))
-    return Rendered(frames=frames, losses=context.take_losses())
-
-
-def _write_commands(burst: Burst[Command]) -> Rendered:
-    frames: list[bytes] = []
-    context = Context()
-    for item in burst.items:
-        context.request = item.request
-        frames += map(REQUESTS.encode, FROM_COMMAND.functions[type(item)](item, context))
     return Rendered(frames=frames, losses=context.take_losses())
 
 
@@ -99,7 +91,7 @@ FROM_CLIENT = Direction(
     to_canonical=TO_COMMAND,
     from_canonical=FROM_COMMAND,
     envelope=None,
-    write=_write_commands,
+    write=command_writer(FROM_COMMAND, REQUESTS.encode),
     unwrap=_request,
     lines=LineForm(read=_read_request, write=_write_line),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.dialect import Burst, Direction, Rendered
-from dragoman.mappings.losses import Losses
+from dragoman.mappings.losses import command_writer
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pod.projection import Projection
@@ -17,13 +17,6 @@ def _write_events(burst: Burst[Event]) -> Rendered:
     return Projection(live=False).write(burst.items, burst.at)
 
 
-def _write_commands(burst: Burst[Command]) -> Rendered:
-    losses = Losses()
-    functions, encode = FROM_COMMAND.functions, METHODS.encode
-    frames = [encode(method) for item in burst.items for method in functions[type(item)](item, losses)]
-    return Rendered(frames=frames, losses=losses.take_losses())
-
-
 FROM_SERVER = Direction(
     codec=EVENTS,
     to_canonical=TO_EVENT,
@@ -33,5 +26,9 @@ FROM_SERVER = Direction(
 )
 
 FROM_CLIENT = Direction(
-    codec=METHODS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
+    codec=METHODS,
+    to_canonical=TO_COMMAND,
+    from_canonical=FROM_COMMAND,
+    envelope=None,
+    write=command_writer(FROM_COMMAND, METHODS.encode),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.dialect import Burst, Direction, Rendered
+from dragoman.mappings.losses import command_writer
 from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.smooth.from_canonical.context import Context
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
@@ -25,18 +26,7 @@ def _write_events(burst: Burst[Event]) -> Rendered:
     return Rendered(frames=frames, losses=context.take_losses())
 
 
-def _write_commands(burst: Burst[Command]) -> Rendered:
-    frames = []
-    losses = []
-    for item in burst.items:
-        context = Context(item.request)
-        messages = FROM_COMMAND.functions[type(item)](item, context)
-        frames += [ACTIONS.encode(_as_said(message, item)) for message in messages]
-        losses += context.take_losses()
-    return Rendered(frames=frames, losses=losses)
-
-
-def _as_said(message: object, item: Event | Command) -> object:
+def _as_said(message: object, item: Event) -> object:
     """Return `message` with the envelope fields from `ext`, which a burst's request id and time cannot restore."""
     ext = getattr(item, "ext", None)
     if ext is not None and isinstance(message, msgspec.Struct):
@@ -52,5 +42,9 @@ FROM_SERVER = Direction(
 )
 
 FROM_CLIENT = Direction(
-    codec=ACTIONS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
+    codec=ACTIONS,
+    to_canonical=TO_COMMAND,
+    from_canonical=FROM_COMMAND,
+    envelope=None,
+    write=command_writer(FROM_COMMAND, ACTIONS.encode),
 )

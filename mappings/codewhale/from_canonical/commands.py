@@ -1,7 +1,6 @@
 """Rules from canonical commands to codewhale requests, in the order of to_canonical/commands.py.
 
-The request id comes from the context: it is our own toward a server, and the client's own in `translate`. Commands
-without a form in codewhale come last.
+The context of a rule only counts losses. Commands without a form in codewhale come last.
 """
 
 from __future__ import annotations
@@ -15,17 +14,16 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, Item, Message, attachments, flatten
-from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.ids import thread_id, write_id
 from dragoman.mappings.codewhale.images import NOT_INLINE, as_image
 from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, TURN_OPTIONS, carried, given, keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.values import Answer, InlineImage
 from dragoman.mappings.extras import as_json, raw, read_raw
-from dragoman.mappings.losses import CLIENT_DETAILS
+from dragoman.mappings.losses import CLIENT_DETAILS, Losses
 from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
 
-FROM_COMMAND = Rules[[Context], requests.RequestBase]("canonical commands -> codewhale")
+FROM_COMMAND = Rules[[Losses], requests.RequestBase]("canonical commands -> codewhale")
 
 Requests = tuple[requests.RequestBase, ...]
 
@@ -35,14 +33,14 @@ VERSIONS: dict[bytes, Any] = {b"null": UNSET, b'""': None}
 """Raw `jsonrpc` in `ext` -> the member to write, for requests that did not write "2.0"."""
 
 
-def _call(kind: type[requests.RequestBase], command: Any, context: Context, params: object = UNSET) -> Requests:
+def _call(kind: type[requests.RequestBase], command: Any, params: object = UNSET) -> Requests:
     """Return a request; its method name is the one that a codewhale client used, else the usual name."""
     make: Any = kind
     method = given(command.ext, "method", str, kind.names[0] if kind.names else kind.group)
     jsonrpc = VERSIONS.get(bytes(carried(command.ext, "jsonrpc") or b""), "2.0")
     if params is UNSET and kind.group and method == kind.group:
         params = requests.NoParams()
-    return (make(jsonrpc=jsonrpc, id=write_id(context.request or command.request), method=method, params=params),)
+    return (make(jsonrpc=jsonrpc, id=write_id(command.request), method=method, params=params),)
 
 
 def _ignored(ext: Ext | None) -> Raw | UnsetType:
@@ -66,18 +64,18 @@ def _thread(command: commands.Command) -> str:
 @FROM_COMMAND.rule(
     commands.GetCapabilities, produces=tuple(CAPABILITIES.values()), fidelity=Lossy(("session",))
 )  # capabilities belong to the server, not to a thread
-def get_capabilities(command: commands.GetCapabilities, context: Context) -> Requests:
+def get_capabilities(command: commands.GetCapabilities, _context: Losses) -> Requests:
     kind = CAPABILITIES.get(given(command.ext, "kind", str, ""), requests.Capabilities)
-    return _call(kind, command, context, _ignored(command.ext))
+    return _call(kind, command, _ignored(command.ext))
 
 
 @FROM_COMMAND.rule(
     commands.OpenSession, produces=(requests.Start, requests.Create), fidelity=Lossy(("title", *CLIENT_DETAILS))
 )
-def open_session(command: commands.OpenSession, context: Context) -> Requests:
+def open_session(command: commands.OpenSession, _context: Losses) -> Requests:
     if given(command.ext, "kind", str, "") == "create":
         usual = UNSET if command.metadata is UNSET else requests.CreateParams(metadata=command.metadata)
-        return _call(requests.Create, command, context, _params(command.ext, requests.CreateParams, usual))
+        return _call(requests.Create, command, _params(command.ext, requests.CreateParams, usual))
     usual_start = requests.StartParams(persist_extended_history=False)
     params = _params(
         command.ext, requests.StartParams, usual_start if carried(command.ext, "absent") is None else UNSET
@@ -85,15 +83,15 @@ def open_session(command: commands.OpenSession, context: Context) -> Requests:
     if command.model or command.cwd:
         start = params if isinstance(params, requests.StartParams) else usual_start
         params = replace(start, model=start.model or command.model or None, cwd=start.cwd or command.cwd or None)
-    return _call(requests.Start, command, context, params)
+    return _call(requests.Start, command, params)
 
 
 @FROM_COMMAND.rule(commands.ResumeSession, produces=(requests.Resume,), fidelity=Lossy(CLIENT_DETAILS))
-def resume_session(command: commands.ResumeSession, context: Context) -> Requests:
+def resume_session(command: commands.ResumeSession, _context: Losses) -> Requests:
     thread = _thread(command)
     usual = requests.ResumeParams(thread_id=thread, persist_extended_history=False)
     params = given(command.ext, "params", requests.ResumeParams, usual)
-    return _call(requests.Resume, command, context, replace(params, thread_id=thread))
+    return _call(requests.Resume, command, replace(params, thread_id=thread))
 
 
 def history_for_resume(items: Sequence[Item]) -> Ext | None:
@@ -112,56 +110,54 @@ def history_length(command: commands.ResumeSession) -> int:
 
 
 @FROM_COMMAND.rule(commands.ForkSession, produces=(requests.Fork,))
-def fork_session(command: commands.ForkSession, context: Context) -> Requests:
+def fork_session(command: commands.ForkSession, _context: Losses) -> Requests:
     thread = _thread(command)
     usual = requests.ForkParams(thread_id=thread, persist_extended_history=False)
     params = given(command.ext, "params", requests.ForkParams, usual)
-    return _call(requests.Fork, command, context, replace(params, thread_id=thread))
+    return _call(requests.Fork, command, replace(params, thread_id=thread))
 
 
 @FROM_COMMAND.rule(
     commands.ListSessions, produces=(requests.List, requests.LoadedList), fidelity=Lossy(("cursor", "query"))
 )
-def list_sessions(command: commands.ListSessions, context: Context) -> Requests:
+def list_sessions(command: commands.ListSessions, _context: Losses) -> Requests:
     if given(command.ext, "kind", str, "") == "loaded":
-        return _call(requests.LoadedList, command, context, _ignored(command.ext))
+        return _call(requests.LoadedList, command, _ignored(command.ext))
     usual = requests.ListParams.asking(command.limit, command.archived)
-    return _call(requests.List, command, context, _params(command.ext, requests.ListParams, usual))
+    return _call(requests.List, command, _params(command.ext, requests.ListParams, usual))
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(requests.SetName,))
-def rename_session(command: commands.RenameSession, context: Context) -> Requests:
-    return _call(
-        requests.SetName, command, context, requests.NameParams(thread_id=_thread(command), name=command.title)
-    )
+def rename_session(command: commands.RenameSession, _context: Losses) -> Requests:
+    return _call(requests.SetName, command, requests.NameParams(thread_id=_thread(command), name=command.title))
 
 
 @FROM_COMMAND.rule(commands.SetGoal, produces=(requests.GoalSet,))
-def set_goal(command: commands.SetGoal, context: Context) -> Requests:
+def set_goal(command: commands.SetGoal, _context: Losses) -> Requests:
     params = requests.GoalParams(
         thread_id=_thread(command), objective=command.objective, token_budget=command.token_budget
     )
-    return _call(requests.GoalSet, command, context, params)
+    return _call(requests.GoalSet, command, params)
 
 
 ONLY_GOALS = "codewhale writes only its own goals"
 
 
 @FROM_COMMAND.rule(commands.StoreWrite, produces=(requests.GoalProgress,), fidelity=Nothing(ONLY_GOALS))
-def store_write(command: commands.StoreWrite, context: Context) -> Requests:
+def store_write(command: commands.StoreWrite, context: Losses) -> Requests:
     """Return the only write of this dialect, goal progress; a write of another dialect is lost."""
     is_progress = command.method == requests.GoalProgress.kind
     params = read_raw(command.params, requests.ProgressParams) if is_progress else None
     if params is None:
         context.lose(command, why=ONLY_GOALS)
         return ()
-    return _call(requests.GoalProgress, command, context, replace(params, thread_id=_thread(command)))
+    return _call(requests.GoalProgress, command, replace(params, thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(requests.Message,), fidelity=Lossy(("segments", "model"))
 )  # the input is one string: references and pastes become text
-def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
+def submit_input(command: commands.SubmitInput, context: Losses) -> Requests:
     if command.model:
         context.lose(command, "model", "a thread has one model")
     images = [as_image(segment) for segment in attachments(command.segments)]
@@ -173,7 +169,7 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
         images=tuple(image for image in images if image is not None),
         **_turn_options(command.ext),
     )
-    return _call(requests.Message, command, context, params)
+    return _call(requests.Message, command, params)
 
 
 def _turn_options(ext: Ext | None) -> dict[str, Any]:
@@ -184,18 +180,18 @@ SERVERS = Lossy(("session",))  # a setting belongs to the server, not to a threa
 
 
 @FROM_COMMAND.rule(commands.GetConfig, produces=(requests.ConfigGet,), fidelity=SERVERS)
-def get_config(command: commands.GetConfig, context: Context) -> Requests:
-    return _call(requests.ConfigGet, command, context, requests.KeyParams(key=command.key))
+def get_config(command: commands.GetConfig, _context: Losses) -> Requests:
+    return _call(requests.ConfigGet, command, requests.KeyParams(key=command.key))
 
 
 @FROM_COMMAND.rule(commands.SetConfig, produces=(requests.ConfigSet,), fidelity=SERVERS)
-def set_config(command: commands.SetConfig, context: Context) -> Requests:
-    return _call(requests.ConfigSet, command, context, requests.SettingParams(key=command.key, value=command.value))
+def set_config(command: commands.SetConfig, _context: Losses) -> Requests:
+    return _call(requests.ConfigSet, command, requests.SettingParams(key=command.key, value=command.value))
 
 
 @FROM_COMMAND.rule(commands.UnsetConfig, produces=(requests.ConfigUnset,), fidelity=SERVERS)
-def unset_config(command: commands.UnsetConfig, context: Context) -> Requests:
-    return _call(requests.ConfigUnset, command, context, requests.KeyParams(key=command.key))
+def unset_config(command: commands.UnsetConfig, _context: Losses) -> Requests:
+    return _call(requests.ConfigUnset, command, requests.KeyParams(key=command.key))
 
 
 @FROM_COMMAND.rule(
@@ -203,13 +199,13 @@ def unset_config(command: commands.UnsetConfig, context: Context) -> Requests:
     produces=(requests.SubmitUserInput,),
     fidelity=Lossy(("session", "kind", "values", "declined")),  # an answer is a string
 )
-def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Requests:
+def answer_interaction(command: commands.AnswerInteraction, _context: Losses) -> Requests:
     answers = given(command.ext, "answers", list[Answer], [])
     if not answers and command.values is not UNSET:
         values = [(name, _text(value)) for name, value in _values(command.values)]
         answers = [Answer(id=name, label=text, value=text) for name, text in values]
     params = requests.AnswersParams(request_id=command.question, answers=answers)
-    return _call(requests.SubmitUserInput, command, context, params)
+    return _call(requests.SubmitUserInput, command, params)
 
 
 def _values(values: Raw) -> list[tuple[str, Any]]:
@@ -222,7 +218,7 @@ def _text(value: object) -> str:
 
 
 @FROM_COMMAND.rule(commands.PromptOnce, produces=(requests.Prompt,))
-def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
+def prompt_once(command: commands.PromptOnce, _context: Losses) -> Requests:
     params = requests.PromptParams(
         thread_id=_thread(command) or None,
         prompt=command.prompt,
@@ -230,22 +226,22 @@ def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
         images=given(command.ext, "images", tuple[InlineImage, ...], ()),
         **_turn_options(command.ext),
     )
-    return _call(requests.Prompt, command, context, params)
+    return _call(requests.Prompt, command, params)
 
 
 # -- commands whose only param is a thread, or that have no params -----------------------------------------
 
 
-def _about_thread(kind: type[requests.RequestBase]) -> Callable[[commands.Command, Context], Requests]:
-    def rule(command: commands.Command, context: Context) -> Requests:
-        return _call(kind, command, context, requests.OfThread(thread_id=_thread(command)))
+def _about_thread(kind: type[requests.RequestBase]) -> Callable[[commands.Command, Losses], Requests]:
+    def rule(command: commands.Command, _context: Losses) -> Requests:
+        return _call(kind, command, requests.OfThread(thread_id=_thread(command)))
 
     return rule
 
 
-def _about_nothing(kind: type[requests.RequestBase]) -> Callable[[Any, Context], Requests]:
-    def rule(command: Any, context: Context) -> Requests:
-        return _call(kind, command, context, _ignored(command.ext))
+def _about_nothing(kind: type[requests.RequestBase]) -> Callable[[Any, Losses], Requests]:
+    def rule(command: Any, _context: Losses) -> Requests:
+        return _call(kind, command, _ignored(command.ext))
 
     return rule
 

@@ -23,7 +23,6 @@ from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale import images
 from dragoman.mappings.codewhale.directions import FROM_SERVER, is_blank
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
-from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.to_canonical.frames import plain
 from dragoman.mappings.codewhale.to_canonical.replies import (
@@ -51,6 +50,7 @@ from dragoman.mappings.dialect import (
     Translator,
 )
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
+from dragoman.mappings.losses import Losses
 from dragoman.mappings.opening import LOST
 
 CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
@@ -206,9 +206,9 @@ class ClientTranslator(Translator[Event, Command]):
                 self._tell(step, command, events.Reply(request=command.request, failure=refusal))
                 continue
             own = self._pending.new_id()
-            context = Context(request=own)
-            messages = FROM_COMMAND.functions[type(command)](command, context)
-            step.losses += context.take_losses()
+            losses = Losses()
+            messages = FROM_COMMAND.functions[type(command)](replace(command, request=own), losses)
+            step.losses += losses.take_losses()
             if not messages:
                 failure = Failure(cause="unsupported", text="a codewhale has no form for this command")
                 self._tell(step, command, events.Reply(request=command.request, failure=failure))

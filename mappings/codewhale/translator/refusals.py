@@ -14,7 +14,6 @@ from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
-from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.from_canonical.events import problem_of
 from dragoman.mappings.codewhale.from_canonical.replies import missing
 from dragoman.mappings.codewhale.ids import echo_id
@@ -32,6 +31,7 @@ from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR
+from dragoman.mappings.losses import Losses
 
 UNKNOWN_LEAF = "failed to query thread current leaf id for thread"
 UNSUPPORTED = "unsupported method: "
@@ -99,7 +99,7 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
 
 def _method(command: Command) -> str:
     """Return the method name that the client used for a command."""
-    asked = FROM_COMMAND.functions[type(command)](command, Context())
+    asked = FROM_COMMAND.functions[type(command)](command, Losses())
     return next((str(request.method) for request in asked), type(command).__name__)
 
 

@@ -1,7 +1,6 @@
 """Rules from canonical commands to pando calls, in the order of to_canonical/commands.py.
 
-The request id comes from the context: it is our own toward a primary, and the client's own in `translate`. Commands
-without a form in pando come last.
+The context of a rule only counts losses. Commands without a form in pando come last.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, attachments, flatten
-from dragoman.mappings.losses import CLIENT_DETAILS
-from dragoman.mappings.pando.from_canonical.context import Context, Messages
+from dragoman.mappings.losses import CLIENT_DETAILS, Losses
+from dragoman.mappings.pando.from_canonical.context import Messages
 from dragoman.mappings.pando.vocabulary import carried, given
 from dragoman.mappings.pando.wire import requests as wire
 from dragoman.mappings.rules import Lossy, Rules
 
-FROM_COMMAND = Rules[[Context], Struct | bytes]("canonical commands -> pando")
+FROM_COMMAND = Rules[[Losses], Struct | bytes]("canonical commands -> pando")
 
 
 def _ignored(ext: Ext | None) -> Raw:
@@ -31,17 +30,17 @@ def _null(ext: Ext | None) -> bool:
     return carried(ext, "params") is not None
 
 
-def _about_session(make: Callable[..., Struct]) -> Callable[[Any, Context], Messages]:
-    def rule(command: Any, context: Context) -> Messages:
+def _about_session(make: Callable[..., Struct]) -> Callable[[Any, Losses], Messages]:
+    def rule(command: Any, _context: Losses) -> Messages:
         params = None if _null(command.ext) else wire.OfSession(session_id=command.session)
-        return (make(id=context.request, params=params),)
+        return (make(id=command.request, params=params),)
 
     return rule
 
 
-def _about_nothing(make: Callable[..., Struct]) -> Callable[[Any, Context], Messages]:
-    def rule(command: Any, context: Context) -> Messages:
-        return (make(id=context.request, params=_ignored(command.ext)),)
+def _about_nothing(make: Callable[..., Struct]) -> Callable[[Any, Losses], Messages]:
+    def rule(command: Any, _context: Losses) -> Messages:
+        return (make(id=command.request, params=_ignored(command.ext)),)
 
     return rule
 
@@ -65,59 +64,59 @@ FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.SessionInterrupt,))(_about
     produces=(wire.SessionList, wire.StateSync),
     fidelity=Lossy(("limit", "cursor", "query", "archived")),
 )
-def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
+def list_sessions(command: commands.ListSessions, _context: Losses) -> Messages:
     if not given(command.ext, "sync", bool, False):
-        return (wire.SessionList(id=context.request, params=_ignored(command.ext)),)
+        return (wire.SessionList(id=command.request, params=_ignored(command.ext)),)
     project: str | UnsetType = given(command.ext, "project_id", str, "") or UNSET
     params = None if _null(command.ext) else wire.Project(project_id=project)
-    return (wire.StateSync(id=context.request, params=params),)
+    return (wire.StateSync(id=command.request, params=params),)
 
 
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(wire.MessageSend,), fidelity=Lossy(("segments", "model"))
 )  # the input is one string: references and pastes become text
-def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
+def submit_input(command: commands.SubmitInput, context: Losses) -> Messages:
     if command.model:
         context.lose(command, "model", "a pando's model is its own choice")
     for _ in attachments(command.segments):
         context.lose(command, "segments", "a pando takes no images or files by URL")
     words = wire.Words(session_id=command.session, content=flatten(command.segments))
-    return (wire.MessageSend(id=context.request, params=None if _null(command.ext) else words),)
+    return (wire.MessageSend(id=command.request, params=None if _null(command.ext) else words),)
 
 
 # -- db.write ---------------------------------------------------------------------------------------
 
 
-def _meta(ext: Ext | None, context: Context) -> wire.Meta | UnsetType:
-    return given(ext, "meta", wire.Meta, context.meta)
+def _meta(ext: Ext | None) -> wire.Meta | UnsetType:
+    return given(ext, "meta", wire.Meta, UNSET)
 
 
 @FROM_COMMAND.rule(
     commands.OpenSession, produces=(wire.CreateSession,), fidelity=Lossy((*CLIENT_DETAILS, "model", "cwd"))
 )
-def open_session(command: commands.OpenSession, context: Context) -> Messages:
+def open_session(command: commands.OpenSession, _context: Losses) -> Messages:
     row = given(command.ext, "row", wire.NewSession, wire.NewSession())
     row = replace(row, id=command.session, title=command.title)
-    return (wire.CreateSession(id=context.request, params=wire.Creating(meta=_meta(command.ext, context), params=row)),)
+    return (wire.CreateSession(id=command.request, params=wire.Creating(meta=_meta(command.ext), params=row)),)
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(wire.UpdateSession,))
-def rename_session(command: commands.RenameSession, context: Context) -> Messages:
+def rename_session(command: commands.RenameSession, _context: Losses) -> Messages:
     row = given(command.ext, "row", wire.SessionChange, wire.SessionChange())
     row = replace(row, id=command.session, title=command.title)
-    return (wire.UpdateSession(id=context.request, params=wire.Changing(meta=_meta(command.ext, context), params=row)),)
+    return (wire.UpdateSession(id=command.request, params=wire.Changing(meta=_meta(command.ext), params=row)),)
 
 
 @FROM_COMMAND.rule(commands.DeleteSession, produces=(wire.DeleteSession,))
-def delete_session(command: commands.DeleteSession, context: Context) -> Messages:
-    params = wire.Deleting(meta=_meta(command.ext, context), params=command.session)
-    return (wire.DeleteSession(id=context.request, params=params),)
+def delete_session(command: commands.DeleteSession, _context: Losses) -> Messages:
+    params = wire.Deleting(meta=_meta(command.ext), params=command.session)
+    return (wire.DeleteSession(id=command.request, params=params),)
 
 
 @FROM_COMMAND.rule(commands.StoreWrite, produces=(wire.Write,), fidelity=Lossy(("session",)))
-def store_write(command: commands.StoreWrite, context: Context) -> Messages:
-    params = wire.StoreCall(meta=_meta(command.ext, context), method=command.method, params=command.params)
-    return (wire.Write(id=context.request, params=params),)
+def store_write(command: commands.StoreWrite, _context: Losses) -> Messages:
+    params = wire.StoreCall(meta=_meta(command.ext), method=command.method, params=command.params)
+    return (wire.Write(id=command.request, params=params),)
 
 
 # -- commands without a form in pando ---------------------------------------------------------------

@@ -15,7 +15,6 @@ from dragoman.mappings.canonical.values import Ext
 from dragoman.mappings.dialect import Instance
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pando.vocabulary import given
-from dragoman.mappings.pando.wire.requests import Meta
 from dragoman.mappings.pando.wire.values import rfc3339
 
 Messages = tuple[Struct | bytes, ...]
@@ -38,10 +37,10 @@ class Context(Losses):
     """The facts that rules toward pando need beside their item.
 
     `session` is the session id in payloads. `at` is in ns. `request` is the id of the call or reply. `asked` is the
-    command that is answered, None if it is unknown. `meta` is sent with each `db.write`.
+    command that is answered, None if it is unknown.
     """
 
-    __slots__ = ("asked", "at", "envelope", "instance", "meta", "request", "session")
+    __slots__ = ("asked", "at", "envelope", "instance", "request", "session")
 
     def __init__(
         self,
@@ -56,7 +55,6 @@ class Context(Losses):
         self.session = ""
         self.request = request
         self.asked = asked
-        self.meta: Meta | UnsetType = UNSET
         self.envelope = EnvelopeFields(instance_id=instance.id, project_id="", session_id=UNSET, timestamp="")
         self.now(at)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, SessionState, commands, events
@@ -35,15 +35,15 @@ from dragoman.mappings.dialect import (
 )
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
+from dragoman.mappings.losses import Losses
 from dragoman.mappings.pando.directions import FROM_SERVER
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
-from dragoman.mappings.pando.from_canonical.context import Context
 from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.to_canonical.replies import pong, sessions_listed, stored_rows, typed_answer
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.codecs import READ_TOKEN, REQUESTS, TOKEN
-from dragoman.mappings.pando.wire.requests import Meta
+from dragoman.mappings.pando.wire.requests import Meta, WriteBase
 from dragoman.mappings.pando.wire.topics import LlmToken
 from dragoman.mappings.pando.wire.values import nanoseconds, rfc3339
 from dragoman.mappings.rfc3339 import NS
@@ -83,10 +83,10 @@ class PrimaryCalls(Calls[PrimaryCall]):
         """Add the call for this command to the step's frames, and remember it until its reply."""
         own = self.new_id()
         now = self._clock()
-        context = Context(request=own, at=now)
-        context.meta = Meta(request_id=own, timestamp=rfc3339(now // NS * NS))
-        step.frames += [REQUESTS.encode(m) for m in FROM_COMMAND.functions[type(command)](command, context)]
-        step.losses += context.take_losses()
+        losses = Losses()
+        messages = FROM_COMMAND.functions[type(command)](replace(command, request=own), losses)
+        step.frames += [REQUESTS.encode(with_meta(message, now)) for message in messages]
+        step.losses += losses.take_losses()
         self[own] = PrimaryCall(why=why, session=command.session, command=command, at=now)
 
     def overdue(self, now: int) -> list[str]:
@@ -358,6 +358,14 @@ def _read_token(frame: Frame) -> LlmToken | None:
     except MALFORMED:
         return None
     return None if nanoseconds(message.timestamp) is None else message
+
+
+def with_meta(message: Any, now: int) -> Any:
+    """Return a request at time `now` (ns); a `db.write` without an origin gets ours."""
+    if not isinstance(message.params, WriteBase) or message.params.meta is not UNSET:
+        return message
+    meta = Meta(request_id=message.id, timestamp=rfc3339(now // NS * NS))
+    return replace(message, params=replace(message.params, meta=meta))
 
 
 def unsupported(command: Command) -> Failure | None:

@@ -1,6 +1,6 @@
 """Rules from canonical commands to smooth actions, in the order of to_canonical/commands.py.
 
-The request id comes from the context: it is the gateway's own toward a server, and the client's own in `translate`.
+The context of a rule only counts losses.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import Lossy, Rules
-from dragoman.mappings.smooth.from_canonical.context import Context, Messages
+from dragoman.mappings.smooth.from_canonical.context import Messages
 from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import actions as wire
 
-FROM_COMMAND = Rules[[Context], object]("canonical commands -> smooth")
+FROM_COMMAND = Rules[[Losses], object]("canonical commands -> smooth")
 
 DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
 
@@ -27,13 +28,16 @@ def _object(value: Raw | UnsetType) -> dict[str, object] | None:
     return decoded if isinstance(decoded, dict) else None
 
 
-def _create(
-    command: commands.OpenSession | commands.ResumeSession, context: Context, conversation: str | None
-) -> Messages:
+def _id(command: commands.CommandBase) -> str | None:
+    """Return the request id of the action; a client's own may be empty."""
+    return command.request or given(command.ext, "requestId", str, None)
+
+
+def _create(command: commands.OpenSession | commands.ResumeSession, conversation: str | None) -> Messages:
     ext = command.ext
     return (
         wire.CreateConversationSession(
-            request_id=context.top,
+            request_id=_id(command),
             agent_id=command.agent,
             user_name=command.user_name or given(ext, "userName", str, None),
             user_email=command.user_email or given(ext, "userEmail", str, None),
@@ -49,25 +53,25 @@ def _create(
 @FROM_COMMAND.rule(
     commands.OpenSession, produces=(wire.CreateConversationSession,), fidelity=Lossy(("title", "model", "cwd"))
 )
-def open_session(command: commands.OpenSession, context: Context) -> Messages:
-    return _create(command, context, given(command.ext, "conversationId", str, None))
+def open_session(command: commands.OpenSession, _context: Losses) -> Messages:
+    return _create(command, given(command.ext, "conversationId", str, None))
 
 
 @FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.CreateConversationSession,))
-def resume_session(command: commands.ResumeSession, context: Context) -> Messages:
-    return _create(command, context, command.session)
+def resume_session(command: commands.ResumeSession, _context: Losses) -> Messages:
+    return _create(command, command.session)
 
 
 @FROM_COMMAND.rule(commands.GetSession, produces=(wire.GetSession,))
-def get_session(command: commands.GetSession, context: Context) -> Messages:
-    return (wire.GetSession(request_id=context.top, session_id=command.session),)
+def get_session(command: commands.GetSession, _context: Losses) -> Messages:
+    return (wire.GetSession(request_id=_id(command), session_id=command.session),)
 
 
 @FROM_COMMAND.rule(commands.GetHistory, produces=(wire.GetConversationMessages,))
-def get_history(command: commands.GetHistory, context: Context) -> Messages:
+def get_history(command: commands.GetHistory, _context: Losses) -> Messages:
     return (
         wire.GetConversationMessages(
-            request_id=context.top,
+            request_id=_id(command),
             session_id=command.session,
             limit=command.limit or given(command.ext, "limit", int, None),
             cursor=command.cursor or given(command.ext, "cursor", str, None),
@@ -76,10 +80,10 @@ def get_history(command: commands.GetHistory, context: Context) -> Messages:
 
 
 @FROM_COMMAND.rule(commands.ListSessions, produces=(wire.ListConversations,), fidelity=Lossy(("archived",)))
-def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
+def list_sessions(command: commands.ListSessions, _context: Losses) -> Messages:
     return (
         wire.ListConversations(
-            request_id=context.top,
+            request_id=_id(command),
             limit=command.limit or given(command.ext, "limit", int, None),
             cursor=command.cursor or given(command.ext, "cursor", str, None),
             query=command.query or given(command.ext, "query", str, None),
@@ -88,14 +92,14 @@ def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(wire.RenameConversation,))
-def rename_session(command: commands.RenameSession, context: Context) -> Messages:
-    return (wire.RenameConversation(request_id=context.top, conversation_id=command.session, title=command.title),)
+def rename_session(command: commands.RenameSession, _context: Losses) -> Messages:
+    return (wire.RenameConversation(request_id=_id(command), conversation_id=command.session, title=command.title),)
 
 
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(wire.SendMessage,), fidelity=Lossy(("segments",))
 )  # references and pastes become text
-def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
+def submit_input(command: commands.SubmitInput, _context: Losses) -> Messages:
     """Write the input as one string and its attachments."""
     ext = command.ext
     images = [
@@ -110,7 +114,7 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
     ]
     return (
         wire.SendMessage(
-            request_id=context.top,
+            request_id=_id(command),
             session_id=command.session,
             message=flatten(command.segments),
             stream=given(ext, "stream", bool, None),
@@ -123,20 +127,20 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
 
 
 @FROM_COMMAND.rule(commands.AnswerApproval, produces=(wire.ConfirmToolAction,), fidelity=Lossy(("question",)))
-def answer_approval(command: commands.AnswerApproval, context: Context) -> Messages:
-    return (wire.ConfirmToolAction(request_id=context.top, session_id=command.session, approved=command.approved),)
+def answer_approval(command: commands.AnswerApproval, _context: Losses) -> Messages:
+    return (wire.ConfirmToolAction(request_id=_id(command), session_id=command.session, approved=command.approved),)
 
 
 @FROM_COMMAND.rule(commands.AnswerOtp, produces=(wire.VerifyOtp,))
-def answer_otp(command: commands.AnswerOtp, context: Context) -> Messages:
-    return (wire.VerifyOtp(request_id=context.top, session_id=command.session, code=command.code),)
+def answer_otp(command: commands.AnswerOtp, _context: Losses) -> Messages:
+    return (wire.VerifyOtp(request_id=_id(command), session_id=command.session, code=command.code),)
 
 
 @FROM_COMMAND.rule(commands.AnswerInteraction, produces=(wire.SubmitInteraction,))
-def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Messages:
+def answer_interaction(command: commands.AnswerInteraction, _context: Losses) -> Messages:
     return (
         wire.SubmitInteraction(
-            request_id=context.top,
+            request_id=_id(command),
             session_id=command.session,
             interaction_id=command.question,
             kind=command.kind or given(command.ext, "kind", str, None),
@@ -147,14 +151,14 @@ def answer_interaction(command: commands.AnswerInteraction, context: Context) ->
 
 
 @FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.Cancel,))
-def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
+def cancel_turn(command: commands.CancelTurn, _context: Losses) -> Messages:
     session = command.session or given(command.ext, "sessionId", str, None)
-    return (wire.Cancel(request_id=context.top, session_id=session),)
+    return (wire.Cancel(request_id=_id(command), session_id=session),)
 
 
 @FROM_COMMAND.rule(commands.Ping, produces=(wire.Ping,))
-def ping(command: commands.Ping, context: Context) -> Messages:
-    return (wire.Ping(request_id=context.top),)
+def ping(command: commands.Ping, _context: Losses) -> Messages:
+    return (wire.Ping(request_id=_id(command)),)
 
 
 FROM_COMMAND.none("smooth has no prompt without a turn", commands.PromptOnce)

@@ -30,9 +30,9 @@ from dragoman.mappings.dialect import (
     TextSink,
     Translator,
 )
+from dragoman.mappings.losses import Losses
 from dragoman.mappings.smooth.directions import FROM_SERVER
 from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
-from dragoman.mappings.smooth.from_canonical.context import Context
 from dragoman.mappings.smooth.to_canonical.replies import typed_answer
 from dragoman.mappings.smooth.translator.opening import Opening
 from dragoman.mappings.smooth.vocabulary import given
@@ -129,8 +129,6 @@ class ClientTranslator(Translator[Event, Command]):
             return None
         turns = self._turns
         (own,) = turns
-        if not own:
-            return None
         kind: type[StreamToken | StreamReasoning] = StreamToken if delta is events.TextDelta else StreamReasoning
 
         def read_text(frame: Frame, add_text: TextSink) -> bool:
@@ -149,9 +147,9 @@ class ClientTranslator(Translator[Event, Command]):
     def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
             own = self._new_id()
-            context = Context(own)
-            messages = FROM_COMMAND.functions[type(command)](command, context)
-            step.losses += context.take_losses()
+            losses = Losses()
+            messages = FROM_COMMAND.functions[type(command)](msgspec.structs.replace(command, request=own), losses)
+            step.losses += losses.take_losses()
             step.frames += [ACTIONS.encode(message) for message in messages]
             failure = None if messages else NO_ACTION
             if isinstance(command, commands.CancelTurn) and not self._has_turn:
