@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
-from msgspec import json as msgspec_json
 
 from dragoman.mappings.canonical import Events, events
 from dragoman.mappings.canonical.values import Ext, Failure
@@ -20,7 +19,7 @@ from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, frame_events
 from dragoman.mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of, keep
 from dragoman.mappings.codewhale.wire import lines, results
-from dragoman.mappings.extras import raw
+from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.jsonrpc import TYPED_ANSWERS
 from dragoman.mappings.rules import Rules
 
@@ -128,9 +127,7 @@ def refused(result: object) -> Failure | None:
     not_ok = isinstance(result, results.AppResponse) and not result.ok
     if not (missing or not_ok) or not isinstance(result, results.ThreadResponse | results.AppResponse):
         return None
-    try:
-        text = msgspec_json.decode(result.data, type=RefusedData).error
-    except ValueError:
-        text = ""
+    data = read_raw(result.data, RefusedData)
+    text = "" if data is None else data.error
     cause = cause_of(FAILED, text)
     return Failure(cause=cause, text=text or "the backend refused", ext=keep(result=result))

@@ -280,10 +280,7 @@ def _params(method: str, params: object, value: dict[str, Any], pruner: Codewhal
     if form is None:
         return params
     if form.params is None:
-        if tagged and isinstance(params, dict):
-            pruner.dropped.extend(f"$.params.{name}" for name in params if name != "kind")
-            return {"kind": kind}
-        return params
+        return params  # servers ignore them
     if isinstance(params, list):
         names = [field.encode_name for field in form.params.fields]
         if len(params) > len(names):

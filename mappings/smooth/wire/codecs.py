@@ -45,25 +45,15 @@ def usual_event(value: object) -> object:
     _drop_unless(value, "requestId", str)
     _drop_unless_whole(value, "timestamp")
     kind = value.get("type")
+    data = value.get("data")
     if kind == "pong":
-        _pong(value)
+        if not isinstance(data, dict) or "timestamp" not in data:  # it only repeats the time of the frame
+            value.pop("data", None)
     elif kind == "immediate_response":
-        if value.get("data") is None:
-            value["data"] = {}
+        value["data"] = {} if data is None else data
     elif isinstance(kind, str):
         _mirrors(value, kind)
     return value
-
-
-def _pong(value: JsonObject) -> None:
-    data = value.get("data")
-    if isinstance(data, dict) and "timestamp" in data:
-        if value.get("timestamp") is None:
-            value["timestamp"] = data["timestamp"]
-    elif value.get("timestamp") is not None:
-        value["data"] = {"timestamp": value["timestamp"]}
-    else:
-        value.pop("data", None)
 
 
 def _mirrors(value: JsonObject, kind: str) -> None:
