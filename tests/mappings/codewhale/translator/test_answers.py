@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message, SessionSummary
@@ -118,3 +119,24 @@ def test_a_known_thread_is_resumed_by_either_of_its_names(name: str) -> None:
     client = Client().asks("thread/resume", thread_id=name)
     (command,) = client.heard
     assert client.attach(command.request).line()["result"]["thread_id"] == THREAD
+
+
+@pytest.mark.parametrize(("generation", "shown"), [("", "********"), (SEED, "hunter2")])
+def test_a_secret_setting_is_masked_as_servers_do_since_0_9_0(generation: str, shown: str) -> None:
+    client = Client(generation).asks("app/config/get", key="api_key")
+    own = {"ok": True, "data": {"key": "api_key", "value": "hunter2"}, "events": []}
+    assert client.reply(result=raw(own)).line()["result"]["data"] == {"key": "api_key", "value": shown}
+
+
+@pytest.mark.parametrize(
+    ("result", "data"), [(UNSET, {}), (Raw(b'["m"]'), ["m"])], ids=["without a result", "with a result of another form"]
+)
+def test_an_app_request_is_answered_in_its_form(result: Raw | UnsetType, data: object) -> None:
+    client = Client().asks("app/models")
+    assert client.reply(result=result).line()["result"] == {"ok": True, "data": data, "events": []}
+
+
+@pytest.mark.parametrize("item", [events.Pong(request="x"), events.QuestionAsked(text="Name?")])
+def test_an_answer_to_nothing_is_a_loss(item: events.Event) -> None:
+    client = Client().answer(item)
+    assert (client.lines(), client.losses) == ([], [type(item).__name__])

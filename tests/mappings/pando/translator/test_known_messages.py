@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.pando.translator.known_messages import INPUTS_MAX, KnownMessages, up_to_input
@@ -46,3 +48,16 @@ def test_an_input_of_the_turn_that_is_stored_with_context_is_ours_and_one_with_a
         known = KnownMessages()
         known.note_input("Hello")
         assert texts(known.missed_inputs([user(stored, "a")], "Hello")) == told
+
+
+ANSWER = Message(role="assistant", text="c", id="c")
+STORE = (user("a", "a"), Message(role="assistant", text="b", id="b"), user("d", "d"), ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "own", "later", "last"),
+    [("a", None, 0, "b"), ("d", None, 0, "c"), ("", "a", 0, "b"), ("", None, 1, "b"), ("", None, 0, "c")],
+    ids=["its id", "the id of the last input", "our text", "the runs behind it", "nothing is known"],
+)
+def test_the_messages_of_a_run_end_before_the_next_input(prompt: str, own: str | None, later: int, last: str) -> None:
+    assert KnownMessages().of_run(STORE, prompt, own, later)[-1].id == last

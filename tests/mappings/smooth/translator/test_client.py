@@ -274,3 +274,9 @@ def test_a_piece_of_reasoning_is_no_further_piece_of_text() -> None:
     for frame in (piece, {**piece, "type": "stream_reasoning"}):
         read(json.dumps(frame).encode(), add_text)
     assert len(taken) == 1
+
+
+def test_there_is_no_fast_reader_for_text_without_a_request_id() -> None:
+    link = Link()
+    link.hears(token(""))
+    assert link.translator.text_reader(events.TextDelta) is None
