@@ -306,6 +306,16 @@ def test_results_are_shown_after_their_call_or_in_their_place_without_a_call() -
     ]
 
 
+def test_a_result_is_shown_even_if_a_block_before_it_was_removed() -> None:
+    result = events.ToolCallFinished(call="c")
+    call = CallBlock(call="c", name="n", result=result, result_place=3)
+    assert shown(turn(blocks=[call, TextBlock(parts=["a"])])) == [
+        events.ToolCallStarted(call="c", name="n"),
+        events.TextDelta(text="a"),
+        result,
+    ]
+
+
 def test_model_turn_comes_first_errors_and_result_last() -> None:
     error = events.ErrorReported(cause="internal", text="e")
     open_turn = turn(
@@ -324,3 +334,24 @@ def test_model_turn_comes_first_errors_and_result_last() -> None:
 def test_the_text_of_a_turn_is_that_of_its_text_blocks() -> None:
     blocks = [TextBlock(parts=["a", "b"]), ReasoningBlock(parts=["no"]), CallBlock(call="c", name="n"), TextBlock()]
     assert turn(blocks=[*blocks, TextBlock(parts=["c"])]).text() == "abc"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "text", "corrected"),
+    [
+        (["a", "b"], "ab", ["a", "b"]),
+        (["a", "x"], "ab", ["a", "b"]),
+        (["x", "b"], "ab", ["a", "b"]),
+        (["a", "x", "y"], "ab", ["a", "b"]),
+        (["a", "c"], "abc", ["a", "bc"]),
+        (["a", "x"], "a", ["a"]),
+        (["a"], "ab", ["a", "b"]),
+        ([], "a", ["a"]),
+    ],
+)
+def test_the_text_of_a_turn_is_corrected_where_it_differs(blocks: list[str], text: str, corrected: list[str]) -> None:
+    call = CallBlock(call="c", name="n")
+    open_turn = turn(blocks=[call, *(TextBlock(parts=[part]) for part in blocks)])
+    open_turn.correct_text(text)
+    assert open_turn.blocks[0] is call
+    assert ["".join(block.parts) for block in open_turn.blocks if isinstance(block, TextBlock)] == corrected
