@@ -19,9 +19,8 @@ from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope, place
 from dragoman.mappings.pando.wire.codecs import EVENTS, REQUESTS
 
-PUB = "pub"
-RPC = "rpc"
-"""`Parts.channel` of messages on the RPC socket and on the PUB socket of a primary."""
+PUB, RPC = "pub", "rpc"
+"""`Parts.channel` of messages on the PUB socket and on the RPC socket of a primary."""
 
 FRAMES = msgspec.json.Decoder(list[str])
 

@@ -165,9 +165,10 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     return (*words, *turn_result(events.TurnResult(end="completed"), context))
 
 
-UNEXPLAINED = Failure(cause="internal", text="turn failed")
-
 # -- answers ----------------------------------------------------------------------------------------
+
+UNEXPLAINED = Failure(cause="internal", text="turn failed")
+"""The failure of a turn whose backend gave no reason."""
 
 
 @FROM_EVENT.rule(

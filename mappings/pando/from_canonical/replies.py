@@ -36,9 +36,8 @@ def row(summary: SessionSummary) -> Session:
 def described(state: SessionState) -> Session:
     """Return pando's description of a session from its state."""
     messages = state.messages()
-    known = (
-        state.listed.messages if state.listed is not None else 0
-    )  # this count includes messages that contain only tool calls
+    # The primary's count includes messages that contain only tool calls.
+    known = state.listed.messages if state.listed is not None else 0
     return Session(
         id=public_ids(state.id, state.ids)[0],
         title=state.title or next((message.text for message in messages if message.role == "user"), ""),

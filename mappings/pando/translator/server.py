@@ -75,9 +75,8 @@ class ServerTranslator(Translator[Command, Event]):
                 now = self._clock()
                 opened, count = state.opened_at or now, len(state.messages())
                 row = replies.row_of(call.command, opened, state.updated_at or opened, count)
-                result = replace(
-                    row, id=replies.public_ids(state.id, state.ids)[0]
-                )  # for a pod this is the pod's own id
+                (own,) = replies.public_ids(state.id, state.ids)  # of a pod its own id
+                result = replace(row, id=own)
             case commands.ResumeSession():
                 result = Done()
             case _:
