@@ -16,8 +16,8 @@ from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.codewhale.ids import answer_id
 from dragoman.mappings.codewhale.vocabulary import HEAD
 from dragoman.mappings.codewhale.wire import results
-from dragoman.mappings.codewhale.wire.codecs import EVENTS, FRAMES
-from dragoman.mappings.codewhale.wire.frames import FrameBase
+from dragoman.mappings.codewhale.wire.codecs import EVENTS, decoder_of
+from dragoman.mappings.codewhale.wire.frames import EventFrame, FrameBase
 from dragoman.mappings.losses import Losses
 
 Messages = tuple[object, ...]
@@ -78,7 +78,7 @@ class Context(Losses):
         if not self.alone or ext is None or "codewhale.frame" not in ext:
             return None
         try:
-            return FRAMES.decode(ext["codewhale.frame"])
+            return decoder_of(EventFrame).decode(ext["codewhale.frame"])
         except msgspec.DecodeError:
             return None
 

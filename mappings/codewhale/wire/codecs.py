@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
 from typing import Any, get_args
 
 import msgspec
@@ -23,7 +24,6 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.codec import check_depth, is_utf8, read_json
 from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.wire import lines, requests, results
-from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.values import Wire
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import Envelope, decode_envelope
@@ -36,18 +36,16 @@ TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 ENCODER = msgspec.json.Encoder()
 
+# Decoders are made when the first message of their type comes: most links read only one direction of a dialect.
+decoder_of: Callable[[Any], msgspec.json.Decoder[Any]] = cache(msgspec.json.Decoder)
+"""Return the decoder of a type."""
+
 
 # -- messages of a server ---------------------------------------------------------------------------
 
 
-LINES: msgspec.json.Decoder[lines.Line] = msgspec.json.Decoder(lines.Line)
-FRAMES: msgspec.json.Decoder[EventFrame] = msgspec.json.Decoder(EventFrame)
 NAMES = msgspec.json.Decoder(dict[str, Raw])
-PROBLEM = msgspec.json.Decoder(results.Problem)
 LINE_TYPES = {struct.__struct_config__.tag: struct for struct in get_args(lines.Line)}
-RESULTS: dict[type[Wire], msgspec.json.Decoder[Any]] = {
-    shape: msgspec.json.Decoder(shape) for shape in get_args(results.Result)
-}
 
 
 class Events:
@@ -56,10 +54,14 @@ class Events:
     dialect = "codewhale"
     watched: frozenset[type] = frozenset((results.Answer, *get_args(lines.Line)))
 
+    @cached_property
+    def _lines(self) -> msgspec.json.Decoder[lines.Line]:
+        return decoder_of(lines.Line)
+
     def decode(self, frame: bytes) -> Any:
         """Decode a line as a bare line or an answer; raises DecodeError if `mend` must read the line."""
         try:
-            return LINES.decode(frame)
+            return self._lines.decode(frame)
         except msgspec.ValidationError:
             return _answer(decode_envelope(frame))
 
@@ -108,11 +110,11 @@ def _answer(envelope: Envelope) -> results.Answer:
         raise msgspec.DecodeError("not JSON-RPC 2.0")
     own = results.NULL if envelope.id is UNSET else Raw(bytes(envelope.id))
     if error is not UNSET:
-        return results.Answer(id=own, error=PROBLEM.decode(error))
+        return results.Answer(id=own, error=decoder_of(results.Problem).decode(error))
     inside: Any = result
     if result is not UNSET and bytes(result).lstrip()[:1] == b"{":
         shape = results.shape_of(NAMES.decode(result))
-        inside = result if shape is None else RESULTS[shape].decode(result)
+        inside = result if shape is None else decoder_of(shape).decode(result)
     return results.Answer(id=own, result=inside)
 
 
@@ -133,15 +135,29 @@ NO_OBJECT = (Raw(b"null"), UNSET)
 
 
 class Form:
-    """A type of request: its struct, and the decoder of its params (None if params are ignored)."""
+    """A type of request: its struct, and the type of its params (None if params are ignored)."""
 
     def __init__(self, kind: type[requests.RequestBase]) -> None:
         self.kind = kind
-        params = struct_field(kind, "params")
-        ignored = any(isinstance(member, inspect.RawType) for member in alternatives(params.type))
-        self.required = params.required
-        self.params = None if ignored else structs(params.type)[0]
-        self.decoder: Any = None if self.params is None else msgspec.json.Decoder(self.params.cls)
+
+    @property
+    def required(self) -> bool:
+        """True if the request must have params."""
+        return struct_field(self.kind, "params").required
+
+    @cached_property
+    def params(self) -> inspect.StructType | None:
+        """The type of the params."""
+        shape = struct_field(self.kind, "params").type
+        ignored = any(isinstance(member, inspect.RawType) for member in alternatives(shape))
+        return None if ignored else structs(shape)[0]
+
+    def decode(self, params: Raw | bytes) -> Any:
+        """Return params as a struct; servers read a `config` of null as absent, like every other optional param."""
+        assert self.params is not None  # noqa: S101  # params that are ignored are not decoded
+        decoded = decoder_of(self.params.cls).decode(params)
+        null = isinstance(decoded, requests.ResumeParams | requests.ForkParams) and decoded.config == results.NULL
+        return replace(decoded, config=UNSET) if null else decoded
 
 
 FORMS = [Form(kind) for kind in requests.REQUESTS]
@@ -228,25 +244,19 @@ def _found(envelope: Envelope) -> tuple[Form, Any]:
             raise msgspec.DecodeError(unknown_kind(envelope.method, kind))
         if found.params is None:
             return found, requests.NoParams()
-        return found, _without_null(found.decoder.decode(ENCODER.encode(members)))
+        return found, found.decode(ENCODER.encode(members))
     form = BY_METHOD.get(str(envelope.method))
     if form is None:
         raise msgspec.DecodeError("a method that is not known")
     if form.params is None:
         return form, UNSET if raw is UNSET else Raw(bytes(raw))
     if raw not in NO_OBJECT:
-        return form, _without_null(form.decoder.decode(raw))
+        return form, form.decode(raw)
     if form.kind is requests.Prompt:
         raise msgspec.DecodeError("invalid type: null, expected struct PromptRequest")
     if form.required:
-        return form, form.decoder.decode(b"{}")  # raises the error that names the missing member
+        return form, form.decode(b"{}")  # raises the error that names the missing member
     return form, UNSET if raw is UNSET else None
-
-
-def _without_null(params: Any) -> Any:
-    """Replace a `config` of null by UNSET, as servers do for every other optional param."""
-    null = isinstance(params, requests.ResumeParams | requests.ForkParams) and params.config == Raw(b"null")
-    return replace(params, config=UNSET) if null else params
 
 
 def unknown_kind(method: str, kind: str, *, seed: bool = False) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, get_args
 
 import msgspec
@@ -38,18 +39,20 @@ HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Form:
-    """A type of message: its typed decoder, and its type description for frames that the decoder refuses."""
-
-    __slots__ = ("decode", "shape")
+    """A type of message, which is decoded strictly, or as Go reads it if the strict decoder refuses the frame."""
 
     def __init__(self, kind: type[Struct]) -> None:
-        self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
-        self.shape: inspect.StructType = struct_type(kind)
+        self._kind = kind
+
+    @cached_property
+    def decode(self) -> Callable[[bytes], Any]:
+        """Decode a frame; the decoder is made when the first frame of this type comes."""
+        return msgspec.json.Decoder(self._kind).decode
 
     def mend(self, value: dict[str, object], name: str) -> tuple[Any, list[str]]:
         """Return the untyped message as a struct, and the paths of dropped members; `name` is its topic or method."""
         pruner = GoPruner()
-        pruned = pruner.prune_object(value, [self.shape], "$")
+        pruned = pruner.prune_object(value, [struct_type(self._kind)], "$")
         try:
             return self.decode(ENCODER.encode(pruned)), pruner.dropped
         except msgspec.DecodeError as error:
@@ -139,12 +142,11 @@ class Events(Shared):
 
     def __init__(self) -> None:
         self._reply = Form(Reply)
-        self._forms: dict[str, Form] = {}
-        for kind in get_args(topics.Topic):
-            topic = struct_field(kind, "topic").type
-            assert isinstance(topic, inspect.LiteralType)  # noqa: S101  # of our own structs
-            self._forms |= dict.fromkeys(map(str, topic.values), Form(kind))
-        self._decoders = {topic.encode(): form.decode for topic, form in self._forms.items()}
+        change = Form(topics.StoreChange)
+        others = [kind for kind in get_args(topics.Topic) if kind is not topics.StoreChange]
+        self._forms: dict[str, Form] = dict.fromkeys(get_args(topics.ChangeTopic), change)
+        self._forms |= {kind().topic: Form(kind) for kind in others}
+        self._by_prefix = {topic.encode(): form for topic, form in self._forms.items()}
 
     def decode(self, frame: bytes) -> Any:
         """Decode a frame as a published message or a reply.
@@ -156,7 +158,7 @@ class Events(Shared):
         try:
             if not nul:
                 return self._reply.decode(frame)
-            message = self._decoders[topic](body) if topic in self._decoders else _refuse("an unknown topic")
+            message = self._by_prefix[topic].decode(body) if topic in self._by_prefix else _refuse("an unknown topic")
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as error:
