@@ -119,7 +119,7 @@ DELTA, PAUSE = {"event": {"type": "text_delta", "text": ""}}, {"command": {"type
 )
 def test_an_entry_that_contradicts_its_place_is_refused(place: str, entry: dict[str, object]) -> None:
     line = {"kind": "step", "seq": 1, "t": 2}
-    fits = {"events": DELTA | {"texts": ["a"]}, "commands": PAUSE}[place]
+    fits: dict[str, object] = (DELTA | {"texts": ["a"]}) if place == "events" else {**PAUSE}
     assert decode_line(msgspec.json.encode({**line, place: [{"cursor": "1:1", **fits}]})).count == 1
     with pytest.raises(LineError):
         decode_line(msgspec.json.encode({**line, place: [{"cursor": "1:1", **entry}]}))
