@@ -57,11 +57,9 @@ class Lists:
             if self._sessions.past.is_hidden(row.session) or self._sessions.is_foreign(link, row.session):
                 continue
             if session is not None:
-                listed = self._listed(completed(session, row, stored=stored), session)
-                if listed is not None:
-                    open_rows[session.state.id] = listed
-            elif (listed := self._listed(row)) is not None:
-                others.append(listed)
+                open_rows[session.state.id] = self._listed(completed(session, row, stored=stored), session)
+            else:
+                others.append(self._listed(row))
         return open_rows, others
 
     def _find_open(self, row: SessionSummary) -> Session | None:
@@ -71,10 +69,9 @@ class Lists:
 
     def _row_of(self, session: Session) -> ListedRow | None:
         """Return the row of an open session; None if no list shows it."""
-        return self._listed(self._backend.row_of(session), session)
+        row = self._backend.row_of(session)
+        return self._listed(row, session) if self._backend.is_worth_listing(row) else None
 
-    def _listed(self, row: SessionSummary, session: Session | None = None) -> ListedRow | None:
-        if not self._backend.is_worth_listing(row):
-            return None
+    def _listed(self, row: SessionSummary, session: Session | None = None) -> ListedRow:
         exists = session is not None and session.state.backend_ids is not None and self._sessions.upstream.lists_silent
         return ListedRow(row=row, is_shown=bool(row.messages or row.title) or exists)

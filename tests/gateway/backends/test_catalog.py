@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from dragoman.gateway.backends.catalog import WAITING_MAX
@@ -70,6 +71,25 @@ async def test_a_list_of_archived_sessions_includes_those_of_the_store() -> None
         client.sends(LIST)
         await answers(made, "thread/list", threads=[thread(f"thread-{OWN}", status="archived")])
         assert rows(client.news()[0]) == [], "it was put away by somebody who is no client of ours"
+
+
+async def test_a_listed_session_that_a_client_deletes_is_neither_listed_nor_resumed_any_more() -> None:
+    """A codewhale cannot delete a thread, so the gateway hides it."""
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client, threads = await editor(made), [thread(f"thread-{KEPT}", updated_at=5)]
+        client.sends(LIST)
+        await answers(made, "thread/list", threads=threads)
+        caller = made.join("v", dialect="pando", calls=True)
+        write = {"method": "DeleteSession", "params": KEPT}
+        caller.calls(json.dumps({"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": write}).encode())
+        caller.judged = False  # its oracle judges subscribers
+        client.news()
+        client.sends(LIST, line(10, "thread/resume", thread_id=f"thread-{KEPT}"))
+        await answers(made, "thread/list", threads=threads)
+        listed, refused = client.news()
+        assert rows(listed) == [OWN]
+        assert (refused["id"], refused["error"]["code"]) == (10, -32004), "as for an unknown thread"
+        assert len(asked(made, "thread/resume")) == 0
 
 
 async def test_lists_at_the_same_time_share_one_request_to_the_store() -> None:
