@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.gateway.session.history import Addition
-from dragoman.mappings.canonical.values import Item, Message, Role, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
 
 
 def user(text: str) -> Message:
@@ -32,6 +32,7 @@ def texts(items: list[Item]) -> list[str]:
 
 CALL = ToolCall(call="c", name="ls", arguments="{}")
 RESULT = ToolResult(call="c", name="ls", output="x")
+THOUGHT = Reasoning(text="hm")
 NOTE = Message(role="system", text="note")
 
 
@@ -48,6 +49,8 @@ NOTE = Message(role="system", text="note")
         ([user("1"), answer("a")], [user("1"), answer("a"), user("1"), answer("a")], ["1", "a", "1", "a"]),
         ([user("1"), answer("cut")], [user("1"), user("2"), answer("cut off")], ["1", "cut", "2", "cut off"]),
         ([user("1"), CALL, RESULT], [user("1"), RESULT, CALL, NOTE], ["1", "ToolCall", "ToolResult", "note"]),
+        ([user("1"), answer("a")], [user("1"), THOUGHT, CALL, answer("a")], ["1", "Reasoning", "ToolCall", "a"]),
+        ([user("1"), THOUGHT, answer("a")], [user("1"), answer("a"), THOUGHT], ["1", "Reasoning", "a"]),
         ([user("2")], [user("1"), answer("a"), user("2")], ["1", "a", "2"]),
         ([user("1"), NOTE], [user("1"), NOTE, answer("a")], ["1", "note", "a"]),
         ([user("1"), answer("x"), user("2"), answer("a")], [user("1"), answer("a"), user("2")], [*"1xa2a"]),

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.gateway.session.turn_recovery import ResumedTurn, find_turn, missed_events
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical.events import (
     Event,
     Gap,
     HistorySnapshot,
+    MessageAppended,
     ReasoningDone,
     StatusChanged,
     TextDelta,
     TextDone,
+    ToolCallArguments,
+    ToolCallStarted,
 )
-from dragoman.mappings.canonical.state import TextBlock
-from dragoman.mappings.canonical.values import Item, Message, PastRun
+from dragoman.mappings.canonical.state import CallBlock, TextBlock
+from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning
 
 ASKED = Message(role="user", text="Hi", id="u")
 
@@ -56,10 +61,44 @@ def test_a_block_received_in_part_is_sent_completely() -> None:
     assert missed_events(state.turn, state.transcript, answered("Hello")[1:]) == [TextDone(text="Hello")]
 
 
+@pytest.mark.parametrize(
+    ("item", "missed"),
+    [
+        (ASKED, []),
+        (Message(role="system", text="note"), [MessageAppended(message=Message(role="system", text="note"))]),
+        (Message(role="user", text="More"), [Gap(text="the message that this turn answers was missed")]),
+        (Reasoning(text="hm"), [ReasoningDone(text="hm")]),
+        (Message(role="assistant", text="Bye"), []),  # a part of it was missed: the text that was heard stays
+    ],
+)
+def test_an_item_of_the_run_is_told_as_far_as_it_was_not_heard(item: Item, missed: list[Event]) -> None:
+    state = in_a_turn("Hel")
+    assert state.turn is not None
+    assert state.turn.open is not None
+    state.turn.open.done = True
+    assert missed_events(state.turn, state.transcript, [item]) == missed
+
+
 def test_received_content_is_left_out_once_and_new_content_stays() -> None:
     resumed = ResumedTurn(in_a_turn("Hel"))
     told: list[Event] = [TextDelta(text="Hello"), TextDelta(text="Hello")]
     assert resumed.new_events(told) == [TextDelta(text="lo"), TextDelta(text="Hello")]
+
+
+def test_fragments_of_a_call_are_left_out_as_far_as_they_were_received() -> None:
+    state = in_a_turn()
+    assert state.turn is not None
+    call = CallBlock(call="c", name="ls", parts=['{"a'])
+    state.turn.blocks, state.turn.calls, state.turn.open = [call], {"c": call}, None
+    begun = ToolCallStarted(call="c", name="ls")
+    told = ResumedTurn(state).new_events([begun, ToolCallArguments(call="c", name="ls", json='{"all')])
+    assert told == [ToolCallArguments(call="c", name="ls", json="ll")]
+
+
+def test_the_end_of_another_block_tells_that_a_part_may_be_missing() -> None:
+    gap, done = ResumedTurn(in_a_turn("Hel")).new_events([ReasoningDone(text="hm")])
+    assert isinstance(gap, Gap)
+    assert done == ReasoningDone(text="hm")
 
 
 def test_a_status_that_says_running_does_not_end_the_repetition() -> None:
