@@ -13,6 +13,7 @@ from msgspec import structs
 
 from dragoman.mappings.canonical.events import (
     HistorySnapshot,
+    LifecycleReport,
     StateSnapshot,
     ToolCallArguments,
     ToolCallFinished,
@@ -68,5 +69,6 @@ NARROW: dict[type, Callable[[Any], Any]] = {
     ToolCallFinished: _finished,
     ToolOutputDelta: _nothing,
     StateSnapshot: _nothing,
+    LifecycleReport: _nothing,
     HistorySnapshot: _history,
 }

@@ -164,15 +164,15 @@ class Session:
         now = self._services.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
-            if self._reconnect.filters_events:
-                items = self._reconnect.take(items, at)
-                if not items:
-                    continue
-            if _DELTAS.issuperset(map(type, items)) and self._deliver_text(items, at):
-                continue
-            if self._names_only:
+            if self._names_only:  # first, because a history may tell at once what a reconnected client missed
                 items, losses = tool_names_only(items)
                 self._services.ledger.record(losses, session=self.state.id)
+            if self._reconnect.filters_events:
+                items = self._reconnect.take(items, at)
+            if not items:
+                continue
+            if _DELTAS.issuperset(map(type, items)) and self._deliver_text(items, at):
+                continue
             if ADDRESSED.isdisjoint(map(type, items)):
                 self.deliver(self.form.feed(items, at), at)
                 continue

@@ -8,6 +8,7 @@ from msgspec import Raw
 from dragoman.gateway.session.narrowing import tool_names_only
 from dragoman.mappings.canonical.events import (
     HistorySnapshot,
+    LifecycleReport,
     StateSnapshot,
     TextDelta,
     ToolCallArguments,
@@ -28,6 +29,7 @@ def test_no_arguments_or_results_of_tools_remain() -> None:
             ToolCallArguments(json=f'{{"a":"{SECRET}"}}', call="1", done=True, ext=EXT),
             ToolCallFinished(call="1", summary=SECRET, output=SECRET, ext=EXT),
             StateSnapshot(node="n", state=Raw(f'"{SECRET}"'.encode())),
+            LifecycleReport(report=Raw(f'{{"type":"tool_lifecycle","payload":"{SECRET}"}}'.encode())),
             HistorySnapshot(
                 items=(ToolCall(call="1", name="lookup", arguments=SECRET), ToolResult(call="1", output=SECRET)),
                 ext=EXT,

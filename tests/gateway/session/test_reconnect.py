@@ -7,9 +7,10 @@ The frames are those of a real pod: it shows its log again to whoever connects, 
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from dragoman.gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits, Show
 from dragoman.gateway.session.inputs import BUSY
 from dragoman.gateway.session.turn_recovery import HELD_MAX
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
@@ -105,6 +106,15 @@ async def test_blocks_completed_meanwhile_are_sent_before_the_turn_continues() -
             .receives("a", token("r1", "Bye"), answer("r1", "Hello. Bye"))
             .done()
         )
+
+
+async def test_a_result_that_was_missed_stays_hidden_if_the_route_shows_names_alone() -> None:
+    entries = run_entries("Hi", answer_entry("Hello"), *call_entries("c1", "read", "the secret"))
+    async with in_memory_gateway(show=Show(tools="names")) as made:
+        await begun(made).pod_sends(snapshot(*entries, status="running")).ignores("a").done()
+        assert b"read" in b"".join(made.clients["a"].transport.got)
+        assert b"the secret" not in b"".join(made.clients["a"].transport.got)
+        assert b"the secret" not in msgspec.json.encode(made.session.state)
 
 
 @pytest.mark.parametrize("heard", [True, False])
