@@ -18,6 +18,8 @@ from msgspec import Struct, field
 from dragoman.gateway.recording.redaction.values import KeyedText, gather_texts, read_json
 
 FIELDS_MAX = 4096  # of all taps of a recording; past it everything is forgotten
+UNFINISHED_MAX = 64  # fields whose text may be a long secret that goes on: at most 64 KiB each
+LONG = 1024  # characters that are remembered of any other text
 
 FIXED = frozenset(("type", "event", "action", "method", "topic", "kind", "channel", "role", "status", "jsonrpc"))
 NAMES = ("_id", "Id")
@@ -65,12 +67,13 @@ class ParsedFrame(Struct):
 class FieldTexts:
     """The fields of all frames of one recording."""
 
-    __slots__ = ("_alone", "_fields", "_touched")
+    __slots__ = ("_alone", "_fields", "_touched", "_unfinished")
 
     def __init__(self) -> None:
         self._touched: list[FieldText] = []  # the fields with new parts
         self._alone: dict[str, list[int]] = {}  # words that are searched alone, and the numbers of their frames
-        self._fields: dict[tuple[object, ...], FieldText] = {}
+        self._fields: dict[int, FieldText] = {}  # by the hash of their places
+        self._unfinished: set[FieldText] = set()
 
     def parse(self, tap: TapKey, text: str) -> ParsedFrame:
         """Return a frame of this tap, parsed. Nothing of it is gathered before `add`."""
@@ -113,11 +116,18 @@ class FieldTexts:
         taken, self._alone, self._touched = (self._alone, self._touched), {}, []
         return taken
 
+    def note_unfinished(self, field_text: FieldText) -> None:
+        """Note that this text may end in a secret that goes on, which is remembered from its beginning."""
+        self._unfinished.add(field_text)
+
     def forget_excess(self) -> bool:
         """Keep the memory within its bounds. Return True if all fields were forgotten."""
-        if len(self._fields) <= FIELDS_MAX:
+        if len(self._unfinished) > UNFINISHED_MAX:
+            self._unfinished = {one for one in self._unfinished if len(one.behind) > LONG}
+        if len(self._fields) <= FIELDS_MAX and len(self._unfinished) <= UNFINISHED_MAX:
             return False
         self._fields.clear()
+        self._unfinished.clear()
         return True
 
     def _find_fields(self, tap: TapKey, texts: Sequence[KeyedText], parsed: ParsedFrame) -> None:
@@ -135,7 +145,7 @@ class FieldTexts:
                     parsed.fixed.append(text)
                 continue
             nth = counts[key] = counts.get(key, -1) + 1
-            place = (*tap, kind, call, key, nth)
+            place = hash((*tap, kind, call, key, nth))  # peers choose the length of keys and ids
             field_text = self._fields.get(place)
             if field_text is None:
                 field_text = self._fields[place] = FieldText()

@@ -240,7 +240,10 @@ class FrameRedactor:
             for numbers, words in parts:
                 for index, word in zip(numbers, words, strict=True):
                     self._remove_secrets(index, word)
-        begin = unfinished.start if unfinished is not None else len(text)
+        begin = len(text)
+        if unfinished is not None:
+            begin = unfinished.start
+            self._fields.note_unfinished(field_text)
         field_text.behind = text[max(0, begin - max(BEHIND, self._finder.reach), len(text) - BEHIND_MAX) :]
 
     def _remove_secrets(self, index: int, text: str) -> None:

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
 
-from dragoman.gateway.recording.redaction.field_texts import ANY_WORD, FieldText, FieldTexts
+from dragoman.gateway.recording.format import FrameLine, StepLine
+from dragoman.gateway.recording.redaction import field_texts
+from dragoman.gateway.recording.redaction.field_texts import ANY_WORD, LONG, UNFINISHED_MAX, FieldText, FieldTexts
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
+from dragoman.gateway.recording.redaction.shapes import TOKEN
 
 WIRE = ("up", "receive")
 
@@ -95,6 +101,52 @@ def test_the_remembered_fields_are_bounded() -> None:
         add(fields, at, json.dumps({f"key{at}": "x"}))
         forgotten = forgotten or fields.forget_excess()
     assert forgotten
+
+
+@pytest.mark.parametrize("frame", [{"id": "{}", "text": "a"}, {"{}": "a"}, {"type": "{}", "text": "a"}])
+def test_long_keys_ids_and_kinds_are_not_kept(frame: dict[str, str]) -> None:
+    fields = FieldTexts()
+    tracemalloc.start()
+    try:
+        for at in range(100):
+            add(fields, at, json.dumps(frame).replace("{}", f"{at}{'x' * 10_000}"))
+            fields.take()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_remembered_long_secrets_are_bounded() -> None:
+    fields = FieldTexts()
+    for at in range(2 * UNFINISHED_MAX):
+        field_text = FieldText(behind="password=" + "x" * LONG)
+        fields.note_unfinished(field_text)
+        assert fields.forget_excess() == (at == UNFINISHED_MAX)
+
+
+def test_frames_that_may_hold_long_secrets_are_forgotten_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(field_texts, "UNFINISHED_MAX", 4)
+    redactor = FrameRedactor(Finder([TOKEN]), lambda *_secret: "", lambda *_told: None, (), streams_are_clean=False)
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            text = json.dumps({"id": str(number), "text": "token=" + "x" * 8_000})
+            frame = FrameLine(link="c1", dir="receive", dialect="codewhale", text=text)
+            redactor.redact([StepLine(seq=number, t=number, frames=[frame])])
+        assert tracemalloc.get_traced_memory()[0] < 400_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_secret_that_has_ended_does_not_count_as_a_long_one() -> None:
+    fields = FieldTexts()
+    for _ in range(2 * UNFINISHED_MAX):
+        field_text = FieldText(behind="password=" + "x" * LONG)
+        fields.note_unfinished(field_text)
+        field_text.behind = "password=x and more"
+        assert not fields.forget_excess()
 
 
 @pytest.mark.parametrize(
