@@ -100,7 +100,8 @@ def test_a_line_with_an_invalid_cursor_or_time_is_refused(wrong: dict[str, objec
         decode_line(msgspec.json.encode({**line, "events": [{**event, **wrong}], **wrong}))
 
 
-DELTA, PAUSE = {"event": {"type": "text_delta", "text": ""}}, {"command": {"type": "pause_turn"}}
+DELTA: dict[str, object] = {"event": {"type": "text_delta", "text": ""}}
+PAUSE: dict[str, object] = {"command": {"type": "pause_turn"}}
 
 
 @pytest.mark.parametrize(
