@@ -32,7 +32,7 @@ class Keeper:
     """Compress and delete closed recordings as `wanted`, a step at a time: the writer's thread can write in between."""
 
     def __init__(self, place: Place, wanted: Recording) -> None:
-        self._folder = place.path if isinstance(place, Folder) else None
+        self._folder = place.folder if isinstance(place, Folder) else None
         self._wanted = wanted
         self._jobs: deque[Iterator[None]] = deque([self._tidy()])
         self._will_sweep = False

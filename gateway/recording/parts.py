@@ -46,6 +46,7 @@ class RecordingParts:
         "_part",
         "_public_ids",
         "_recordings",
+        "_stem",
         "_told",
         "header",
     )
@@ -70,6 +71,7 @@ class RecordingParts:
         self._told = 0  # of the lost items, those in the header of this file
         self._again_at = 0
         self._has_input = False
+        self._stem = ""  # of the names of its files: known when the thread creates the first one
         self._early = bytearray() if recordings.writer.place.prefers_inputs and header.session else None
         self._early_items = 0
         self._meter = Meter()  # of the bytes that wait
@@ -117,7 +119,9 @@ class RecordingParts:
 
     def _names(self, part: int) -> Iterator[Path]:
         header, place = self.header, self._recordings.writer.place
-        return place.names(header.session, header.started_at, part, route=header.route, has_input=self._has_input)
+        if not self._stem:
+            self._stem = place.stem(header.session, header.started_at, route=header.route, has_input=self._has_input)
+        return place.names(self._stem, part)
 
     def _give_early(self) -> None:
         """Give the writer the lines that waited for the first input."""

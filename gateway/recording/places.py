@@ -25,27 +25,39 @@ AGAIN = re.compile(r"~\d+$")
 NAME_MAX = 80  # characters of an id in a name; file systems allow 255 in all
 
 
-class Folder:
-    """A folder for the recordings of a gateway."""
+class Place:
+    """A place for recordings: a folder, and the suffix of the files in it."""
 
     prefers_inputs = False
 
+    def __init__(self, folder: Path, suffix: str) -> None:
+        self.folder = folder
+        self._suffix = suffix
+
+    def stem(self, session: str, started_at: int, *, route: str, has_input: bool) -> str:
+        """Return the beginning of the names of a new recording. Without `session` it is of no session of `route`."""
+        raise NotImplementedError
+
+    def names(self, stem: str, part: int) -> Iterator[Path]:
+        """Return names for this part of a recording, the best one first."""
+        end = f".{part}{self._suffix}" if part else self._suffix
+        yield self.folder / f"{stem}{end}"
+        for number in range(2, 1000):
+            yield self.folder / f"{stem}~{number}{end}"
+
+
+class Folder(Place):
+    """A folder for the recordings of a gateway."""
+
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path, SUFFIX)
 
-    def names(
-        self, session: str, started_at: int, part: int, *, route: str = "", has_input: bool = True
-    ) -> Iterator[Path]:
-        """Return names for this part of a recording, the best one first.
-
-        `session` is any text; "" means what belongs to no session of `route`.
-        """
+    def stem(self, session: str, started_at: int, *, route: str = "", has_input: bool = True) -> str:
         start = datetime.fromtimestamp(started_at / 1e9, UTC).strftime("%Y%m%dT%H%M%SZ")
-        name = session or f"route-{route}"
-        yield from _numbered(self.path, f"{start}-{_safe(name)}", part, SUFFIX)
+        return f"{start}-{_safe(session or f'route-{route}')}"
 
 
-class OneFile:
+class OneFile(Place):
     """A file for the first session with an input; the other files stand beside it.
 
     Other sessions are `NAME-2`, `NAME-3` ..., and what belongs to no session is `NAME-route`.
@@ -54,24 +66,19 @@ class OneFile:
     prefers_inputs = True
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._endings: dict[str, str] = {"": "-route"}  # session -> what follows NAME
-        self._taken = False
+        super().__init__(path.parent, path.suffix)
+        self._name = path.stem
+        self._is_taken = False
+        self._others = 1  # the number of the last other session
 
-    def names(
-        self, session: str, started_at: int, part: int, *, route: str = "", has_input: bool = True
-    ) -> Iterator[Path]:  # as Folder
-        """Return names for this part of a recording, the best one first."""
-        ending = self._endings.get(session)
-        if ending is None:
-            first = has_input and not self._taken
-            self._taken = self._taken or first
-            others = sum(map(bool, self._endings.values()))
-            ending = self._endings[session] = "" if first else f"-{others + 1}"
-        yield from _numbered(self.path.parent, f"{self.path.stem}{ending}", part, self.path.suffix)
-
-
-Place = Folder | OneFile
+    def stem(self, session: str, started_at: int, *, route: str = "", has_input: bool = True) -> str:
+        if not session:
+            return f"{self._name}-route"
+        if has_input and not self._is_taken:
+            self._is_taken = True
+            return self._name
+        self._others += 1
+        return f"{self._name}-{self._others}"
 
 
 def place(text: str) -> Place:
@@ -125,13 +132,6 @@ def siblings(path: Path, part: int) -> list[Path]:
 def has_recording_name(path: Path) -> bool:
     """Return True if a file is named like a recording."""
     return path.name.removesuffix(ZST).endswith(SUFFIX) and not path.name.startswith(".")
-
-
-def _numbered(folder: Path, stem: str, part: int, suffix: str) -> Iterator[Path]:
-    end = f".{part}{suffix}" if part else suffix
-    yield folder / f"{stem}{end}"
-    for number in range(2, 1000):
-        yield folder / f"{stem}~{number}{end}"
 
 
 def _safe(session: str) -> str:

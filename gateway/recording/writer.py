@@ -25,7 +25,7 @@ import structlog
 from dragoman.gateway.config.model import Recording
 from dragoman.gateway.process.private_files import make_folder
 from dragoman.gateway.recording.keeping import Keeper, lock, sync_file_system, sync_folder
-from dragoman.gateway.recording.places import Folder, Place
+from dragoman.gateway.recording.places import Place
 
 BACKLOG_MAX = 64 << 20  # bytes: four of the largest messages, and half a second of a stream at full speed
 CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the disk, and for files that are still to be compressed
@@ -201,7 +201,7 @@ class Writer:
 
     def _create(self, file: OutputFile) -> None:
         """Create the file under the first name that is free."""
-        make_folder(self.place.path if isinstance(self.place, Folder) else self.place.path.parent)
+        make_folder(self.place.folder)
         for path in file.names():
             if path.with_name(path.name + ".zst").exists():
                 continue

@@ -26,7 +26,7 @@ LINES = numbered(7000, text="word " * 10)
 def write(path: Path) -> None:
     place = OneFile(path)
     writer = Writer(place, lambda call: call(), PLAIN, backlog_max=4 * BATCH * 250)  # so that it syncs often
-    file = OutputFile(lambda: place.names("s", 0, 0), lambda _file, error: os.abort())
+    file = OutputFile(lambda: place.names(place.stem("s", 0), 0), lambda _file, error: os.abort())
     real, write_all, chance = os.fsync, os.write, random.Random(path.name)
 
     def fsync(descriptor: Any) -> None:

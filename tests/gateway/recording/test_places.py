@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -12,20 +13,24 @@ START = 1_700_000_000_123_456_789
 SESSION = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90"
 
 
+def names_of(place: Folder | OneFile, session: str, part: int = 0) -> Iterator[Path]:
+    return place.names(place.stem(session, START), part)
+
+
 def test_a_name_in_a_folder_is_start_and_session(tmp_path: Path) -> None:
-    first, second = islice(Folder(tmp_path).names(SESSION, START, 0), 2)
+    first, second = islice(names_of(Folder(tmp_path), SESSION), 2)
     assert first == tmp_path / f"20231114T221320Z-{SESSION}.jsonl"
     assert second == tmp_path / f"20231114T221320Z-{SESSION}~2.jsonl"
 
 
 def test_a_further_part_has_its_number(tmp_path: Path) -> None:
-    assert next(Folder(tmp_path).names("s", START, 3)).name == "20231114T221320Z-s.3.jsonl"
+    assert next(names_of(Folder(tmp_path), "s", 3)).name == "20231114T221320Z-s.3.jsonl"
 
 
 @pytest.mark.parametrize("session", ["../../etc/passwd", "a/b", "a\x00b", "", "ä" * 300, ".", "a\nb", "con:1"])
 def test_the_file_of_a_session_with_any_id_stays_in_the_folder(tmp_path: Path, session: str) -> None:
     for part in (0, 1):
-        path = next(Folder(tmp_path).names(session, START, part))
+        path = next(names_of(Folder(tmp_path), session, part))
         assert path.parent == tmp_path
         assert path.resolve().parent == tmp_path.resolve()
         assert len(path.name) < 200
@@ -33,7 +38,7 @@ def test_the_file_of_a_session_with_any_id_stays_in_the_folder(tmp_path: Path, s
 
 
 def test_ids_that_differ_in_unsafe_characters_have_different_names(tmp_path: Path) -> None:
-    names = {next(Folder(tmp_path).names(session, START, 0)) for session in ("a/b", "a:b", "a_b", "a b", "ä" * 300)}
+    names = {next(names_of(Folder(tmp_path), session)) for session in ("a/b", "a:b", "a_b", "a b", "ä" * 300)}
     assert len(names) == 5
 
 
@@ -45,18 +50,18 @@ def test_only_names_that_a_folder_gives_are_recognized() -> None:
 
 def test_the_first_session_gets_the_file_and_others_stand_beside_it(tmp_path: Path) -> None:
     one = OneFile(tmp_path / "out.rec")
-    assert next(one.names("a", START, 0)).name == "out.rec"
-    assert next(one.names("b", START, 0)).name == "out-2.rec"
-    assert next(one.names("a", START, 1)).name == "out.1.rec"
+    first, second = (one.stem(session, START) for session in "ab")
+    assert next(one.names(first, 0)).name == "out.rec"
+    assert next(one.names(second, 0)).name == "out-2.rec"
+    assert next(one.names(first, 1)).name == "out.1.rec"
 
 
 def test_a_session_without_an_input_does_not_get_the_name_of_a_file(tmp_path: Path) -> None:
     one = OneFile(tmp_path / "out.rec")
-    assert next(one.names("", START, 0, route="r")).name == "out-route.rec"
-    assert next(one.names("idle", START, 0, has_input=False)).name == "out-2.rec"
-    assert next(one.names("a", START, 0)).name == "out.rec"
-    assert next(one.names("b", START, 0)).name == "out-3.rec"
-    assert next(one.names("idle", START, 1)).name == "out-2.1.rec"
+    assert one.stem("", START, route="r") == "out-route"
+    assert one.stem("idle", START, has_input=False) == "out-2"
+    assert one.stem("a", START) == "out"
+    assert one.stem("b", START) == "out-3"
 
 
 @pytest.mark.parametrize("text", ["{}/", "{}/new/", "{}/new"])
@@ -95,7 +100,7 @@ def test_parts_of_a_recording_are_recognized_by_their_names(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.rec", "out.v2.jsonl"])
 def test_the_parts_of_a_file_are_its_siblings(tmp_path: Path, name: str) -> None:
-    paths = [next(OneFile(tmp_path / name).names("s", START, part)) for part in range(3)]
+    paths = [next(names_of(OneFile(tmp_path / name), "s", part)) for part in range(3)]
     for path in paths:
         path.touch()
     for part, path in enumerate(paths):
@@ -104,7 +109,7 @@ def test_the_parts_of_a_file_are_its_siblings(tmp_path: Path, name: str) -> None
 
 def test_part_names_are_those_that_a_file_gives(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    assert list(part_names(out, [0, 1])) == [out, next(OneFile(out).names("s", START, 1))]
+    assert list(part_names(out, [0, 1])) == [out, next(names_of(OneFile(out), "s", 1))]
     packed = part_names(tmp_path / "out.jsonl.zst", [2, 3, 7])
     assert [path.name for path in packed] == ["out.jsonl.zst", "out.3.jsonl.zst", "out.7.jsonl.zst"]
 
@@ -122,4 +127,4 @@ def test_the_folder_of_an_unknown_user_is_a_folder_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert [place(text).path for text in ("~/r/", "~nobody-at-all/r/")] == [tmp_path / "r", Path("~nobody-at-all/r")]
+    assert [place(text).folder for text in ("~/r/", "~nobody-at-all/r/")] == [tmp_path / "r", Path("~nobody-at-all/r")]

@@ -44,7 +44,7 @@ def loop() -> Loop:
 
 
 def a_file(folder: Folder | OneFile, loop: Loop, session: str = "s") -> OutputFile:
-    return OutputFile(lambda: folder.names(session, START, 0), loop.failed)
+    return OutputFile(lambda: folder.names(folder.stem(session, START), 0), loop.failed)
 
 
 def test_queued_bytes_are_written_in_order_and_the_file_is_closed(tmp_path: Path, loop: Loop) -> None:
@@ -79,7 +79,7 @@ def test_only_the_owner_may_read_files(tmp_path: Path, loop: Loop) -> None:
 @pytest.mark.parametrize("packed", ["", ".zst"])
 def test_the_name_of_an_existing_file_is_never_taken(tmp_path: Path, loop: Loop, packed: str) -> None:
     place = Folder(tmp_path)
-    name = next(place.names("s", START, 0))
+    name = next(place.names(place.stem("s", START), 0))
     taken = name.with_name(f"{name.name}{packed}")
     taken.write_text("mine")
     writer = Writer(place, loop.calls.put, PLAIN)
@@ -202,8 +202,8 @@ def test_the_folder_is_synced_once_for_all_files_of_a_round(
     writer.flush()
     writer.start()
     assert writer.close()
-    assert len(list(place.path.iterdir())) == 20
-    assert synced == [place.path]
+    assert len(list(place.folder.iterdir())) == 20
+    assert synced == [place.folder]
 
 
 def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
