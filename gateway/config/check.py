@@ -441,7 +441,9 @@ def _redact(table: Any) -> Iterator[Found]:
     at, redact = ("recording", "redact"), table_at(table, "redact")
     if not redact:
         return
-    from dragoman.gateway.recording.redaction.rules import json_path, pattern  # only a file with such a table needs it
+    # Only a file with such a table needs these.
+    from dragoman.gateway.recording.redaction.paths import json_path
+    from dragoman.gateway.recording.redaction.rules import pattern
 
     for kind, text in table_at(redact, "patterns").items():
         if isinstance(text, str):

@@ -5,5 +5,5 @@ frame_redactor   frames, and credentials in them     field_texts     their texts
 values           events and commands, and JSON in them
 finder           secrets in a text                   shapes          the built-in shapes of secrets
 prefixed_keys    keys with a fixed prefix            spans           places of secrets, and placeholders
-rules            the user's own patterns and paths
+paths            the user's JSON paths               rules           all of these, and the user's own patterns
 """

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct, structs
 
 from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, Finder
-from dragoman.gateway.recording.redaction.rules import JsonPaths, Keys
+from dragoman.gateway.recording.redaction.paths import JsonPaths, Keys
 from dragoman.gateway.recording.redaction.shapes import is_secret_name
 from dragoman.gateway.recording.redaction.spans import PREFIX, Mark, Span, merged, replaced, replaced_in_pieces
 from dragoman.mappings.canonical.commands import AnswerOtp, SetConfig

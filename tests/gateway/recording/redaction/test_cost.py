@@ -19,17 +19,10 @@ from dragoman.gateway.recording.format import EventLine, FrameLine, Line, packed
 from dragoman.gateway.recording.redaction.field_texts import _json
 from dragoman.gateway.recording.redaction.finder import Detector, Finder
 from dragoman.gateway.recording.redaction.frame_redactor import SECRETS_MAX
+from dragoman.gateway.recording.redaction.paths import KEYS_MAX, JsonPaths, _ends, _values, json_path
 from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.redaction.rules import (
-    KEYS_MAX,
-    JsonPaths,
-    RedactionRules,
-    _ends,
-    _values,
-    json_path,
-    rules,
-)
+from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, is_secret_name
 from dragoman.gateway.recording.redaction.spans import layers, placeholders, replaced, unescaped
 from dragoman.gateway.recording.redaction.values import read_json

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.gateway.recording.redaction.rules import JsonPaths, json_path
+from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.spans import replaced
 from dragoman.mappings.errors import ConfigError
 

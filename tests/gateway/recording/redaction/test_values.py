@@ -9,7 +9,8 @@ from msgspec import Raw, structs
 
 from dragoman.gateway.recording.redaction import finder as finder_module
 from dragoman.gateway.recording.redaction.finder import Finder
-from dragoman.gateway.recording.redaction.rules import JsonPaths, json_path, pattern
+from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
+from dragoman.gateway.recording.redaction.rules import pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.values import ValueRedactor
 from dragoman.mappings.canonical import Command, Event
