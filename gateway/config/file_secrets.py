@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dragoman.gateway.config.lines import KeyPath
+from dragoman.gateway.config.lines import KeyPath, map_texts
 from dragoman.gateway.config.source import ENV, FILE, find_secret
 from dragoman.mappings.errors import ConfigError
 
@@ -35,22 +35,15 @@ class FileSecrets:
 
     def _read_below(self, value: Any, path: KeyPath, place: tuple[str, ...]) -> Any:
         if not place:
-            return self._read_all(value, path)
+            return map_texts(value, self._read_one, path)
         key, below = place[0], place[1:]
         if not isinstance(value, dict) or key not in value:
             return value
         return {**value, key: self._read_below(value[key], (*path, key), below)}
 
-    def _read_all(self, value: Any, path: KeyPath) -> Any:
-        if isinstance(value, dict):
-            return {key: self._read_all(item, (*path, key)) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._read_all(item, (*path, index)) for index, item in enumerate(value)]
-        return self._read_one(value, path) if isinstance(value, str) and value else value
-
-    def _read_one(self, text: str, path: KeyPath) -> str:
+    def _read_one(self, path: KeyPath, text: str) -> str:
         if not text.startswith((ENV, FILE)):
-            self.literal.append(path)
+            self.literal += [path] if text else []
             return text
         if text.startswith(FILE):
             text = f"{FILE}{self._folder / text.removeprefix(FILE)}"

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.gateway.config.lines import KeyPath
+from dragoman.gateway.config.lines import KeyPath, map_texts
 from dragoman.gateway.config.source import read_secret
 from dragoman.mappings.errors import ConfigError
 
@@ -38,25 +38,22 @@ class Interpolation:
         self.replaced: set[KeyPath] = set()  # keys with a reference
         self.secrets: set[KeyPath] = set()  # keys with a value from a file
 
-    def expand(self, value: Any, path: KeyPath = ()) -> Any:
+    def expand(self, value: Any) -> Any:
         """Return a parsed value with all references replaced; a string with a fault stays as it is."""
-        if isinstance(value, dict):
-            return {key: self.expand(item, (*path, key)) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.expand(item, (*path, index)) for index, item in enumerate(value)]
-        if not isinstance(value, str) or "$" not in value:
-            return value
-        try:
-            return "".join(self._pieces(value, path))
-        except ConfigError as error:
-            self.faults.append((path, str(error)))
-            return value
+        return map_texts(value, self._expand_text)
 
     def hide_values(self, text: str) -> str:
         """Return the text of an error with the references in place of their values."""
         for value, reference in self._references.items():
             text = text.replace(value, reference)
         return text
+
+    def _expand_text(self, path: KeyPath, text: str) -> str:
+        try:
+            return "".join(self._pieces(text, path))
+        except ConfigError as error:
+            self.faults.append((path, str(error)))
+            return text
 
     def _pieces(self, text: str, path: KeyPath) -> Iterator[str]:
         end = 0

@@ -1,4 +1,4 @@
-"""Find the line of a key in a TOML file.
+"""Find the line of a key in a TOML file, and walk through its texts by their keys.
 
 The parser itself finds it: it parses prefixes of the file, with open brackets closed, and bisects for the first one
 that has the key. So no second TOML reader could disagree with the first. Only a file with something to report costs
@@ -7,7 +7,7 @@ this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tomli
@@ -56,6 +56,15 @@ class TomlLines:
             if (table := self._parsed[length]) is not None:
                 return length, table
         return end - 1, None
+
+
+def map_texts(value: Any, change: Callable[[KeyPath, str], str], path: KeyPath = ()) -> Any:
+    """Return a parsed value with `change(path, text)` in place of each text in it."""
+    if isinstance(value, dict):
+        return {key: map_texts(item, change, (*path, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [map_texts(item, change, (*path, index)) for index, item in enumerate(value)]
+    return change(path, value) if isinstance(value, str) else value
 
 
 def written(path: KeyPath) -> str:
