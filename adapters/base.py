@@ -187,3 +187,21 @@ Admission = Accept | Awaitable[Accept | str]
 """The result of an authentication: the function that accepts the peer, or an awaitable if the authentication has to
 wait. The awaitable returns that function, or the reason why the peer is refused.
 """
+
+
+class ConnectionCallbacks(Struct, frozen=True, kw_only=True):
+    """The functions by which a listener counts its connections and authenticates their peers.
+
+    `connect` counts a connection of this peer, or returns why it is not accepted now; `disconnect` stops counting it.
+    `admit` returns what accepts a peer, or what to wait for: that, or why the peer is not authenticated. `bad_request`
+    is called with the kind of each HTTP request that is refused as malformed or foreign, and of each TLS handshake that
+    fails. `spawn` runs handshakes that have to wait. `work` makes the work of a connection, by which what it sends is
+    parsed in turns.
+    """
+
+    admit: Callable[[PeerFacts], Admission]
+    spawn: Spawn
+    work: NewWork
+    connect: Callable[[str], str] = lambda _peer: ""
+    disconnect: Callable[[str], None] = lambda _peer: None
+    bad_request: Callable[[str], None] = lambda _kind: None

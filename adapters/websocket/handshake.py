@@ -16,7 +16,7 @@ from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessa
 from aiohttp.http_exceptions import LineTooLong
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Admission, NewWork, PeerFacts, Spawn
+from dragoman.adapters.base import Accept, ConnectionCallbacks, PeerFacts
 from dragoman.adapters.websocket.connection import Connection
 from dragoman.adapters.websocket.http_response import HttpResponse, acceptance
 from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, passed_headers
@@ -36,24 +36,14 @@ FAILED = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, "the authentication fail
 
 
 class Handshakes(Struct, frozen=True, kw_only=True):
-    """The rules by which a listener accepts a handshake.
+    """The rules by which a listener accepts a handshake. `origins` and `hosts` are those of RequestCheck.
 
-    `admit` returns what accepts a peer, or what to wait for: that, or why the peer is not authenticated. Such a peer
-    gets the status 401. `origins` and `hosts` are those of RequestCheck. `connect` counts a connection of this peer, or
-    returns why it is not accepted now; `disconnect` stops counting it. `bad_request` is called with the kind of each
-    request that cannot be parsed, or that a foreign page sends. It also gets the kind of each TLS handshake that fails.
-    `tls` makes it a listener for `wss:`. `spawn` runs TLS handshakes, and authentications that wait. `work` makes the
-    work of a connection, by which what it sends is parsed in turns.
+    `tls` makes it a listener for `wss:`.
     """
 
-    admit: Callable[[PeerFacts], Admission]
-    spawn: Spawn
-    work: NewWork
+    callbacks: ConnectionCallbacks
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    connect: Callable[[str], str] = lambda _peer: ""
-    disconnect: Callable[[str], None] = lambda _peer: None
-    bad_request: Callable[[str], None] = lambda _kind: None
     tls: ServerTls | None = None
 
 
@@ -73,13 +63,24 @@ class Handshake:
     `opened` is called with an accepted connection, which needs another parser then, and with what accepts the peer.
     """
 
-    __slots__ = ("_check", "_connection", "_early", "_opened", "_parser", "_room", "_rules", "_task", "_tcp", "_timer")
+    __slots__ = (
+        "_callbacks",
+        "_check",
+        "_connection",
+        "_early",
+        "_opened",
+        "_parser",
+        "_room",
+        "_task",
+        "_tcp",
+        "_timer",
+    )
 
     def __init__(
         self,
         connection: Connection,
         tcp: asyncio.Transport,
-        rules: Handshakes,
+        callbacks: ConnectionCallbacks,
         check: RequestCheck,
         opened: Callable[[Opened, Accept], None],
         deadline: float,
@@ -87,7 +88,7 @@ class Handshake:
         loop = asyncio.get_running_loop()
         self._connection = connection
         self._tcp = tcp
-        self._rules = rules
+        self._callbacks = callbacks
         self._check = check
         self._opened = opened
         self._parser: HttpRequestParser | None = HttpRequestParser(
@@ -104,7 +105,7 @@ class Handshake:
         if self._tcp.is_closing():
             return
         if self._room < 0:
-            self._rules.bad_request("RequestTooLarge")
+            self._callbacks.bad_request("RequestTooLarge")
             self._respond(TOO_LONG)
         elif self._parser is None:
             self._early += data
@@ -122,7 +123,7 @@ class Handshake:
         try:
             requests, _, self._early = parser.feed_data(data)
         except HttpProcessingError as error:  # its text quotes the request, which may contain a token
-            self._rules.bad_request(type(error).__name__)
+            self._callbacks.bad_request(type(error).__name__)
             self._respond(TOO_LONG if isinstance(error, LineTooLong) else MALFORMED)
             return
         if requests:
@@ -136,13 +137,15 @@ class Handshake:
             refusal = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, self._connection.refusal, retry)
         if refusal is not None:
             if refusal.status is HTTPStatus.FORBIDDEN:  # a browser hides the text from the page and its developer
-                self._rules.bad_request(refusal.text[:CAUSE_MAX])
+                self._callbacks.bad_request(refusal.text[:CAUSE_MAX])
             self._respond(refusal, has_body=request.method != "HEAD")
             return
         tokens = find_tokens(request)
-        admission = self._rules.admit(self._facts(tokens))
+        admission = self._callbacks.admit(self._facts(tokens))
         if isinstance(admission, Awaitable):
-            self._rules.spawn(self._wait(admission, request, presented=any(tokens)), f"{self._connection.peer}:login")
+            self._callbacks.spawn(
+                self._wait(admission, request, presented=any(tokens)), f"{self._connection.peer}:login"
+            )
         else:
             self._open(admission, request)
 

@@ -48,7 +48,8 @@ class WebSocketListener:
     def __init__(self, path: str, limits: TransportLimits, rules: Handshakes) -> None:
         self._path = path
         self._limits = limits
-        self._rules = rules
+        self._callbacks = rules.callbacks
+        self._tls = rules.tls
         self._check = RequestCheck(path, rules.origins, rules.hosts)
         self._shaking: set[Connection] = set()  # connections before the end of their WebSocket handshake
         self._encrypting: set[socket.socket] = set()  # connections in their TLS handshake
@@ -63,7 +64,7 @@ class WebSocketListener:
         )
         for listening in self._server.sockets:  # its connections inherit the option
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        scheme = "ws" if self._rules.tls is None else "wss"
+        scheme = "ws" if self._tls is None else "wss"
         self.address = f"{scheme}://{address(self._server.sockets[0].getsockname())}{self._path}"
 
     async def close(self) -> None:
@@ -79,21 +80,21 @@ class WebSocketListener:
     def _accepted(self, tcp: asyncio.Transport) -> None:
         """Count a new connection and begin its handshake, or close it."""
         peer = address(tcp.get_extra_info("peername"))
-        refusal = self._rules.connect(peer)
+        refusal = self._callbacks.connect(peer)
         if refusal:
             if self._refused >= TOLD:
                 tcp.abort()
                 return
             self._refused += 1
         connection = Connection(peer, refusal, self._lost)
-        if self._rules.tls is None:
+        if self._tls is None:
             tcp.set_protocol(connection)
             self._begin_handshake(connection, tcp)
         else:
             # `start_tls` would be too late: uvloop reads the peer's hello before it. So TLS gets its own transport.
             raw = _detached(tcp)
             self._encrypting.add(raw)
-            self._rules.spawn(self._encrypt(raw, connection, self._rules.tls), f"{peer}:tls")
+            self._callbacks.spawn(self._encrypt(raw, connection, self._tls), f"{peer}:tls")
 
     async def _encrypt(self, raw: socket.socket, connection: Connection, tls: ServerTls) -> None:
         """Do the TLS handshake of a connection, then begin its WebSocket handshake."""
@@ -113,7 +114,7 @@ class WebSocketListener:
             ssl_handshake_timeout=self._limits.handshake_deadline,
             ssl_shutdown_timeout=self._limits.close_deadline,
         )
-        metered = MeteredTls(protocol, self._rules.work)
+        metered = MeteredTls(protocol, self._callbacks.work)
         connection.decrypt_with(metered)
         try:
             await _connect_encrypted(metered, raw, shaken)
@@ -122,7 +123,7 @@ class WebSocketListener:
         except OSError as error:  # the peer went away, was too slow, or does not speak our TLS
             if isinstance(error, ssl.SSLError):  # an operator may have a wrong authority; each peer may just leave
                 cause = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
-                self._rules.bad_request(f"TLS: {cause}")
+                self._callbacks.bad_request(f"TLS: {cause}")
             connection.connection_lost(error)
         finally:
             self._encrypting.discard(raw)
@@ -131,7 +132,7 @@ class WebSocketListener:
         """Begin the handshake of a connection, with TLS or without."""
         self._shaking.add(connection)
         deadline = self._limits.handshake_deadline
-        connection.start(tcp, Handshake(connection, tcp, self._rules, self._check, self._open, deadline))
+        connection.start(tcp, Handshake(connection, tcp, self._callbacks, self._check, self._open, deadline))
 
     def _open(self, opened: Opened, accept: Accept) -> None:
         """Make an accepted connection a WebSocket, and give it to `accept`."""
@@ -140,7 +141,7 @@ class WebSocketListener:
         writer = BatchWriter(connection, tcp, text_frames, PING)
         websocket = ServerSocket(connection, tcp, writer, HARD_LIMIT * limits.max_message, limits.close_deadline)
         transport = WebSocketTransport(websocket, tcp, writer, limits, opened.headers)
-        transport.use_reader(ClientReader(connection, websocket, transport.meter, self._rules.work))
+        transport.use_reader(ClientReader(connection, websocket, transport.meter, self._callbacks.work))
         connection.open_websocket(transport)
         if opened.early:
             connection.data_received(opened.early)
@@ -151,7 +152,7 @@ class WebSocketListener:
         if connection.refusal:
             self._refused -= 1
         else:
-            self._rules.disconnect(connection.peer)
+            self._callbacks.disconnect(connection.peer)
 
 
 async def listen(

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Admission, Listener, NewWork, PeerFacts, Spawn, Transport, TransportLimits
+from dragoman.adapters.base import Accept, ConnectionCallbacks, Listener, PeerFacts, Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place
@@ -18,33 +18,23 @@ from dragoman.mappings.dialect import Instance, Loss
 Connect = Callable[[], Awaitable[Transport]]
 
 
-class ListenerCallbacks(Struct, frozen=True, kw_only=True):
+class ListenerCallbacks(ConnectionCallbacks, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
-    `accept_as` returns what accepts a connected peer of these facts. `admit` does so before a handshake, or returns
-    what to wait for. `accept` takes each peer of which no facts are known. `authenticated` says that no peer is
-    accepted for its address alone. A listener that counts its connections calls `connect` and `disconnect`: `connect`
-    counts one of this peer, or returns why it is not accepted now. `bad_request` is called with the kind of each HTTP
-    request that is refused as malformed or foreign. `not_authenticated` is called with the listener and the reason for
-    each peer that the transport itself has refused. `spawn` runs the handshakes of a listener that have to wait.
-    `publish` takes the transport to all subscribers, if there is one. `subscribed` is called for each subscription, and
-    `lost` with each undelivered message. `instance` identifies the gateway there. `work` makes the work of a
-    connection, by which the gateway shares the event loop among its clients.
+    `accept_as` returns what accepts a connected peer of these facts. `accept` takes each peer of which no facts are
+    known. `authenticated` says that no peer is accepted for its address alone. `not_authenticated` is called with the
+    listener and the reason for each peer that the transport itself has refused. `publish` takes the transport to all
+    subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
+    message. `instance` identifies the gateway there.
     """
 
     accept: Accept
+    accept_as: Callable[[PeerFacts], Accept]
     publish: Accept
     lost: Callable[[Loss], None]
     instance: Instance
-    accept_as: Callable[[PeerFacts], Accept]
-    admit: Callable[[PeerFacts], Admission]
-    spawn: Spawn
-    work: NewWork
     authenticated: bool = False
     subscribed: Callable[[], None] = lambda: None
-    connect: Callable[[str], str] = lambda _peer: ""
-    disconnect: Callable[[str], None] = lambda _peer: None
-    bad_request: Callable[[str], None] = lambda _kind: None
     not_authenticated: Callable[[str, str], None] = lambda _listener, _why: None
 
 

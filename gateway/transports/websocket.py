@@ -37,24 +37,14 @@ log = structlog.get_logger("dragoman.tls")
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     host, port, path = split_url(endpoint)
-    bounds, origins = transport_limits(limits), endpoint.all("origin")
     try:
         hosts = endpoint.all("host") or (("*",) if callbacks.authenticated else (host,))
-        rules = websocket.Handshakes(
-            admit=callbacks.admit,
-            spawn=callbacks.spawn,
-            origins=origins,
-            hosts=hosts,
-            connect=callbacks.connect,
-            disconnect=callbacks.disconnect,
-            bad_request=callbacks.bad_request,
-            tls=_server_tls(endpoint),
-            work=callbacks.work,
-        )
+        tls = _server_tls(endpoint)
+        rules = websocket.Handshakes(callbacks=callbacks, origins=endpoint.all("origin"), hosts=hosts, tls=tls)
         name = endpoint.option("fd")
         with naming(endpoint):
             inherited = INHERITED.take_port(name, host, port) if name else None
-        return await websocket.listen(host, port, path, bounds, rules, inherited)
+        return await websocket.listen(host, port, path, transport_limits(limits), rules, inherited)
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
         raise bind_failure(endpoint.masked, f"{host}:{port}", error) from error
 

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from dragoman.adapters.base import Accept, Admission, CloseReason, PeerFacts, Transport, TransportLimits
+from dragoman.adapters.base import (
+    Accept,
+    Admission,
+    CloseReason,
+    ConnectionCallbacks,
+    PeerFacts,
+    Transport,
+    TransportLimits,
+)
 from dragoman.adapters.websocket import Handshakes, ServerTls, WebSocketListener, WebSocketTransport, listen
 from dragoman.gateway.overload.fair_queue import READ, FairQueue, SlicedWork
 from dragoman.mappings.dialect import Frame
@@ -76,17 +84,15 @@ async def serving(
 
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         server = Server()
-        rules = Handshakes(
+        callbacks = ConnectionCallbacks(
             admit=admit,
             spawn=lambda work, name: group.create_task(work, name=name),
             work=new_work,
-            origins=origins,
-            hosts=hosts,
             connect=connect,
             disconnect=disconnect,
-            tls=tls,
             bad_request=bad_request,
         )
+        rules = Handshakes(callbacks=callbacks, origins=origins, hosts=hosts, tls=tls)
         server.listener = await listen("127.0.0.1", 0, "/ws", limits, rules)
         try:
             yield server
@@ -98,7 +104,8 @@ async def serving(
 
 def everybody(accept: Accept) -> Handshakes:
     """Return the rules that accept every client."""
-    return Handshakes(admit=lambda _facts: accept, spawn=nothing_spawned, work=new_work)
+    callbacks = ConnectionCallbacks(admit=lambda _facts: accept, spawn=nothing_spawned, work=new_work)
+    return Handshakes(callbacks=callbacks)
 
 
 def new_work(fail: Callable[[Exception], None]) -> SlicedWork:
