@@ -118,6 +118,33 @@ def test_a_public_listener_without_authentication_is_refused(tmp_path: Path, lis
     assert problems(tmp_path, f"{text}insecure = true\n") == []
 
 
+@pytest.mark.parametrize(
+    ("keys", "at", "words"),
+    [
+        ("", "auth.jwt", "write `secret` for HS256, or `jwks` for RS256 and ES256"),
+        (
+            f"secret = '{'x' * 32}'\njwks = 'https://idp.example/keys'",
+            "auth.jwt.jwks",
+            "write either `secret` or `jwks`",
+        ),
+        ("secret = 'short'", "auth.jwt.secret", "a secret of 5 characters is too short for HS256; write 32"),
+        ("jwks = 'keys.json'", "auth.jwt.jwks", "no such file: "),
+        ("jwks = 'ftp://idp.example/keys'", "auth.jwt.jwks", "write the path of a file, or an https URL"),
+        ("jwks = 'http://idp.example/keys'", "auth.jwt.jwks", "keys from another machine need https"),
+    ],
+)
+def test_keys_of_tokens_that_cannot_be_used_are_refused(tmp_path: Path, keys: str, at: str, words: str) -> None:
+    text = f'[auth.jwt]\naudience = "us"\n{keys}\n[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:/u"\n'
+    (problem,) = problems(tmp_path, text)
+    assert f"{at}: {words}" in problem
+
+
+@pytest.mark.parametrize("jwks", ["https://idp.example/keys", "http://127.0.0.1:8080/keys", "http://localhost/keys"])
+def test_keys_of_tokens_come_by_https_or_from_this_machine(tmp_path: Path, jwks: str) -> None:
+    text = f'[auth.jwt]\naudience = "us"\njwks = "{jwks}"\n[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:/u"\n'
+    assert problems(tmp_path, text) == []
+
+
 def test_a_public_listener_with_tokens_is_accepted(tmp_path: Path) -> None:
     tokens = f'[auth.tokens]\na = "{"x" * 16}"\n'
     assert (
