@@ -105,6 +105,9 @@ def cause_of(code: int, text: str) -> Cause:
     return next(chain(of_model, (cause for words, cause in WORDS if words in text)), "internal")
 
 
+LATER = "0.10.2"
+"""A release whose clients we serve as HEAD, except for requests about unknown threads."""
+
 TURN_OPTIONS: dict[str, Any] = {
     "allowed_tools": list[str],
     "max_output_tokens": int,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import SessionState, commands, events
+from dragoman.mappings.canonical.commands import ForkSession, OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
@@ -18,6 +19,8 @@ from dragoman.mappings.codewhale.ids import answer_id
 from dragoman.mappings.codewhale.translator import refusals
 from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
+    HEAD,
+    LATER,
     PROMPT_METHODS,
     SEED,
     UNKNOWN_THREAD,
@@ -28,6 +31,7 @@ from dragoman.mappings.codewhale.vocabulary import (
 )
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, typed
+from dragoman.mappings.codewhale.wire.requests import OperationKey
 from dragoman.mappings.codewhale.wire.results import Capabilities, Problem
 from dragoman.mappings.dialect import Clock, Dialect, Loss
 from dragoman.mappings.extras import raw
@@ -54,6 +58,7 @@ class Answers:
     def __init__(self, clock: Clock, generation: str) -> None:
         self._clock = clock
         self._generation = generation
+        self._refuses_as = generation  # the generation in which unknown threads are refused
         self._sessions: dict[str, SessionState] = {}
         self._facts = Capabilities(methods=[])  # facts about the backend
 
@@ -70,6 +75,11 @@ class Answers:
         """Remember a session that the client was shown."""
         remember(self._sessions, state.id, state, SHOWN_MAX)
 
+    def note_opening(self, command: OpenSession | ResumeSession | ForkSession) -> None:
+        """Note from a request for a thread whether the client was made for 0.10.2, whose servers need a key with it."""
+        if self._generation == HEAD and given(command.ext, "params", OperationKey, NO_KEY).operation_key is not None:
+            self._refuses_as = LATER
+
     def answer(self, call: ThreadCall, item: Any) -> list[Loss]:
         """Set the answer to a request that the gateway has answered with this item; return what it loses."""
         command = call.command
@@ -79,7 +89,7 @@ class Answers:
         elif isinstance(command, commands.CancelTurn) and (failure is None or failure.cause in NOTHING_RAN):
             self._set_answer(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
         elif failure is not None and command is not None:
-            self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
+            self._set_answer(call, refusals.refusal(command, failure, call.thread, self._refuses_as))
         elif isinstance(item, events.SessionOpened) and item.session in self._sessions:
             self.show_session(call, self._sessions[item.session])
         elif isinstance(item, events.Reply):
@@ -153,6 +163,8 @@ class Answers:
         else:
             call.reply = encoded(self._context(call).answer(reply))
 
+
+NO_KEY = OperationKey()
 
 NOTHING_RAN = ("not_running", "not_found")
 """Causes of failure of an interrupt which a server answers with a result, and no error."""

@@ -19,6 +19,7 @@ from dragoman.mappings.codewhale.from_canonical.replies import missing
 from dragoman.mappings.codewhale.ids import echo_id
 from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
+    LATER,
     NOT_FOUND,
     SEED,
     UNKNOWN_THREAD,
@@ -39,6 +40,18 @@ TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 APPS = (*commands.CONFIGURATION, commands.AnswerInteraction)
 GOALS = (commands.SetGoal, commands.GetGoal, commands.ClearGoal, commands.StoreWrite)
+
+REFUSED_LATER = (
+    commands.GetSession,
+    commands.GetHistory,
+    commands.RenameSession,
+    commands.ArchiveSession,
+    commands.UnarchiveSession,
+    commands.GetGoal,
+    commands.ClearGoal,
+    commands.PromptOnce,
+)
+"""Commands about an unknown thread that servers refuse since 0.10.2, and answer with a result before."""
 
 UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
     commands.CancelTurn: ("thread/interrupt", ""),
@@ -79,6 +92,8 @@ def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
 def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:
     """Return the answer that refuses a command: a Problem, or a result if its method refuses by results."""
     unknown = failure.cause == "not_found" and not isinstance(command, APPS)
+    if unknown and generation == LATER and isinstance(command, REFUSED_LATER):
+        return _no_thread(thread)
     found = _unknown_thread(command, failure, thread, generation) if unknown else None
     if found is not None:
         return found  # also if the backend refused with a result: it may be that of the resume before the command
@@ -120,8 +135,7 @@ def _unknown_thread(command: Command, failure: Failure, thread: str, generation:
         ):
             return missing(thread, UNKNOWN_THREAD)
         case commands.ResumeSession() | commands.ForkSession() | commands.SubmitInput():
-            data = raw({"error": "thread_not_found", "thread_id": thread})
-            return Problem(code=NOT_FOUND, message=f"{UNKNOWN_THREAD}: {thread}", data=data)
+            return _no_thread(thread)
         case commands.GetSession() | commands.GetHistory():
             data = raw({"history": [], "checkpoint": None, "goal": None})
             return results.ThreadResponse(thread_id=thread, status="ok", data=data)
@@ -143,3 +157,8 @@ def _unknown_thread(command: Command, failure: Failure, thread: str, generation:
         case commands.PromptOnce() if carried(failure.ext, "code") is None:
             return Problem(code=FAILED, message=f"{UNKNOWN_LEAF} {thread}")  # releases before 0.10.2
     return None
+
+
+def _no_thread(thread: str) -> Problem:
+    data = raw({"error": "thread_not_found", "thread_id": thread})
+    return Problem(code=NOT_FOUND, message=f"{UNKNOWN_THREAD}: {thread}", data=data)

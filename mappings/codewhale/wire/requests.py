@@ -77,6 +77,12 @@ class ResumeParams(Params, frozen=True, kw_only=True):
     operation_key: str | None = None
 
 
+class OperationKey(Struct, frozen=True):
+    """The key in the params of a request that begins or resumes a thread, which clients send since 0.10.2."""
+
+    operation_key: str | None = None
+
+
 class HistoryParams(Struct, frozen=True):
     """The history in the params of a `thread/resume`."""
 

@@ -11,7 +11,7 @@ from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.codewhale.to_canonical.events import failure_of
 from dragoman.mappings.codewhale.translator.refusals import of_fault, of_seed, refusal, unknown_method
-from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
+from dragoman.mappings.codewhale.vocabulary import HEAD, LATER, SEED, keep
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
@@ -49,6 +49,24 @@ def real(number: str, id: int) -> Any:
 )
 def test_an_unknown_thread_is_refused_as_the_real_server_refuses_it(command: Command, number: str, id: int) -> None:
     assert no(command) == real(number, id)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        commands.GetSession(),
+        commands.RenameSession(title="x"),
+        commands.ArchiveSession(),
+        commands.UnarchiveSession(),
+        commands.GetGoal(),
+        commands.ClearGoal(),
+        commands.PromptOnce(prompt="x"),
+    ],
+)
+def test_a_client_of_0_10_2_is_refused_a_request_about_an_unknown_thread(command: Command) -> None:
+    """docs/dialects/codewhale.md, section 12."""
+    data = {"error": "thread_not_found", "thread_id": GHOST}
+    assert no(command, generation=LATER) == {"code": -32004, "message": f"thread not found: {GHOST}", "data": data}
 
 
 def test_the_own_refusal_of_a_prompt_in_an_unknown_thread_is_passed_on() -> None:

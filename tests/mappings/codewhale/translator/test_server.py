@@ -442,3 +442,13 @@ def test_a_blank_thread_id_names_no_thread_although_one_is_open(method: str, par
     unknown = Client().asks(method, thread_id="thread-ghost", **params).reply("not_found")
     blank = Client().attach().asks(method, thread_id="", **params)
     assert (blank.heard, blank.raw) == ([], [unknown.raw[-1].replace(b"thread-ghost", b"")])
+
+
+@pytest.mark.parametrize(("params", "refused"), [({}, False), ({"operation_key": "k"}, True)])
+def test_a_client_that_sends_keys_is_refused_the_read_of_an_unknown_thread(
+    params: dict[str, object], *, refused: bool
+) -> None:
+    """Servers need a key since 0.10.2, and since then they refuse it (docs/dialects/codewhale.md, section 12)."""
+    client = Client().asks("thread/start", **params).reply("busy")
+    client.asks("thread/read", id=2, thread_id="thread-ghost").reply("not_found")
+    assert ("error" in client.lines()[-1]) is refused
