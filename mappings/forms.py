@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.mappings.canonical.events import InteractionInvalid, InteractionRequired
-from dragoman.mappings.extras import read_raw
+from dragoman.mappings.extras import raw, read_raw
 
 ANSWER_FORM = "skip declines."
 SKIP, NONE = "skip", "none"  # what a user types, also behind a slash
@@ -54,7 +54,7 @@ class Form:
         """Return the answer in the form of smooth's submit_interaction."""
         given = {key: value for key, value in self._values.items() if value is not None}
         answer = {"answers": list(given.values())} if self._event.kind == "choices" else given
-        return Raw(msgspec.json.encode(answer))
+        return raw(answer)
 
     def prompt(self, fault: str = "") -> str:
         """Return the question of the current field, behind what was wrong with the answer before."""

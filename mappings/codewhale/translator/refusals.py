@@ -27,7 +27,7 @@ from dragoman.mappings.codewhale.vocabulary import (
     given,
 )
 from dragoman.mappings.codewhale.wire import results
-from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed, unknown_kind
+from dragoman.mappings.codewhale.wire.codecs import GROUPS, TEXT_MAX, typed, unknown_kind
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
@@ -36,7 +36,6 @@ from dragoman.mappings.losses import Losses
 
 UNKNOWN_LEAF = "failed to query thread current leaf id for thread"
 UNSUPPORTED = "unsupported method: "
-TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 APPS = (*commands.CONFIGURATION, commands.AnswerInteraction)
 GOALS = (commands.SetGoal, commands.GetGoal, commands.ClearGoal, commands.StoreWrite)

@@ -90,7 +90,7 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsLis
 def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
     """Return all rows of message.list, oldest first; tool calls and results are rows without text."""
     rows = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
-    return None if rows is None else tuple(map(stored, rows))
+    return None if rows is None else tuple(map(_stored, rows))
 
 
 def with_text(rows: Iterable[Message]) -> tuple[Message, ...]:
@@ -98,13 +98,7 @@ def with_text(rows: Iterable[Message]) -> tuple[Message, ...]:
     return tuple(row for row in rows if row.text)
 
 
-def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
-    """Return the messages of message.list, oldest first, without messages that contain only tool calls."""
-    rows = stored_rows(result)
-    return None if rows is None else with_text(rows)
-
-
-def stored(message: wire.Message) -> Message:
+def _stored(message: wire.Message) -> Message:
     """Return one message of the store; a tool's message becomes a system message."""
     at, text = time_of(message.created_at)
     role = CANONICAL_ROLE.get(message.role)
@@ -151,10 +145,10 @@ def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | Non
 
 def _page_of(command: commands.GetHistory, reply: events.Reply) -> events.HistorySnapshot | None:
     """Return the requested page of a history, newest first, cut from pando's list of all messages."""
-    listed = history(reply.result)
-    if listed is None:
+    rows = stored_rows(reply.result)
+    if rows is None:
         return None
-    messages = list(listed)
+    messages = with_text(rows)
     if command.cursor:
         messages = messages[: next((i for i, m in enumerate(messages) if m.id == command.cursor), 0)]
     page = messages[-command.limit :] if command.limit else messages

@@ -6,10 +6,9 @@ T. `response` is in practice an object.
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
-ENCODER = msgspec.json.Encoder()
+from dragoman.mappings.extras import as_json
 
 
 class Call(Struct, frozen=True):
@@ -37,7 +36,7 @@ def call_of(raw_response: object) -> Call | None:
     name, arguments = call.get("name"), call.get("arguments", {})
     if not isinstance(name, str):
         return None
-    text = arguments if isinstance(arguments, str) else ENCODER.encode(arguments).decode()
+    text = arguments if isinstance(arguments, str) else as_json(arguments)
     return Call(name, text, raw_response == call_state(name, text))
 
 
@@ -49,7 +48,7 @@ def result_of(raw_response: object) -> Result | None:
     name, output = result.get("name"), result.get("result", "")
     if not isinstance(name, str):
         return None
-    text = output if isinstance(output, str) else ENCODER.encode(output).decode()
+    text = output if isinstance(output, str) else as_json(output)
     is_error = result.get("isError") is True
     return Result(name, text, is_error, raw_response == result_state(name, text, is_error))
 

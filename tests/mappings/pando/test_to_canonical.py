@@ -8,7 +8,14 @@ from msgspec import UNSET, Raw
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Failure, Message, Text
 from dragoman.mappings.extras import raw
-from dragoman.mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed, typed_answer
+from dragoman.mappings.pando.to_canonical.replies import (
+    pong,
+    session_opened,
+    sessions_listed,
+    stored_rows,
+    typed_answer,
+    with_text,
+)
 from dragoman.mappings.pando.vocabulary import given
 
 SESSION = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T23:28:20+02:00", "message_count": 4}
@@ -19,29 +26,29 @@ def message(role: str, content: str) -> dict[str, str]:
 
 
 def test_a_list_of_messages_leaves_out_messages_with_only_calls() -> None:
-    said = history(
+    rows = stored_rows(
         raw([message("user", "hi"), message("assistant", ""), message("tool", "42"), message("system", "x")])
     )
-    assert said is not None
+    said = with_text(rows or ())
     assert [(m.role, m.text) for m in said] == [("user", "hi"), ("system", "42"), ("system", "x")]
     assert given(said[1].ext, "role", str, "") == "tool"
 
 
 @pytest.mark.parametrize("result", [b"null", b"[]"])
 def test_no_list_and_an_empty_one_are_the_same(result: bytes) -> None:
-    assert history(Raw(result)) == ()
+    assert stored_rows(Raw(result)) == ()
 
 
 @pytest.mark.parametrize("result", [Raw(b"5"), Raw(b'{"x":[]}'), UNSET])
 def test_a_result_of_another_shape_is_none(result: Raw) -> None:
-    assert history(result) is None
+    assert stored_rows(result) is None
     assert sessions_listed("r", Raw(b"5")) is None
     assert session_opened("r", Raw(b"5")) is None
     assert pong("r", Raw(b"5"), 0) is None
 
 
 def test_names_in_any_case_and_unknown_ones_are_read_as_go_reads_them() -> None:
-    (said,) = history(Raw(b'[{"ID":"m","Role":"user","CONTENT":"hi","more":1,"created_at":null}]')) or ()
+    (said,) = stored_rows(Raw(b'[{"ID":"m","Role":"user","CONTENT":"hi","more":1,"created_at":null}]')) or ()
     assert (said.id, said.text, said.at) == ("m", "hi", 0)
     assert isinstance(said, Message)
 
