@@ -61,3 +61,13 @@ STORE = (user("a", "a"), Message(role="assistant", text="b", id="b"), user("d", 
 )
 def test_the_messages_of_a_run_end_before_the_next_input(prompt: str, own: str | None, later: int, last: str) -> None:
     assert KnownMessages().of_run(STORE, prompt, own, later)[-1].id == last
+
+
+def test_a_run_whose_input_is_an_old_one_has_all_messages_behind_it() -> None:
+    known = KnownMessages()
+    known.note_listed(STORE)
+    assert known.of_run(STORE, "", None, 1) == STORE
+
+
+def test_an_empty_store_has_no_answer() -> None:
+    assert not KnownMessages().is_answered(())
