@@ -95,10 +95,9 @@ class ClientTranslator(Translator[Event, Command]):
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Read bare lines as events of the running turn, and answers as its end or as answers to our commands."""
         step: Step[Event] = Step()
-        read: Step[Event] = Step()
-        FROM_SERVER.receive([frame for frame in frames if not is_blank(frame)], read)
-        step.faults, step.losses, step.mended = read.faults, read.losses, read.mended
-        for burst in read.bursts:
+        FROM_SERVER.receive([frame for frame in frames if not is_blank(frame)], step)
+        bursts, step.bursts = step.bursts, []
+        for burst in bursts:
             if burst.request:
                 for answer in _answers(burst.items):
                     own = burst.request
@@ -107,7 +106,7 @@ class ClientTranslator(Translator[Event, Command]):
                     self._take_answer(own, answer, step)
             else:
                 _add(step, [event for item in burst.items for event in self._take_line(item, step)])
-        for fault in read.faults:
+        for fault in step.faults:
             value = fault.value if isinstance(fault.value, dict) else {}
             if str(value.get("id")) in self._pending:  # an invalid answer still ends its request
                 failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])

@@ -121,11 +121,10 @@ class ClientTranslator(Translator[Event, Command]):
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Read publications as events of their session, and replies as answers to their commands."""
         step: Step[Event] = Step()
-        read: Step[Event] = Step()
-        FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], read)
-        step.faults, step.losses, step.mended = read.faults, read.losses, read.mended
+        FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], step)
+        bursts, step.bursts = step.bursts, []
         self._received_at = now = self._clock()
-        for burst in read.bursts:
+        for burst in bursts:
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)
             if items := [event for item in burst.items for event in self._take_event(burst, item, now, step)]:
                 step.bursts.append(replace(burst, items=items, request=""))
