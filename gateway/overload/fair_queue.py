@@ -319,8 +319,11 @@ class Turns:
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
     def note_cost(self, frames: int, units: int) -> None:
-        """Handle as many frames of a backend at once as fill half a step, after so many took so much work (units)."""
-        self.piece = max(FEW, min(PIECE, STEP // 2 * frames // max(1, units)))
+        """Handle as many frames of a backend at once as fill half a step, after so many took so much work (units).
+
+        After costly frames the number grows by the factor 2 at most: cheap and costly reads may alternate.
+        """
+        self.piece = max(FEW, min(PIECE, 2 * self.piece, STEP // 2 * frames // max(1, units)))
 
     def pieces(self, frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
         """Yield the admitted frames in pieces as they are handled, while the step has room for more.

@@ -133,9 +133,9 @@ class Router:
         self._all.change_route(route, services)
 
     async def stop(self) -> None:
-        """Stop every session: the gateway ends."""
-        await self._all.stop()
+        """Stop every session: the gateway ends. The backend comes first, because it may tell of ever new sessions."""
         self._backend.close()
+        await self._all.stop()
 
     # -- links -----------------------------------------------------------------------------------------
 

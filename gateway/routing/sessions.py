@@ -297,11 +297,11 @@ class Sessions:
 
 
 async def _stop_in_slices(living: Callable[[], tuple[Session, ...]]) -> None:
-    """Stop sessions, a few in each step of the event loop, and at last those that were made meanwhile."""
-    sessions = living()
-    for first in range(0, len(sessions), STOPPED_AT_ONCE):
-        for session in sessions[first : first + STOPPED_AT_ONCE]:
-            session.stop()
-        await asyncio.sleep(0)
-    for session in set(living()).difference(sessions):
-        session.stop()
+    """Stop sessions, a few in each step of the event loop, and those that are made meanwhile, too."""
+    stopped = set[Session]()
+    while left := [session for session in living() if session not in stopped]:
+        for first in range(0, len(left), STOPPED_AT_ONCE):
+            for session in left[first : first + STOPPED_AT_ONCE]:
+                session.stop()
+            await asyncio.sleep(0)
+        stopped.update(left)

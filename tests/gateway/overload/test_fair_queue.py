@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dragoman.gateway.overload.fair_queue import (
     CLIENT_FRAMES,
     EVENT,
+    FEW,
     FRAME,
     LEAVE,
     OPEN,
@@ -122,6 +123,15 @@ def test_cheap_frames_of_a_backend_are_all_handled_although_they_fill_the_step()
     admitted = turns.admit([b"x" * 10] * STEP)
     assert harness.queue.budget.left <= 0
     assert sum(map(len, turns.pieces(admitted))) == len(admitted)
+
+
+def test_after_costly_frames_of_a_backend_a_cheap_read_doubles_the_piece_at_most() -> None:
+    turns = Turns(FairQueueHarness().queue, lambda: None, each=EVENT)
+    pieces = []
+    for units in (STEP, EVENT, STEP, EVENT, EVENT):
+        turns.note_cost(FEW, FEW * units)
+        pieces.append(turns.piece)
+    assert pieces == [FEW, 2 * FEW, FEW, 2 * FEW, 4 * FEW]
 
 
 def test_a_frame_among_a_hundred_floods_waits_for_one_step() -> None:

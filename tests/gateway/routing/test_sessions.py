@@ -116,5 +116,16 @@ async def test_sessions_stop_in_slices_and_those_that_are_opened_meanwhile_stop_
     assert slices[-1] == len(route.router.sessions) == 2 * STOPPED_AT_ONCE + 1
 
 
+async def test_a_backend_makes_no_session_while_the_sessions_stop() -> None:
+    async with in_memory_pando_gateway() as made:
+        made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
+        await made.begins()
+        await made.publishes("session.update", **row(ONE))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(made.router.stop(), name="stop")
+            await made.publishes("session.update", **row(OTHER))
+        assert [session.state.id for session in made.router.sessions] == [ONE]
+
+
 def stopped(route: CountedRoute) -> int:
     return sum(session.backend is NO_BACKEND for session in route.router.sessions)

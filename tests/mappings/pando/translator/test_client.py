@@ -19,10 +19,13 @@ from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
+    CHECKED_MAX,
+    TICK,
     ClientTranslator,
     PrimaryCalls,
     unsupported,
 )
+from dragoman.mappings.pando.translator.followed_session import FollowedSession
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS
 from tests.mappings.pando.data import CAPTURES, captured, parts
@@ -887,3 +890,38 @@ def test_an_input_with_an_image_is_unsupported_and_an_empty_one_invalid() -> Non
     image = commands.SubmitInput(segments=(Text(text="See"), ImageAttachment(url="https://example.com/a.png")))
     found = [unsupported(command) for command in (image, commands.SubmitInput(segments=()))]
     assert [failure and failure.cause for failure in found] == ["unsupported", "invalid"]
+
+
+def test_an_alarm_checks_a_bounded_number_of_sessions_and_the_next_one_follows_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[FollowedSession] = []
+
+    def check(following: FollowedSession, _now: int) -> list[Event]:
+        checked.append(following)
+        return []
+
+    monkeypatch.setattr(FollowedSession, "check_time", check)
+    primary = Primary().opened()
+    for number in range(2 * CHECKED_MAX + 1):
+        primary.publishes("llm.token", session=f"s-{number}", token="Hi")
+    found = []
+    for _ in range(4):
+        alarm, primary.alarm = primary.alarm, None
+        primary.now += int(alarm.after * SECOND)
+        primary._did(alarm.callback())
+        found.append((alarm.after, len(checked)))
+    assert found == [(TICK, CHECKED_MAX), (0, 2 * CHECKED_MAX), (0, 2 * CHECKED_MAX + 1), (TICK, 3 * CHECKED_MAX + 1)]
+
+
+def test_calls_without_an_answer_fail_in_parts() -> None:
+    primary = Primary().opened()
+    for number in range(CHECKED_MAX + 1):
+        primary.publishes("llm.token", session=f"s-{number}", token="Hi")
+    primary.now += int(CALL_MAX * SECOND)
+    pending = [len(primary.link._pending)]
+    for _ in range(2):
+        alarm, primary.alarm = primary.alarm, None
+        primary._did(alarm.callback())
+        pending.append(len([call for call in primary.link._pending.values() if call.at == START]))
+    assert pending == [CHECKED_MAX + 1, 1, 0]

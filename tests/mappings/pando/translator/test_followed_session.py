@@ -511,7 +511,7 @@ def test_passing_time_makes_a_session_request_its_messages() -> None:
     following = sessions.follow("s")
     sessions.take_wanting()
     following.wants = True
-    assert [session for session, _ in sessions.touch_active()] == ["s"]
+    assert [session for session, _ in sessions.touch_active(100)] == ["s"]
     assert sessions.take_wanting() == ["s"]
 
 
@@ -520,9 +520,9 @@ def test_passing_time_looks_at_no_session_at_rest() -> None:
     for number in range(100):
         sessions.watch(f"s{number}")
     sessions.follow("s7").begin_turn(0)
-    sessions.touch_active()
+    sessions.touch_active(100)
     sessions.looked_up = 0
-    assert [session for session, _ in sessions.touch_active()] == ["s7"]
+    assert [session for session, _ in sessions.touch_active(100)] == ["s7"]
     assert sessions.looked_up == 2
 
 
