@@ -13,7 +13,7 @@ number and the time of their StepLine. Outside of it each has its own `seq` and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -29,6 +29,9 @@ from dragoman.mappings.errors import ConfigError
 
 FORMAT = "dragoman-recording"
 VERSION = 4
+
+UNFOLDED_MAX = 1 << 30  # characters of the frames of a line: a file of a few KiB must not fill the memory of its reader
+TIME_MAX = 13  # digits of a time in ms
 
 
 class RecordingError(ConfigError):
@@ -142,18 +145,16 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
         time = str(at // 1_000_000)
         return [time.join(pieces) for pieces in self.around]
 
-    def texts(self) -> list[str]:
+    def texts(self) -> Iterator[str]:
         """Return the frames of all words."""
         around = self.around_at(0)
-        return [word.join(around) for word in self.words]
+        return (word.join(around) for word in self.words)
 
-    def lines(self) -> Sequence[FrameLine]:
+    def lines(self) -> Iterable[FrameLine]:
         """Return each frame as a line of its own."""
-        if not self.words:
-            return (self,)
-        return list(self.with_texts(self.seq, self.t, self.texts()))
+        return self.with_texts(self.seq, self.t, self.texts()) if self.words else (self,)
 
-    def with_texts(self, seq: int, t: int, texts: Sequence[str]) -> Iterator[FrameLine]:
+    def with_texts(self, seq: int, t: int, texts: Iterable[str]) -> Iterator[FrameLine]:
         """Return one frame of this link and direction for each text; the first has the number `seq`."""
         for number, text in enumerate(texts, seq):
             yield FrameLine(seq=number, t=t, link=self.link, dir=self.dir, dialect=self.dialect, text=text)
@@ -208,13 +209,11 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
         """Return the number of events or commands."""
         return len(self.texts) or 1
 
-    def lines(self) -> Sequence[EventLine]:
+    def lines(self) -> Iterable[EventLine]:
         """Return each event or command as a line of its own."""
-        if not self.texts:
-            return (self,)
-        return list(self.with_texts(self.seq, self.t, self.at, self.texts, 0))
+        return self.with_texts(self.seq, self.t, self.at, self.texts, 0) if self.texts else (self,)
 
-    def with_texts(self, seq: int, t: int, at: int, texts: Sequence[str], first: int) -> Iterator[EventLine]:
+    def with_texts(self, seq: int, t: int, at: int, texts: Iterable[str], first: int) -> Iterator[EventLine]:
         """Return one event for each text: the first has the number `seq` and stands `first` places behind `cursor`."""
         epoch, position = self.position
         for number, text in enumerate(texts):
@@ -340,19 +339,19 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
                 yield text.join(around)
 
     def _lines_of_rounds(self) -> Iterator[Line]:
-        frames = [(frame, list(self.frame_texts(frame))) for frame in self.frames]
+        frames = [(frame, self.frame_texts(frame)) for frame in self.frames]
         received = [(frame, texts) for frame, texts in frames if frame.dir == "receive"]
         sent = [(frame, texts) for frame, texts in frames if frame.dir == "send"]
         seq, first = self.seq, 0
         for some in self.rounds:
             end = first + some.count
             for frame, texts in received:
-                yield from frame.with_texts(seq, some.t, texts[first:end])
+                yield from frame.with_texts(seq, some.t, islice(texts, some.count))
                 seq += some.count
             yield from self.events[0].with_texts(seq, some.t, some.at, self.texts[first:end], first)
             seq += some.count
             for frame, texts in sent:
-                yield from frame.with_texts(seq, some.t, texts[first:end])
+                yield from frame.with_texts(seq, some.t, islice(texts, some.count))
                 seq += some.count
             first = end
 
@@ -488,6 +487,7 @@ def _check(step: StepLine) -> None:
             _check_texts(entry)
     if any(entry.command is None or entry.event is not None or entry.texts for entry in step.commands):
         raise ValueError("an entry of `commands` without a command, or with an event")
+    _check_size(step)
     if step.rounds:
         _check_rounds(step)
     elif any(
@@ -495,6 +495,19 @@ def _check(step: StepLine) -> None:
         for frame in step.frames
     ):
         raise ValueError("`words` without `around`, or `around` without `words`")
+
+
+def _check_size(step: StepLine) -> None:
+    """Raise ValueError if a small line stands for very large frames."""
+    texts = step.texts if step.rounds and step.events else []
+    length, size = sum(map(len, texts)), 0
+    for frame in step.frames:
+        if frame.around:
+            fixed = sum(len(piece) + TIME_MAX for part in frame.around for piece in part)
+            words = sum(map(len, frame.words)) or length
+            size += fixed * (len(frame.words) or len(texts)) + len(frame.around) * words
+    if size > UNFOLDED_MAX:
+        raise ValueError(f"its frames have over {UNFOLDED_MAX} characters")
 
 
 def _check_rounds(step: StepLine) -> None:

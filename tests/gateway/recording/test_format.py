@@ -342,6 +342,30 @@ def test_a_step_with_contradicting_rounds_is_refused(changed: dict[str, Any]) ->
     assert caught.value.unknown == ""
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"around": [["x" * 100_000], ["y"]], "words": ["a"] * 20_000},
+        {"around": [["x"]] * 20_000, "words": ["a" * 100_000]},
+        {"around": [["x"] * 50_000, ["y"]], "words": ["a"] * 20_000},
+    ],
+    ids=["long around", "many places", "many times"],
+)
+def test_a_line_whose_frames_are_too_large_unfolded_is_refused(frame: dict[str, Any]) -> None:
+    step = {"kind": "step", "seq": 1, "t": 9, "frames": [{**FRAME, **frame}]}
+    with pytest.raises(LineError, match="its frames have over 1073741824 characters"):
+        decode_line(json.dumps(step).encode())
+
+
+def test_rounds_whose_frames_are_too_large_unfolded_are_refused() -> None:
+    texts = ["x"] * 20_000
+    changed = {"events": [{**EVENT, "texts": texts}], "rounds": [[len(texts), 9, 1]]}
+    line = {**json.loads(raw([STREAM])), **changed}
+    assert decode_line(json.dumps(line).encode()).rounds
+    with pytest.raises(LineError, match="its frames have over 1073741824 characters"):
+        decode_line(json.dumps({**line, "frames": [{**FRAME, "around": [["x" * 100_000], ["y"]]}]}).encode())
+
+
 def test_a_frame_with_words_is_read_back_and_expands_to_its_lines() -> None:
     assert read_back([FRAMES]) == [FRAMES]
     assert FRAMES.count == 3
@@ -351,7 +375,7 @@ def test_a_frame_with_words_is_read_back_and_expands_to_its_lines() -> None:
         (5, 9, UP, "receive", "pod", '{"a":"x","b":"x"}'),
         (6, 9, UP, "receive", "pod", r'{"a":"\"\u0041","b":"\"\u0041"}'),
     ]
-    assert lines_of([FRAMES]) == FRAMES.lines()
+    assert lines_of([FRAMES]) == list(FRAMES.lines())
 
 
 @pytest.mark.parametrize(
