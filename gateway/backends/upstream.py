@@ -136,7 +136,9 @@ class Upstream:
 
     def _close(self) -> None:
         self._wanted.set()
-        link, self._link = self._link, None  # a command that comes now waits for the next connection
+        link = self._link
+        if self.is_spare:
+            self._link = None  # nothing waits for it, and a command that comes now waits for the next connection
         if link is not None:
             link.end(CloseReason.DONE)
 
@@ -242,11 +244,8 @@ class Upstream:
 
     def _link_over(self, link: Link) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""
-        self._ended_by_peer = self._link is link
-        if self._stopped:
-            return
-        if not self._ended_by_peer and self._translator is not None and self._translator.may_be_closed():
-            self._may_go_on = False  # nothing waited for this connection; a command that came since waits for the next
+        self._ended_by_peer = self._link is link and not self._ending
+        if self._stopped or self._link is not link:
             return
         reason = exit_reason(self._transport) if self._ended_by_peer else ""
         text = "the connection to the backend was lost"
