@@ -99,8 +99,6 @@ def _server_context(files: CertificateFiles) -> ssl.SSLContext:
     if files.authorities:
         _trust(context, files.authorities)
         context.verify_mode = ssl.CERT_REQUIRED
-        if context.cert_store_stats()["crl"]:  # OpenSSL ignores a list of revoked certificates unless it is told to
-            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 
@@ -124,6 +122,8 @@ def _trust(context: ssl.SSLContext, authorities: str) -> None:
         context.load_verify_locations(authorities)
     except ssl.SSLError as error:
         raise ConfigError(f"the authorities {authorities} are not valid PEM ({error.reason or error})") from error
+    if context.cert_store_stats()["crl"]:  # OpenSSL ignores a list of revoked certificates unless it is told to
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _check_readable(kind: str, path: str) -> None:

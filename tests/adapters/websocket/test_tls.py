@@ -147,6 +147,20 @@ async def test_a_certificate_in_the_list_of_revoked_ones_is_refused(authority: A
     assert kinds == ["TLS: certificate revoked"]
 
 
+async def test_a_server_whose_certificate_is_in_the_list_of_revoked_ones_is_not_used(authority: Authority) -> None:
+    certificate, key = authority.issue("server")
+    other, _ = authority.issue("other")
+    known = authority.path.read_bytes()
+    tls = ServerTls(CertificateFiles(certificate=certificate, key=key), told.append)
+    async with serving(tls=tls) as server:
+        authority.path.write_bytes(known + authority.revoke(other))
+        async with dialled(server, trusting(authority)):
+            pass
+        authority.path.write_bytes(known + authority.revoke(certificate))
+        with pytest.raises(OSError, match="certificate revoked"):
+            await connect(server.url, LIMITS, trusting(authority))
+
+
 def test_a_subject_tells_a_group_of_attributes_from_several_groups() -> None:
     name, unit = ("commonName", "a"), ("organizationalUnitName", "b+c")
     assert subject_of({"subject": ((name,), (unit,))}) == "CN=a,OU=b\\+c"

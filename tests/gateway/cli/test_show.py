@@ -278,6 +278,8 @@ def test_diff_of_different_conversations_prints_the_differences_and_exits_1(drag
         (("show", __file__), "is not a recording"),
         (("show", RECORDED, "--kind", "toool"), "--kind 'toool': write one of input, text"),
         (("show", RECORDED, "--from", "noon"), "invalid time 'noon'"),
+        (("show", RECORDED, "--from", "1:60"), "seconds behind a colon are below 60"),
+        (("show", RECORDED, "--to", "9:99:59"), "minutes and seconds behind a colon are below 60"),
         (("show", RECORDED, "--from", "1:30", "--to", "80"), "--to 80 is before --from 1:30"),
         (("show", RECORDED, "--to", "9" * 400), "write at most 31536000 seconds"),
         (("show", RECORDED, "--as", "latin"), "unknown dialect 'latin'"),
