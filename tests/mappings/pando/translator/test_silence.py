@@ -7,7 +7,7 @@ import pytest
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.translator.known_messages import KnownMessages
-from dragoman.mappings.pando.translator.output import StreamedOutput
+from dragoman.mappings.pando.translator.output import Output, StreamedOutput
 from dragoman.mappings.pando.translator.silence import (
     INPUT_MAX,
     TOOL_MAX,
@@ -27,7 +27,7 @@ WHOLE = events.ToolCallArguments(call="c", name="ls", json="{}", done=True)
 
 def allowed(
     silence: Silence,
-    *said: events.ToolCallStarted | events.ToolCallArguments,
+    *said: Output,
     listed: tuple[Message, ...] = (),
     late: bool = False,
     after_update: bool = False,
@@ -71,6 +71,12 @@ def test_a_model_has_more_time_to_write_the_input_of_a_call() -> None:
     silence = Silence()
     silence.note_output(START, StreamedOutput(), 10 * NS)
     assert allowed(silence, START) == INPUT_MAX
+
+
+def test_a_call_of_a_primary_that_publishes_the_start_of_its_turns_runs() -> None:
+    silence = Silence()
+    silence.note_output(START, StreamedOutput(), 10 * NS)
+    assert allowed(silence, events.ModelTurnStarted(), START, WHOLE) == TOOL_MAX
 
 
 def test_a_call_whose_results_are_stored_does_not_run() -> None:
