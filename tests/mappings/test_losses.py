@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses, sample_text
+from dragoman.mappings.canonical import commands
+from dragoman.mappings.dialect import Burst
+from dragoman.mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses, command_writer, sample_text
+from dragoman.mappings.rules import Rules
 
 
 class Word(Struct):
@@ -65,3 +68,17 @@ def test_rows_above_the_limit_are_counted_as_other() -> None:
     taken = found.take_losses()
     assert len(taken) == ROWS_MAX + 1
     assert (taken[0].count, taken[-1].kind, taken[-1].count) == (2, "other", 5)
+
+
+def test_each_command_is_written_under_its_own_id_and_the_others_are_counted() -> None:
+    rules = Rules[[Losses], str]("test")
+    rules.none("it cannot pause", commands.PauseTurn)
+
+    @rules.rule(commands.Ping)
+    def ping(command: commands.Ping, _context: Losses) -> tuple[str, ...]:
+        return (command.request, "again")
+
+    pings = [commands.Ping(request=request) for request in "ab"]
+    rendered = command_writer(rules, str.encode)(Burst(items=[*pings, commands.PauseTurn()]))
+    assert rendered.frames == [b"a", b"again", b"b", b"again"]
+    assert [(loss.kind, loss.why) for loss in rendered.losses] == [("PauseTurn", "it cannot pause")]
