@@ -168,9 +168,11 @@ class _PlanReader:
         self.last = 0
         self._to_backend: list[_FoundCommand] = []
         self._of_clients: list[_FoundCommand] = []
+        self._inputs: dict[tuple[str, str], _FoundCommand] = {}  # the last one of each key
         self._pending: deque[_FoundCommand] = deque(maxlen=PENDING_MAX)  # may still reach the backend
         self._turns: set[str] = set()
         self._question = ""
+        self._is_answered = False  # by a command
         self._ends: list[int] = []
         self._has_model_turns = False
 
@@ -189,6 +191,9 @@ class _PlanReader:
         found = _FoundCommand(line=line, command=command, key=key, question=self._question, begins=begins)
         self._of_clients.append(found)
         self._pending.append(found)
+        if isinstance(command, commands.SubmitInput):
+            self._inputs[key] = found
+        self._is_answered = self._is_answered or isinstance(command, ANSWERS)
 
     def _take_to_backend(self, line: EventLine, command: Command) -> None:
         """Take a command to the backend, with the client's command that caused it, if any."""
@@ -218,13 +223,11 @@ class _PlanReader:
         if type(event) is events.TextDelta and line.turn in self._turns:
             return  # most lines are text
         if isinstance(event, events.TurnAccepted) and line.turn not in self._turns:
-            key = (line.origin.link, line.origin.request)
-            for found in reversed(self._of_clients):
-                if isinstance(found.command, commands.SubmitInput) and found.key == key:
-                    found.begins = found.settled = True
-                    break
+            found = self._inputs.get((line.origin.link, line.origin.request))
+            if found is not None:
+                found.begins = found.settled = True
         elif isinstance(event, Question):
-            self._question = event.question
+            self._question, self._is_answered = event.question, False
         elif isinstance(event, Resolution):
             self._take_resolution(line, event)
         elif isinstance(event, events.TurnEnded):
@@ -237,10 +240,7 @@ class _PlanReader:
 
     def _take_resolution(self, line: EventLine, event: Resolution) -> None:
         """Make a command of an answer that clients typed in words, and that only the log shows."""
-        answered = any(
-            isinstance(found.command, ANSWERS) and found.question == self._question for found in self._of_clients
-        )
-        if self._question and not answered:
+        if self._question and not self._is_answered:
             command: Command = (
                 commands.AnswerApproval(approved=event.approved, question=event.question)
                 if isinstance(event, events.ApprovalResolved)

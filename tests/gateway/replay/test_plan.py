@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Raw, structs
@@ -27,10 +28,12 @@ from dragoman.mappings.canonical.events import (
     InteractionResolved,
     Reply,
     TextDelta,
+    TurnAccepted,
 )
 from dragoman.mappings.canonical.values import Failure, flatten
 from tests.gateway.recording.lines import FROZEN
 from tests.gateway.replay.recording_builder import RecordingBuilder, types
+from tests.step_counter import GROWTH, growth
 
 REFUSED = Failure(cause="not_running", text="no turn")
 
@@ -129,6 +132,33 @@ def test_without_frames_of_a_backend_the_requests_come_from_clients_and_log(tmp_
     assert plan.turns[1].parts[1].command == AnswerApproval(approved=True, question="q1")
     told = [event for _, event in plan.events(plan.turns[1].parts[1])]
     assert told[0] == ApprovalResolved(approved=True, question="q1")
+
+
+def test_a_question_that_is_asked_again_and_answered_in_words_has_both_answers(tmp_path: Path) -> None:
+    asked = ApprovalRequested(tool="t", description="d", question="q1")
+    tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None)
+    tape.asks(AnswerApproval(approved=True, question="q1")).sends(ApprovalResolved(approved=True, question="q1"), asked)
+    tape.asks(SubmitInput(segments=())).sends(ApprovalResolved(approved=False, question="q1"))
+    plan = tape.ends().plan(tmp_path)
+    answers = [part.command for part in plan.turns[1].parts[1:]]
+    assert [answer.approved for answer in answers if isinstance(answer, AnswerApproval)] == [True, False]
+
+
+def test_the_cost_of_a_plan_is_proportional_to_its_turns(tmp_path: Path) -> None:
+    def recorded(turns: int) -> Path:
+        tape = RecordingBuilder()
+        for number in range(turns):
+            question = f"q{number}"
+            tape.turn("one", ApprovalRequested(tool="t", description="d", question=question), end=None)
+            tape.asks(AnswerApproval(approved=True, question=question), Reply(request=""))
+            tape.sends(ApprovalResolved(approved=True, question=question)).ends()
+            tape.sends(TurnAccepted(request="of a client that is not recorded"))
+        return tape.write(tmp_path, f"{turns}.jsonl")
+
+    def planned(path: Path) -> Callable[[], object]:
+        return lambda: read_plan(open_recording(path))
+
+    assert growth(planned, [recorded(turns) for turns in (5, 50, 100, 200)]) <= GROWTH
 
 
 def test_the_replay_plan_has_the_end_of_each_turn(tmp_path: Path) -> None:
