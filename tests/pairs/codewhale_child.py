@@ -79,7 +79,7 @@ CODE = """
     def result(method, params):
         if method == "capabilities":
             facts = {"tool_free_turns": True} if manners == "guest" else {}
-            transport = "socket" if manners == "guest" else "stdio"
+            transport = "unix-socket" if manners == "guest" else "stdio"
             families = ["thread/*", "app/*", "prompt/*"]
             return {"transport": transport, "families": families, **facts, "methods": methods}
         if method == "thread/start":

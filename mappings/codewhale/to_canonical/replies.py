@@ -43,7 +43,7 @@ def resumes_context(result: Raw | UnsetType) -> bool:
 def owns_threads(result: Raw | UnsetType) -> bool:
     """Return True if further processes forward their lines to this server, so that its end is theirs.
 
-    Since 0.10.2 the first process of a data directory is such a server; a further one tells the transport `socket`.
+    Since 0.10.2 the first process of a data directory is such a server; the others tell the transport `unix-socket`.
     """
     known = _known(result)
     return isinstance(known, Capabilities) and known.tool_free_turns is True and known.transport == "stdio"

@@ -208,7 +208,7 @@ def test_a_restarted_server_that_resumes_an_unused_thread_has_lost_nothing() -> 
 
 
 OWNER = {"transport": "stdio", "tool_free_turns": True}
-GUEST = {"transport": "socket", "tool_free_turns": True}
+GUEST = {"transport": "unix-socket", "tool_free_turns": True}
 
 
 @pytest.mark.parametrize(
