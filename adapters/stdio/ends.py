@@ -133,17 +133,12 @@ class WriteEnd:
         self._poll.register(self._fd, select.POLLOUT)
         self._loop = asyncio.get_running_loop()
         self._queue: deque[memoryview] = deque()
-        self._waiting = 0  # bytes in the queue
+        self._waiting = 0  # bytes in the queue: written, and not yet taken by the kernel
         self._watched = False
         self._room = asyncio.Event()
         self._room.set()
         self._empty = asyncio.Event()
         self._empty.set()
-
-    @property
-    def waiting(self) -> int:
-        """Bytes that were written but not yet taken by the kernel."""
-        return self._waiting
 
     @property
     def writable(self) -> bool:

@@ -35,16 +35,11 @@ class StderrTail:
         self._most = most
         self._splitter = LineSplitter(most)
         self._lines: deque[bytes] = deque()
-        self._size = 0
+        self._size = 0  # bytes of those lines
         self._in_key = False  # the lines of a private key follow
         self._log = log.bind(pid=pid)
         self._end = ReadEnd(file, self._take, self._ended)
         self._end.resume()
-
-    @property
-    def size(self) -> int:
-        """Bytes that are kept."""
-        return self._size
 
     def text(self) -> str:
         """Return the last lines joined with ` / `, or an empty string."""

@@ -74,7 +74,7 @@ async def test_a_megabyte_goes_through_unchanged(make: Callable[[], tuple[int, i
         os.set_blocking(target, False)
     reading, writing = Reading(source), sink(target, patient=patient)
     writing.write(MUCH)
-    assert writing.waiting > 0, "the kernel could not take it at once"
+    assert writing._waiting > 0, "the kernel could not take it at once"
     async with asyncio.timeout(DEADLINE):
         await writing.flushed()
     writing.close()
@@ -97,7 +97,7 @@ async def test_a_polling_pipe_end_never_blocks_on_a_full_pipe() -> None:
     source, target = os.pipe()
     writing = sink(target, patient=True)
     writing.write(MUCH)  # would hang here: nobody reads
-    assert 0 < writing.waiting < len(MUCH)
+    assert 0 < writing._waiting < len(MUCH)
     writing.close()
     os.close(source)
 
@@ -215,7 +215,7 @@ async def test_a_waiting_writer_goes_on_when_a_quarter_of_the_mark_is_left() -> 
         while not waiting.done():
             os.read(source, 4096)
             await cycles(3)
-    assert writing.waiting <= 25_000
+    assert writing._waiting <= 25_000
     writing.close()
     os.close(source)
 
@@ -225,6 +225,6 @@ async def test_bytes_written_to_a_closed_end_are_dropped() -> None:
     writing = sink(target)
     writing.close()
     writing.write(b"late")
-    assert writing.waiting == 0
+    assert writing._waiting == 0
     assert os.read(source, 100) == b""
     os.close(source)

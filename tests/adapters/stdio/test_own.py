@@ -300,7 +300,7 @@ async def test_a_stopped_terminal_does_not_stop_dragoman() -> None:
         transport = await taken(TransportLimits(close_deadline=0.05, send_high=1 << 21))
         async with asyncio.timeout(DEADLINE):
             await transport.send([b"x" * 1_000_000])  # nobody reads the master
-            assert transport._out.waiting > 0
+            assert transport._out._waiting > 0
             await transport.close()
         client.hears_no_more()
 

@@ -49,7 +49,7 @@ async def test_the_kept_bytes_of_stderr_are_bounded() -> None:
         for _ in range(100):
             os.write(writes, b"x" * 99 + b"\n")
         words.finish()
-        assert words.size == 990, "ten lines of 99"
+        assert words._size == 990, "ten lines of 99"
 
 
 async def test_a_line_over_the_limit_is_replaced_by_its_size() -> None:
@@ -121,7 +121,7 @@ async def test_stderr_is_read_although_nobody_asks_for_it() -> None:
                     written += os.write(writes, b"x" * 99 + b"\n")
                 except BlockingIOError:
                     await asyncio.sleep(0)
-        assert words.size <= 1000
+        assert words._size <= 1000
 
 
 async def test_the_end_does_not_wait_for_a_process_that_inherited_stderr() -> None:

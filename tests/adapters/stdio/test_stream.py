@@ -131,7 +131,7 @@ async def test_send_waits_for_a_peer_that_does_not_read() -> None:
             more = group.create_task(other.stream.send([frame]))
             await cycles()
             assert not sending.done()
-            assert other.stream._out.waiting <= len(frame) + 1, "the second batch was not written yet"
+            assert other.stream._out._waiting <= len(frame) + 1, "the second batch was not written yet"
             received = 0
             while received < 2 * (len(frame) + 1):
                 received += len(other.hear())
@@ -148,9 +148,9 @@ async def test_try_send_writes_at_once_to_a_peer_that_keeps_up() -> None:
 async def test_try_send_fails_if_the_peer_does_not_keep_up() -> None:
     with peer(TransportLimits(send_high=1024)) as other:
         assert other.stream.try_send([b"x" * 1024 * 1024])
-        waiting = other.stream._out.waiting
+        waiting = other.stream._out._waiting
         assert not other.stream.try_send([b"more"])
-        assert other.stream._out.waiting == waiting > 1024, "nothing of it was written"
+        assert other.stream._out._waiting == waiting > 1024, "nothing of it was written"
 
 
 async def test_try_send_fails_if_the_peer_is_gone() -> None:
