@@ -23,11 +23,32 @@ import zmq
 from msgspec import Struct
 
 from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.inbound import FRAME_OVERHEAD
 from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
 from dragoman.adapters.zeromq.polled import Message, Polled
 from dragoman.adapters.zeromq.refusal import REASON, refuse_connection
 from dragoman.mappings.dialect import Loss, Oversize
+
+SOCKETS_MAX = 16_384  # six for each connection or listener; a context of this size takes 0.2 MB
+HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it libzmq drops the connection
+SPARE_PARTS = 2  # kept above the limit: a caller's identity, and one part that reveals the excess
+EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
+
+STOP_MAX = 1.0  # seconds beyond its linger in which libzmq ends a socket, on a busy machine
+LISTENING = frozenset((zmq.ROUTER, zmq.XPUB))
+# With a domain for authentication libzmq refuses peers of ZMTP 1 and 2, which cannot authenticate; peers of ZMTP 3 are
+# accepted without an authenticator. A peer of ZMTP 1 can abort this process (libzmq 4.3.5, zmtp_engine.cpp:422).
+ZMTP_3_ONLY = b"dragoman"
+
+# messages that each CURVE client has in its queue for ever: libzmq puts the client's key there first, and does not
+# count it as read (libzmq 4.3.5, pipe.cpp)
+CREDENTIAL = 1
+
+PORT_EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED)
+
+OnSocketEvent = Callable[[int, int], None]
+"""Handle a socket event, given its number and value."""
 
 
 class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
@@ -52,8 +73,6 @@ class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
     subscriptions: int = 256  # a real subscriber has at most ten
     descriptors: int = sys.maxsize  # all may be used
 
-
-SOCKETS_MAX = 16_384  # six for each connection or listener; a context of this size takes 0.2 MB
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, CountedContext] = WeakKeyDictionary()
 
@@ -103,27 +122,6 @@ def shared_context() -> CountedContext:
     if loop not in _shared:
         _shared[loop] = CountedContext(SOCKETS_MAX)
     return _shared[loop]
-
-
-HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it libzmq drops the connection
-SPARE_PARTS = 2  # kept above the limit: a caller's identity, and one part that reveals the excess
-OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny messages is counted as its memory
-EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
-
-STOP_MAX = 1.0  # seconds beyond its linger in which libzmq ends a socket, on a busy machine
-LISTENING = frozenset((zmq.ROUTER, zmq.XPUB))
-# With a domain for authentication libzmq refuses peers of ZMTP 1 and 2, which cannot authenticate; peers of ZMTP 3 are
-# accepted without an authenticator. A peer of ZMTP 1 can abort this process (libzmq 4.3.5, zmtp_engine.cpp:422).
-ZMTP_3_ONLY = b"dragoman"
-
-# messages that each CURVE client has in its queue for ever: libzmq puts the client's key there first, and does not
-# count it as read (libzmq 4.3.5, pipe.cpp)
-CREDENTIAL = 1
-
-PORT_EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED)
-
-OnSocketEvent = Callable[[int, int], None]
-"""Handle a socket event, given its number and value."""
 
 
 class Sockets:
@@ -234,16 +232,11 @@ class Sockets:
             await self._context.leave()
 
 
-def weight(message: Message) -> int:
-    """Return the memory (bytes) of a message."""
-    return sum(map(len, message)) + OVERHEAD * len(message)
-
-
 def oversize(message: Message, limits: TransportLimits) -> Oversize | None:
     """Return an Oversize if the message has too many parts or bytes, else None. Many small parts count with their
     overhead.
     """
     if len(message) > limits.max_parts:
         return Oversize(size=len(message), limit=limits.max_parts, unit="parts")
-    size = len(message[0]) if len(message) == 1 else weight(message)
+    size = len(message[0]) if len(message) == 1 else sum(map(len, message)) + FRAME_OVERHEAD * len(message)
     return Oversize(size=size, limit=limits.max_message) if size > limits.max_message else None

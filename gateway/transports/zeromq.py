@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -103,16 +103,6 @@ async def _listen_project(endpoint: Endpoint, limits: Limits, callbacks: Listene
     return ProjectListener(project, listener)
 
 
-async def _connect(host: str, candidates: Sequence[tuple[int, int]], limits: Limits) -> Transport:
-    """Connect to the first of these ports where a primary answers; raise the OSError of the last."""
-    for publications, calls in candidates[:-1]:
-        try:
-            return await _connect_at(host, publications, calls, limits)
-        except OSError:
-            continue  # the ports of a primary that is gone
-    return await _connect_at(host, *candidates[-1], limits)
-
-
 async def _connect_at(
     host: str, publications: int, calls: int, limits: Limits, curve: zeromq.CurveClient | None = None
 ) -> Transport:
@@ -135,11 +125,13 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
 
 def _dial_project(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     async def connect() -> Transport:
-        candidates = find_ports(endpoint.address)
+        *others, (publications, calls) = find_ports(endpoint.address)
+        for ports in others:
+            with suppress(OSError):  # the ports of a primary that is gone
+                return await _connect_at(HOST, *ports, limits)
         try:
-            return await _connect(HOST, candidates, limits)
+            return await _connect_at(HOST, publications, calls, limits)
         except OSError as error:
-            publications, calls = candidates[-1]
             where = f"no primary answers at {HOST}, ports {publications} and {calls}"
             raise OSError(error.errno, f"no pando is running for {endpoint.address}: {where}") from error
 
