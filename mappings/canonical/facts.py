@@ -17,7 +17,8 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     streamed: ClassVar[bool] = False
     # Belongs to a turn, and opens one if none is open.
     of_a_turn: ClassVar[bool] = False
-    # May come while its turn waits for an answer. Any other event of the turn closes the open question first.
+    # May come while its turn waits for an answer. Any other event of the turn, but ErrorReported and the answers,
+    # closes the open question first.
     comes_while_parked: ClassVar[bool] = False
     # Whether it answers a command: always, if it names its request, or never.
     answers: ClassVar[Literal["always", "by_request", "never"]] = "never"
