@@ -93,6 +93,8 @@ class Guard:
             return problem(413, f"the body of a request has at most {BODY_MAX} bytes")
         except web.HTTPException as error:
             return problem(error.status, error.text or error.reason)
+        except web.RequestPayloadError:
+            return problem(400, "the body is malformed: chunks or a `Content-Encoding` that it does not have")
         except ConnectionError:  # the client left before the end of its request: aiohttp closes the connection
             raise
         except TimeoutError:

@@ -61,7 +61,7 @@ class RequestLogger(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **options: Any) -> None:
         """Log anything but a malformed request."""
         error = options.get("exc_info")
-        if isinstance(error, HttpProcessingError):
+        if isinstance(error, HttpProcessingError | web.RequestPayloadError):
             self._bad_request(type(error).__name__)
         else:
             super().log(level, msg, *args, **options)

@@ -105,3 +105,13 @@ async def test_a_client_that_leaves_before_the_end_of_its_request_is_no_failure_
     with capture_logs() as logs, pytest.raises(ConnectionResetError):
         await guard.Guard(LOCAL, local=False).middleware(request, read_body)
     assert logs == []
+
+
+async def test_a_body_that_cannot_be_decoded_is_refused_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with capture_logs() as logs:
+        async with operated(ops=LOCAL) as port:
+            packed = {"Content-Encoding": "gzip"}
+            status, body = await port.ask("/log-level", "PUT", data=b"not packed", headers=packed)
+            assert (status, body["title"]) == (400, "Bad Request")
+    assert not [line for line in logs if line["log_level"] == "error"]
+    assert not caplog.records
