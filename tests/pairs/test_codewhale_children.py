@@ -312,9 +312,12 @@ async def test_threads_of_a_server_that_stores_them_take_turns_with_the_children
         parent(child(mark, tmp_path, "guest"), tmp_path, FEW) as (front, _),
         CodewhaleClient.connected(front, "") as client,
     ):
-        threads = [await begin(client) for _ in range(FEW.children * 3)]
-        for client.thread in threads * 2:
-            answer = await client.answer(await client.say("hello"))
+        threads = []
+        for _ in range(FEW.children * 3):
+            threads.append(await begin(client))
+            await client.answer(await client.say("hello"))
+        for client.thread in threads:
+            answer = await client.answer(await client.say("hello again"))
             assert answer["result"]["events"] == [], "no context was lost"
         assert len(running(mark)) == FEW.children * 2
 
@@ -327,7 +330,8 @@ async def test_a_child_with_an_open_turn_is_not_ended_for_another_session(mark: 
     ):
         turn = await busy.say("wait here")
         await busy.until(lambda: busy.text() == "wait here ")
-        for client.thread in [await begin(client) for _ in range(FEW.children)]:
+        for _ in range(FEW.children):
+            await begin(client)
             assert "result" in await client.answer(await client.say("hello"))
         await busy.call("thread/interrupt", thread_id=busy.thread)
         assert (await busy.answer(turn))["error"]["message"] == "turn interrupted"

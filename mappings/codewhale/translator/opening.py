@@ -70,8 +70,11 @@ class Opening(SessionOpening):
 
     @property
     def is_replaceable(self) -> bool:
-        """True if another server process would know the thread as well as this one."""
-        return not self._serves_others and (self.resumes_context or not self._has_context)
+        """True if another server process would know the thread as well as this one.
+
+        A 0.10.2 cannot resume a thread in which nothing was said; an older server has lost nothing with it.
+        """
+        return not self._serves_others and (not self.session or self.resumes_context is self._has_context)
 
     def resume(self, state: SessionState) -> list[Command]:
         """Return the commands for a new server process; [] for a session that was never opened."""

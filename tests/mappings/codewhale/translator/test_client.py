@@ -217,6 +217,7 @@ GUEST = {"transport": "unix-socket", "tool_free_turns": True}
         pytest.param({"transport": "stdio"}, False, True, id="old, unused"),
         pytest.param({"transport": "stdio"}, True, False, id="old, used: its context is in this process alone"),
         pytest.param(GUEST, True, True, id="another process owns the threads"),
+        pytest.param(GUEST, False, False, id="another process owns the threads, but cannot resume an unused one"),
         pytest.param(OWNER, True, False, id="its own process owns the threads"),
         pytest.param(OWNER, False, False, id="the processes that forward to it end with it"),
     ],
