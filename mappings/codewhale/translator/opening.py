@@ -88,9 +88,9 @@ class Opening(SessionOpening):
         return self._ask(self._placed(commands.ResumeSession(session=self._known))) if self._known else []
 
     def take_answer(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
-        """Take a thread whose history is too long for an answer as open: the server takes its inputs."""
-        too_long = command is self._asked and isinstance(event, Reply) and _is_too_long(event)
-        if too_long and isinstance(command, commands.ResumeSession) and not history_length(command):
+        """Take a thread as open that the server cannot show, if it takes inputs for it."""
+        failure = event.failure if command is self._asked and isinstance(event, Reply) else None
+        if isinstance(command, commands.ResumeSession | commands.GetSession) and _takes_inputs(command, failure):
             thread = given(command.ext, "thread_id", str, thread_id(command.session))
             event = SessionOpened(request=command.request, session=session_id(thread), ext=keep(thread_id=thread))
         return super().take_answer(command, event)
@@ -134,10 +134,7 @@ class Opening(SessionOpening):
         return None if command.request or not self._known else replace(self._wanted, request="")
 
     def _reading(self, resume: commands.ResumeSession) -> Command | None:
-        """Return the command that reads a thread instead; None if the resume was needed.
-
-        If the thread cannot be read either, the next command resumes it again.
-        """
+        """Return the command that reads a thread instead; None if the resume was needed."""
         if not self.resumes_context or history_length(resume):
             return None
         return commands.GetSession(request=resume.request, session=resume.session, ext=resume.ext)
@@ -158,8 +155,16 @@ class Opening(SessionOpening):
         return replace(command, ext={**(command.ext or {}), "codewhale.params": raw(replace(params, cwd=self._cwd))})
 
 
-def _is_too_long(event: Reply) -> bool:
-    return event.failure is not None and TOO_LONG in event.failure.text
+def _takes_inputs(command: commands.ResumeSession | commands.GetSession, failure: Failure | None) -> bool:
+    """Return True if a server that answers with this failure takes inputs for the thread nevertheless.
+
+    The history of the thread is too long for an answer, or a 0.10.2 can neither resume it nor read it for us.
+    """
+    if failure is None:
+        return False
+    if isinstance(command, commands.ResumeSession):
+        return TOO_LONG in failure.text and not history_length(command)
+    return failure.cause == "busy" and not command.request
 
 
 def _usual(ext: Ext | None) -> Ext | None:
