@@ -76,7 +76,7 @@ class Upstreams:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
         self.pools.pop(route.name, None)
         status = self.statuses[route.name] = BackendStatus()
-        # One for all sessions: it has a copy of the environment.
+        # All sessions of the route share one spawner, because each has a copy of the environment.
         spawner = structs.replace(self._spawner(route), end_one=self._children.end_one)
         if route.failover:
             connectors = [(one, registry.connector(one, services.limits, spawner)) for one in route.upstreams]

@@ -2,7 +2,7 @@
 
 A child may be ended if its session loses nothing: it waits for no answer, and another child will know its thread as
 well. Of those children the one is ended whose session has been idle for longest. Its session starts another child when
-a command needs it, and its clients notice nothing.
+a command needs it, with the thread of the first one.
 """
 
 from __future__ import annotations

@@ -94,8 +94,10 @@ def send(
             turn.cancel(show=False)
             raise
     result = _result(client.session, outcome)
-    if as_json or turn.accepted:
-        print_json(result) if as_json else typer.echo()
+    if as_json:
+        print_json(result)
+    elif turn.accepted:
+        typer.echo()
     if number:
         raise typer.Exit(KILLED + number)
     _tell_end(result, client)

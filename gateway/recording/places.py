@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -25,7 +26,7 @@ AGAIN = re.compile(r"~\d+$")
 NAME_MAX = 80  # characters of an id in a name; file systems allow 255 in all
 
 
-class Place:
+class Place(ABC):
     """A place for recordings: a folder, and the suffix of the files in it."""
 
     prefers_inputs = False
@@ -34,9 +35,9 @@ class Place:
         self.folder = folder
         self._suffix = suffix
 
+    @abstractmethod
     def stem(self, session: str, started_at: int, *, route: str, has_input: bool) -> str:
         """Return the beginning of the names of a new recording. Without `session` it is of no session of `route`."""
-        raise NotImplementedError
 
     def names(self, stem: str, part: int) -> Iterator[Path]:
         """Return names for this part of a recording, the best one first."""

@@ -113,7 +113,8 @@ class ClientTranslator(Translator[Event, Command]):
     def opened(self) -> Step[Event]:
         """Ask for the primary's name and sessions; after a reconnect also for the state of open turns."""
         step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
-        self._received_at, self._opened = self._clock(), True
+        self._received_at = self._clock()
+        self._opened = True
         self._drop_calls(step)
         self._pending.ask(step, commands.Ping(), "alive")
         self._pending.ask(step, commands.ListSessions(), "sessions")
@@ -300,23 +301,23 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _take_answer(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
         command: Command = asked.command
-        request = command.request
         if reply.failure is not None:
             self._sessions.note_refusal(command)
         elif isinstance(command, commands.SubmitInput):
             self._sessions.follow(command.session).begin_turn(now, flatten(command.segments))
         elif isinstance(command, commands.CancelTurn):
             self._sessions.follow(command.session).accept_interrupt(now)
-        answer = typed_answer(command, reply, now) or replace(reply, request=request)
-        if request:
-            step.bursts.append(Burst(items=[answer], request=request, session=command.session))
+        answer = typed_answer(command, reply, now) or replace(reply, request=command.request)
+        if command.request:
+            step.bursts.append(Burst(items=[answer], request=command.request, session=command.session))
         if isinstance(command, commands.SubmitInput):
             self._input_answered(command, now, step)
 
     def _take_list(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
         messages = stored_rows(reply.result) if reply.failure is None else None
         following = self._sessions.follow(asked.session)
-        before, items = following.guesses, list[Event]()
+        before = following.guesses
+        items: list[Event] = []
         if asked.why == "history" and messages is not None:
             items.append(events.HistorySnapshot(items=following.read_history(messages)))
         elif asked.why == "text":
