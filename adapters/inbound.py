@@ -109,7 +109,7 @@ class Inbound:
         """
         self._ended = True
         self._pause = self._resume = do_nothing
-        if self.empty:
+        if not self._frames and (self._lines is None or not self._lines.unsplit):
             self._finish()
 
     def feeding(self, sink: Sink) -> Inbound:
@@ -122,7 +122,8 @@ class Inbound:
 
     def __enter__(self) -> asyncio.Future[None]:  # `contextmanager` would take 0.4 KB of an idle connection
         self._over = asyncio.get_running_loop().create_future()
-        self.resume()
+        if self._frames or self._paused or self._ended:  # most links begin with nothing
+            self.resume()
         return self._over
 
     def __exit__(self, *_raised: object) -> None:

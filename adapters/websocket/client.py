@@ -8,10 +8,12 @@ followed; a redirect is reported as a refusal that names the new place. A URL ma
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from types import MappingProxyType
@@ -28,7 +30,6 @@ from aiohttp import (
     ClientSession,
     ClientSSLError,
     ClientTimeout,
-    ClientWSTimeout,
     DummyCookieJar,
     InvalidURL,
     ServerDisconnectedError,
@@ -38,16 +39,13 @@ from aiohttp.client_proto import ResponseHandler
 
 from dragoman.adapters.base import CloseReason, TransportLimits, connect_reason
 from dragoman.adapters.resolver import LookupResolver
-from dragoman.adapters.websocket.frames import MASKED_PING, masked_text_frames
+from dragoman.adapters.websocket.connection import Connection, InputParser
+from dragoman.adapters.websocket.frames import OF_CLIENT
+from dragoman.adapters.websocket.http_response import accept_value
 from dragoman.adapters.websocket.lone_reader import LoneReader
-from dragoman.adapters.websocket.transport import (
-    HARD_LIMIT,
-    BatchWriter,
-    ClientSocket,
-    WebSocketTransport,
-    retrieve,
-)
+from dragoman.adapters.websocket.transport import HARD_LIMIT, BatchWriter, WebSocketTransport
 
+UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
 BODY_SIZE = 1024  # bytes of a refusal's body that are read
 LINE_SIZE = 200  # characters of an error's text: one log line
 UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # codes of OpenSSL: nobody whom this machine knows has signed the certificate
@@ -56,49 +54,83 @@ TOKEN_START = 16  # characters by which a token is recognised
 SECRETS = re.compile(r"(?i)(?<=token=)[^&#\s]+|(?<=://)[^/@\s]+(?=@)")
 
 
-class DialledTransport(WebSocketTransport):
-    """A WebSocket connection that we opened."""
+class DialledConnection(Connection):
+    """A connection that we opened; aiohttp's session also waits for the end of its `handler`."""
 
-    def __init__(
-        self,
-        session: ClientSession,
-        socket: ClientSocket,
-        protocol: ResponseHandler,
-        tcp: asyncio.Transport,
-        limits: TransportLimits,
-    ) -> None:
-        writer = BatchWriter(protocol, tcp, masked_text_frames, MASKED_PING)
-        super().__init__(socket, tcp, writer, limits)
-        self._client = socket
+    __slots__ = ("_handler", "data_received")
+
+    data_received: Callable[[bytes], object]  # type: ignore[assignment]  # a method would be one more call for each token
+
+    def __init__(self, handler: ResponseHandler) -> None:
+        super().__init__()
+        self._handler = handler
+
+    def open_websocket(self, websocket: WebSocketTransport, tcp: asyncio.Transport, parser: InputParser) -> None:
+        super().open_websocket(websocket, tcp, parser)
+        self.data_received = parser.feed_data
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self.data_received = _ignore  # nothing is freed in a cycle
+        self._handler.connection_lost(exc)
+
+
+class _Early:
+    """A parser for aiohttp that takes what came behind the response to the handshake."""
+
+    data = b""
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self.data += data
+        return False, b""
+
+
+def _ignore(_data: bytes) -> None:
+    """Ignore what is read: the connection is lost."""
+
+
+class DialledTransport(WebSocketTransport):
+    """A WebSocket connection that we opened, with the session and response of its handshake."""
+
+    def __init__(self, session: ClientSession, opened: _Handshake, limits: TransportLimits) -> None:
+        connection = DialledConnection(opened.protocol)
+        super().__init__(opened.tcp, BatchWriter(connection, opened.tcp, OF_CLIENT), limits)
         self._session = session
-        closed = protocol.closed
-        if closed is None or closed.done():
-            self.lost()
-        else:
-            self.use_reader(LoneReader(protocol, socket, self.meter, self.push))
-            closed.add_done_callback(self._over)
+        self._response = opened.response
+        limit = HARD_LIMIT * limits.max_message
+        parser, early = LoneReader(self, self.meter, limit, self.push, limits.max_message), _Early()
+        self.use_parser(parser)
+        connection.open_websocket(self, opened.tcp, parser)
+        opened.protocol.set_parser(early, None)
+        opened.tcp.set_protocol(connection)
+        if early.data:
+            parser.feed_data(early.data)
+        if opened.protocol.transport is None:
+            connection.connection_lost(None)
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         try:
             await super().close(reason, text)
         finally:
-            if (error := self._client.exception()) is not None:
-                error.__traceback__ = None  # its frames refer to the socket: nothing is freed in such a cycle
+            self._response.close()
             await self._session.close()
-
-    def _over(self, closed: asyncio.Future[None]) -> None:
-        retrieve(closed)
-        self.lost()
 
 
 class _Handshake:
     """A middleware around a session's only request: keeps the connection, or raises the reason of the failure."""
 
+    response: ClientResponse
     protocol: ResponseHandler
     tcp: asyncio.Transport
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
+        self._key = base64.b64encode(os.urandom(16)).decode()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that ask for a WebSocket (RFC 6455, section 4.1)."""
+        return {**UPGRADE, "Sec-WebSocket-Key": self._key}
 
     async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         response = await handler(request)
@@ -114,7 +146,13 @@ class _Handshake:
             raise _RefusedError(await self._refusal(response), response.status)
         connection = response.connection
         if connection is None or connection.protocol is None or connection.transport is None:
-            raise ServerDisconnectedError  # aiohttp itself would fail an assertion
+            raise ServerDisconnectedError
+        headers = response.headers
+        if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in headers.get("Connection", "").lower():
+            raise _NoWebSocketError("its response has no `Upgrade: websocket`, or no `Connection: upgrade`")
+        if headers.get("Sec-WebSocket-Accept") != accept_value(self._key):
+            raise _NoWebSocketError("its `Sec-WebSocket-Accept` does not fit the request")
+        self.response = response
         self.protocol = connection.protocol
         self.tcp = connection.transport
 
@@ -135,6 +173,10 @@ class _RefusedError(ClientError):
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
         self.status = status
+
+
+class _NoWebSocketError(ClientError):
+    """The server accepted the handshake, but not as a WebSocket does."""
 
 
 class HandshakeRefusedError(OSError):
@@ -168,19 +210,15 @@ async def connect(
             )
         )
         try:
-            socket = await session.ws_connect(
+            await session.get(
                 url,
-                headers=headers,
+                headers={**handshake.headers, **headers},
                 ssl=(tls or _certificates()) if url.startswith("wss:") else True,
-                timeout=ClientWSTimeout(ws_close=limits.close_deadline),
-                autoping=False,
-                compress=0,
-                decode_text=False,
-                max_msg_size=HARD_LIMIT * limits.max_message,
+                read_until_eof=False,
             )
         except (ClientError, OSError, ValueError) as error:
             raise _failure(url, error) from None  # the original error contains the token
-        transport = DialledTransport(session, socket, handshake.protocol, handshake.tcp, limits)
+        transport = DialledTransport(session, handshake, limits)
         undo.pop_all()
     return transport
 
@@ -227,8 +265,9 @@ def _cause(url: str, error: Exception) -> str:
         case ServerDisconnectedError():
             hint = "; is it a wss: address?" if url.startswith("ws:") else ""
             text = f"the server closed the connection during the handshake{hint}"
-        case ClientResponseError():
-            text = f"the server did not answer with a WebSocket: {error.message}"
+        case ClientResponseError() | _NoWebSocketError():
+            said = error.message if isinstance(error, ClientResponseError) else error
+            text = f"the server did not answer with a WebSocket: {said}"
         case _:
             text = str(error) or type(error).__name__
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())

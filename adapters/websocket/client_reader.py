@@ -7,34 +7,33 @@ read. A whole message in one read is parsed at once, because its link takes turn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import structlog
-from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.base import NewWork, Work
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.frame_counter import FrameCounter
-from dragoman.adapters.websocket.metered import NOTHING, MeteredReader
+from dragoman.adapters.websocket.message_parser import Hearer, Message, MessageParser
 
 log = structlog.get_logger("dragoman.link")
 
 FINAL_MESSAGES = (0x81, 0x82)
 
 
-class ClientReader(MeteredReader):
+class ClientReader(MessageParser):
     """The parser of a client's connection; `new_work` makes the work by which it takes turns."""
 
-    __slots__ = ("_counter", "_new_work", "_work")
+    __slots__ = ("_counter", "_new_work", "_waits", "_work")
 
-    def __init__(self, protocol: Any, socket: Any, meter: Meter, new_work: NewWork) -> None:
-        super().__init__(protocol, socket, meter)
+    def __init__(self, hearer: Hearer, meter: Meter, limit: int, new_work: NewWork) -> None:
+        super().__init__(hearer, meter, limit)
         self._counter = FrameCounter()
         self._new_work = new_work
-        self._work: Work | None = None  # while data waits for its turn
+        self._waits = False  # data waits for its turn
+        self._work: Work | None = None  # of data that is parsed in turns
 
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+    def feed_data(self, data: bytes) -> Sequence[Message]:
         """Parse one whole message, as most reads are, at once, and anything else in its turn."""
         if (  # one final frame between two messages: a call for each would be felt
             self._work is None
@@ -46,15 +45,16 @@ class ClientReader(MeteredReader):
         ):
             return super().feed_data(data)
         if self._parser is None:
-            return NOTHING
+            return ()
         if self._work is None:
             self._work = self._new_work(self._fail)
         self._kept += len(data)
         self._work.add_work(self._parse_in_turn(self._work, data))
         if self._kept:
-            self._read_on(pause=True)
+            self._waits = True
+            self._hearer.hold(waits=True)
             self._count()
-        return NOTHING
+        return ()
 
     def feed_eof(self) -> None:
         """End the stream behind what waits for its turn."""
@@ -78,39 +78,22 @@ class ClientReader(MeteredReader):
             if end > at:
                 super().feed_data(data if end - at == size else data[at:end])
             if counter.error is not None:
-                self._kept -= size - end
-                self._end_stream(counter.error)
+                self._end(counter.error)
             at = end
             work.count(counter.units)
             if self._kept:
                 yield
         if not self._kept:
             self._work = None  # it refers to us, and takes 0.8 KB of an idle connection, which answers our pings
-            if self._parser is not None:
-                self._read_on(pause=False)
+            if self._waits and self._parser is not None:
+                self._waits = False
+                self._hearer.hold(waits=False)
 
     def _end_in_turn(self) -> Iterator[None]:
         super().feed_eof()
         yield from ()
 
-    def _end_stream(self, error: WebSocketError) -> None:
-        """End the connection with the code of this error, as aiohttp does for its own; read nothing more."""
-        self._parser = None
-        self._read_on(pause=True)
-        self._queue.set_exception(error)
-
-    def _read_on(self, *, pause: bool) -> None:
-        """Stop reading, or read on unless aiohttp has stopped it as well."""
-        tcp = self._protocol.transport
-        if tcp is None or tcp.is_closing():
-            return
-        if pause:
-            tcp.pause_reading()
-        elif not (self._protocol._reading_paused or self._protocol._buffer_paused):  # noqa: SLF001  # as metered.py says
-            tcp.resume_reading()
-
     def _fail(self, error: Exception) -> None:
         """Disconnect the peer: a part of what it sent was not parsed."""
         log.error("parsing failed, disconnecting the peer", exc_info=error)
-        if self._protocol.transport is not None:
-            self._protocol.transport.abort()
+        self._hearer.abort()

@@ -1,4 +1,4 @@
-"""The protocol of a connection that a WebSocket listener accepted."""
+"""The protocol of a WebSocket connection, and that of one which a listener accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.adapters.websocket.transport import WebSocketTransport
 
 
 class InputParser(Protocol):
-    """A parser of the bytes that a client sends: first of its request, then of WebSocket frames."""
+    """A parser of the bytes that a peer sends: of its request, or of WebSocket frames."""
 
     def feed_data(self, data: bytes) -> object:
         """Parse the bytes of one read."""
@@ -23,54 +23,66 @@ class InputParser(Protocol):
 
 
 class Connection(BaseProtocol):
-    """A connection, with TLS or without. Its parser first reads a request, and then the frames of a WebSocket.
+    """A connection, with TLS or without, which gives what it reads to its parser.
 
-    The parser bears the name that aiohttp's protocols give it (dragoman.adapters.websocket.metered). `lost` is called
-    with the connection once it is lost. aiohttp's class has the flow control of both directions.
+    aiohttp's class has the flow control of what is written.
     """
 
-    __slots__ = ("_lost", "_payload_parser", "_tls", "_websocket", "peer", "refusal")
+    __slots__ = ("_input", "_websocket")
 
-    def __init__(self, peer: str, refusal: str, lost: Callable[[Connection], None]) -> None:
+    def __init__(self) -> None:
         super().__init__(asyncio.get_running_loop())
         self._upgraded = True  # for aiohttp: pausing means to pause the transport, and no parser of HTTP
-        self._payload_parser: InputParser | None = None
+        self._input: InputParser | None = None
+        self._websocket: WebSocketTransport | None = None  # what the handshake made of this connection
+
+    def start(self, tcp: asyncio.Transport, parser: InputParser) -> None:
+        """Read from this transport with this parser; the options of its socket are set already."""
+        self.transport, self._input = tcp, parser
+
+    def open_websocket(self, websocket: WebSocketTransport, tcp: asyncio.Transport, parser: InputParser) -> None:
+        """Use the transport that the handshake made, and its parser."""
+        self._websocket, self.transport, self._input = websocket, tcp, parser
+
+    def data_received(self, data: bytes) -> None:
+        if self._input is not None:
+            self._input.feed_data(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        parser, self._input = self._input, None
+        if parser is not None:
+            parser.feed_eof()
+        websocket, self._websocket = self._websocket, None  # nothing is freed in a cycle
+        if websocket is not None:
+            websocket.lost()
+
+
+class AcceptedConnection(Connection):
+    """A connection that a listener accepted; `lost` is called with it once it is lost."""
+
+    __slots__ = ("_lost", "_tls", "peer", "refusal")
+
+    def __init__(self, peer: str, refusal: str, lost: Callable[[AcceptedConnection], None]) -> None:
+        super().__init__()
         self._lost = lost
         self.peer = peer
         self.refusal = refusal
         """The reason why there is no room for this connection; empty if it counts."""
         self._tls: MeteredTls | None = None  # decrypts this connection until the end of the WebSocket handshake
-        self._websocket: WebSocketTransport | None = None  # what the handshake made of this connection
 
     def decrypt_with(self, tls: MeteredTls) -> None:
         """Note the protocol that decrypts this connection."""
         self._tls = tls
 
-    def start(self, tcp: asyncio.Transport, parser: InputParser) -> None:
-        """Read the request from this transport; the options of its socket are set already."""
-        self.transport, self._payload_parser = tcp, parser
-
-    def open_websocket(self, websocket: WebSocketTransport) -> None:
+    def open_websocket(self, websocket: WebSocketTransport, tcp: asyncio.Transport, parser: InputParser) -> None:
         """Use the transport that the handshake made; its meter counts what waits to be decrypted."""
-        self._websocket = websocket
+        super().open_websocket(websocket, tcp, parser)
         if self._tls is not None:
             self._tls.count_with(websocket.meter)
             self._tls = None
 
-    def use_parser(self, parser: InputParser) -> None:
-        """Give what is read from now on to this parser."""
-        self._payload_parser = parser
-
-    def data_received(self, data: bytes) -> None:
-        if self._payload_parser is not None:
-            self._payload_parser.feed_data(data)
-
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        parser, self._payload_parser = self._payload_parser, None
-        if parser is not None:
-            parser.feed_eof()
-        websocket, self._websocket, self._tls = self._websocket, None, None  # nothing is freed in a cycle
-        if websocket is not None:
-            websocket.lost()
+        self._tls = None  # nothing is freed in a cycle
         self._lost(self)

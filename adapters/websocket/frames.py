@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
 
 FINAL_TEXT = 0x81
 CLOSE = 0x88
+PING = 0x89
 PONG = 0x8A
-CODE_SIZE = 2
 MASKED = 0x80  # in the second byte of a header
 KEY_SIZE = 4
-PING = b"\x89\x00"
-MASKED_PING = b"\x89\x80" + bytes(KEY_SIZE)  # a zero key is fine for an empty payload
 SHORT = [bytes((FINAL_TEXT, size)) for size in range(126)]
 MEDIUM = struct.Struct(">BBH").pack
 LONG = struct.Struct(">BBQ").pack
@@ -39,14 +39,15 @@ def masked_text_frames(frames: Sequence[bytes]) -> bytes:
     return b"".join([part for frame in frames for part in _client_message(frame, os.urandom(KEY_SIZE))])
 
 
-def pong_frame(data: bytes) -> bytes:
-    """Return a server's answer to a ping with this data, of at most 125 bytes."""
-    return bytes((PONG, len(data))) + data
+def control_frame(first: int, data: bytes) -> bytes:
+    """Return a server's ping, pong or close frame with at most 125 bytes of data; `first` is its first byte."""
+    return bytes((first, len(data))) + data
 
 
-def close_frame(code: int, reason: bytes) -> bytes:
-    """Return a server's close frame with this code and reason, of at most 123 bytes."""
-    return bytes((CLOSE, CODE_SIZE + len(reason))) + code.to_bytes(CODE_SIZE) + reason
+def masked_control_frame(first: int, data: bytes) -> bytes:
+    """Return the same frame of a client."""
+    key = os.urandom(KEY_SIZE)
+    return bytes((first, MASKED | len(data))) + key + masked(data, key)
 
 
 def masked(data: bytes, key: bytes) -> bytes:
@@ -71,3 +72,14 @@ def _header(size: int) -> bytes:
 
 
 HEADERS = [_header(size) for size in range(4096)]
+
+
+class Encoding(Struct, frozen=True):
+    """The functions that encode the frames of one side."""
+
+    text: Callable[[Sequence[bytes]], bytes]
+    control: Callable[[int, bytes], bytes]
+
+
+OF_SERVER = Encoding(text_frames, control_frame)
+OF_CLIENT = Encoding(masked_text_frames, masked_control_frame)

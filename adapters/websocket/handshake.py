@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import LineTooLong
 from msgspec import Struct
 
 from dragoman.adapters.base import Accept, ConnectionCallbacks, PeerFacts
-from dragoman.adapters.websocket.connection import Connection
+from dragoman.adapters.websocket.connection import AcceptedConnection
 from dragoman.adapters.websocket.http_response import HttpResponse, acceptance
 from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, passed_headers
 from dragoman.adapters.websocket.tls import ServerTls, end_of, subject_of
@@ -50,7 +50,7 @@ class Handshakes(Struct, frozen=True, kw_only=True):
 class Opened(Struct, frozen=True):
     """A connection whose handshake was accepted, with the data that came behind its request."""
 
-    connection: Connection
+    connection: AcceptedConnection
     tcp: asyncio.Transport
     early: bytes
     headers: dict[str, str]
@@ -78,7 +78,7 @@ class Handshake:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: AcceptedConnection,
         tcp: asyncio.Transport,
         callbacks: ConnectionCallbacks,
         check: RequestCheck,

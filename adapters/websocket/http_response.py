@@ -41,5 +41,9 @@ class HttpResponse(Struct, frozen=True):
 
 def acceptance(key: str) -> bytes:
     """Return the response to a handshake with this key (RFC 6455, section 4.2.2)."""
-    digest = hashlib.sha1(key.encode() + KEY_SUFFIX, usedforsecurity=False).digest()
-    return ACCEPTANCE % base64.b64encode(digest)
+    return ACCEPTANCE % accept_value(key).encode()
+
+
+def accept_value(key: str) -> str:
+    """Return the value of `Sec-WebSocket-Accept` for this key (RFC 6455, section 4.2.2)."""
+    return base64.b64encode(hashlib.sha1(key.encode() + KEY_SUFFIX, usedforsecurity=False).digest()).decode()

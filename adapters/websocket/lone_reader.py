@@ -1,19 +1,16 @@
-"""Push a dialled server's message that comes alone, as tokens do, to the sink in the call that read it.
+"""Push a dialled server's message that comes alone, as tokens do, to the sink without aiohttp's parser.
 
-aiohttp would parse it, queue it, and wake a task with a future, which costs more than a token does. So this reader is
-the protocol of the connection in the place of aiohttp's own, and gives it all other data. A message is pushed only
-while the parser is `between` two messages and none of them waits. A read shows that if it is one whole frame, and if
-the parser makes the message of just this frame from it.
+Parsing such a message, and noting it as complete, costs more than all else that is done to read it. So this reader
+looks at the read first. A message is pushed only while the parser is between two messages. A read shows that if it is
+one whole frame, and if the parser makes the message of just this frame from it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.websocket.metered import MeteredReader
+from dragoman.adapters.websocket.message_parser import Hearer, Message, MessageParser
 
 FINAL_TEXT = 0x81
 
@@ -30,53 +27,38 @@ def lone_text(data: bytes) -> bytes | None:
     return None
 
 
-def _refuse(_message: bytes) -> bool:
-    """Take no message: the connection is about to close."""
-    return False
+class LoneReader(MessageParser):
+    """The parser of a connection to a server. `push` gets a frame of at most `max_message` bytes that comes alone."""
 
+    __slots__ = ("_between", "_max_message", "_push")
 
-class LoneReader(MeteredReader, asyncio.Protocol):
-    """The parser and the protocol of a connection to a server. `push` returns False if the task must read a message."""
-
-    __slots__ = ("_between", "_messages", "_push")
-
-    def __init__(self, protocol: Any, socket: Any, meter: Meter, push: Callable[[bytes], bool]) -> None:
-        super().__init__(protocol, socket, meter)
+    def __init__(
+        self, hearer: Hearer, meter: Meter, limit: int, push: Callable[[Sequence[bytes]], None], max_message: int
+    ) -> None:
+        super().__init__(hearer, meter, limit)
         self._push = push
+        self._max_message = max_message
         self._between = False  # the parser holds no part of a message
-        self._messages = self._queue._buffer  # noqa: SLF001  # as metered.py says
-        protocol.transport.set_protocol(self)
 
-    def data_received(self, data: bytes) -> None:
-        if self._between and not self._messages:
-            message = lone_text(data)
-            if message is not None and self._push(message):
-                return
-        known = len(self._messages)
-        self._protocol.data_received(data)
-        self._between = len(self._messages) == known + 1 and lone_text(data) == self._messages[-1][0].data
+    def feed_data(self, data: bytes) -> Sequence[Message]:
+        """Push a message that comes alone, or parse what was read."""
+        message = lone_text(data) if self._between else None
+        if message is not None and len(message) <= self._max_message:
+            self._heard = True
+            self._push((message,))
+            return ()
+        messages = super().feed_data(data)
+        self._between = len(messages) == 1 and lone_text(data) == messages[0].data
+        return messages
 
-    def close(self, abort: Callable[[], None]) -> None:
-        """Drop the messages that wait, and push none; `abort` the connection if the peer sends many more."""
-        super().close(abort)
-        self._push = _refuse
+    def close(self) -> None:
+        super().close()
+        self._push = _drop
 
     def discard(self) -> None:
-        """Drop all that was received, and what still arrives."""
         super().discard()
-        self._socket._parser = None  # noqa: SLF001  # it is the last that holds the unfinished message
-        self._push = _refuse
+        self._push = _drop
 
-    # -- for aiohttp's protocol ------------------------------------------------------------------------
 
-    def eof_received(self) -> None:
-        self._protocol.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._protocol.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._protocol.resume_writing()
+def _drop(_frames: Sequence[bytes]) -> None:
+    """Drop frames: the connection is about to close."""

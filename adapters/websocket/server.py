@@ -17,12 +17,11 @@ from typing import Any, cast
 from dragoman.adapters.base import BACKLOG, Accept, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.websocket.client_reader import ClientReader
-from dragoman.adapters.websocket.connection import Connection
-from dragoman.adapters.websocket.frames import PING, text_frames
+from dragoman.adapters.websocket.connection import AcceptedConnection
+from dragoman.adapters.websocket.frames import OF_SERVER
 from dragoman.adapters.websocket.handshake import Handshake, Handshakes, Opened
 from dragoman.adapters.websocket.metered_tls import MeteredTls, make_tls
 from dragoman.adapters.websocket.request_check import RequestCheck
-from dragoman.adapters.websocket.server_socket import ServerSocket
 from dragoman.adapters.websocket.tls import ServerTls
 from dragoman.adapters.websocket.transport import HARD_LIMIT, BatchWriter, WebSocketTransport, address
 
@@ -51,7 +50,7 @@ class WebSocketListener:
         self._callbacks = rules.callbacks
         self._tls = rules.tls
         self._check = RequestCheck(path, rules.origins, rules.hosts)
-        self._shaking: set[Connection] = set()  # connections before the end of their WebSocket handshake
+        self._shaking: set[AcceptedConnection] = set()  # connections before the end of their WebSocket handshake
         self._encrypting: set[socket.socket] = set()  # connections in their TLS handshake
         self._refused = 0  # connections that are kept to be told why there is no room for them
         self._server: asyncio.Server | None = None
@@ -86,7 +85,7 @@ class WebSocketListener:
                 tcp.abort()
                 return
             self._refused += 1
-        connection = Connection(peer, refusal, self._lost)
+        connection = AcceptedConnection(peer, refusal, self._lost)
         if self._tls is None:
             tcp.set_protocol(connection)
             self._begin_handshake(connection, tcp)
@@ -96,7 +95,7 @@ class WebSocketListener:
             self._encrypting.add(raw)
             self._callbacks.spawn(self._encrypt(raw, connection, self._tls), f"{peer}:tls")
 
-    async def _encrypt(self, raw: socket.socket, connection: Connection, tls: ServerTls) -> None:
+    async def _encrypt(self, raw: socket.socket, connection: AcceptedConnection, tls: ServerTls) -> None:
         """Do the TLS handshake of a connection, then begin its WebSocket handshake."""
 
         def encrypted(tcp: asyncio.Transport) -> None:
@@ -128,7 +127,7 @@ class WebSocketListener:
         finally:
             self._encrypting.discard(raw)
 
-    def _begin_handshake(self, connection: Connection, tcp: asyncio.Transport) -> None:
+    def _begin_handshake(self, connection: AcceptedConnection, tcp: asyncio.Transport) -> None:
         """Begin the handshake of a connection, with TLS or without."""
         self._shaking.add(connection)
         deadline = self._limits.handshake_deadline
@@ -138,16 +137,16 @@ class WebSocketListener:
         """Make an accepted connection a WebSocket, and give it to `accept`."""
         connection, tcp, limits = opened.connection, opened.tcp, self._limits
         self._shaking.discard(connection)
-        writer = BatchWriter(connection, tcp, text_frames, PING)
-        websocket = ServerSocket(connection, tcp, writer, HARD_LIMIT * limits.max_message, limits.close_deadline)
-        transport = WebSocketTransport(websocket, tcp, writer, limits, opened.headers)
-        transport.use_reader(ClientReader(connection, websocket, transport.meter, self._callbacks.work))
-        connection.open_websocket(transport)
+        transport = WebSocketTransport(tcp, BatchWriter(connection, tcp, OF_SERVER), limits, opened.headers)
+        limit = HARD_LIMIT * limits.max_message
+        parser = ClientReader(transport, transport.meter, limit, self._callbacks.work)
+        transport.use_parser(parser)
+        connection.open_websocket(transport, tcp, parser)
         if opened.early:
             connection.data_received(opened.early)
         accept(transport)
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: AcceptedConnection) -> None:
         self._shaking.discard(connection)
         if connection.refusal:
             self._refused -= 1

@@ -7,75 +7,58 @@ one for every message. So BatchWriter writes the headers itself and sends a batc
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Literal, Protocol
 
-from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType
-from aiohttp._websocket.reader import WebSocketDataQueue
+import structlog
+from aiohttp import WSCloseCode, WSMsgType
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http_websocket import WSMessageTextBytes
+from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.flag import Flag
-from dragoman.adapters.inbound import PulledInbound
+from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.websocket.metered import MeteredReader
+from dragoman.adapters.websocket.frames import CLOSE, PING, PONG, Encoding
+from dragoman.adapters.websocket.message_parser import DATA, TYPE, Message, MessageParser
 from dragoman.mappings.dialect import Frame, Oversize
 
 HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it the connection closes with 1009
-AT_ONCE = 64  # messages that are read in a row: about 0.2 ms, then other tasks run
 REASON_SIZE = 123  # bytes of text that fit into a close frame (RFC 6455, section 5.5)
+CODE_SIZE = 2  # bytes of the code in front of it
+CODE_MAX = 4999  # of a close frame (RFC 6455, section 7.4.2)
+PONGS_MAX = 64  # pings of a read that are answered; RFC 6455, section 5.5.3 demands an answer to the last one alone
 
-ClientSocket = ClientWebSocketResponse[Literal[False]]
+CONTENT = attrgetter("data")
 
-
-class Socket(Protocol):
-    """A WebSocket as its transport uses it: aiohttp's class if we are the client, ServerSocket if we are the server."""
-
-    _reader: WebSocketDataQueue
-
-    @property
-    def closed(self) -> bool: ...
-
-    async def receive(self) -> WSMessage | WSMessageTextBytes: ...
-
-    async def pong(self, data: bytes, /) -> None: ...
-
-    async def close(self, *, code: int, message: bytes) -> object: ...
+log = structlog.get_logger("dragoman.link")
 
 
 class BatchWriter:
     """Writes a batch of frames with one call, bypassing aiohttp's writer but obeying its flow control.
 
-    It depends on `_drain_waiter` and `_paused` of aiohttp's protocol. `meter` counts what the peer does not read.
-    `ping` is an encoded empty ping. A write raises ConnectionError if the peer is gone.
+    It depends on `_drain_waiter` and `_paused` of aiohttp's protocol. `meter` counts what the peer does not read. A
+    write raises ConnectionError if the peer is gone.
     """
 
-    __slots__ = ("_encode", "_protocol", "_tcp", "_unsent", "ended", "meter", "ping")
+    __slots__ = ("_encode", "_encoding", "_pongs", "_protocol", "_tcp", "_unsent", "ended", "meter")
 
-    def __init__(
-        self, protocol: BaseProtocol, tcp: asyncio.Transport, encode: Callable[[Sequence[bytes]], bytes], ping: bytes
-    ) -> None:
-        self.ping = ping
+    def __init__(self, protocol: BaseProtocol, tcp: asyncio.Transport, encoding: Encoding) -> None:
         self.ended = False
         """True once the closing handshake has begun: nothing more is written."""
         self.meter = Meter()
         self._unsent = 0  # bytes counted as waiting for the peer to read
+        self._pongs = b""  # answers to pings that wait for the peer to read
         self._protocol = protocol
         self._tcp = tcp
-        self._encode = encode
+        self._encoding = encoding
+        self._encode = encoding.text
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        await self.write(self._encode(frames))
-
-    async def write(self, data: bytes) -> None:
-        """Write encoded frames at once and return when the peer keeps up; raise ConnectionError if it is gone."""
+        """Write frames at once and return when the peer keeps up; raise ConnectionError if it is gone."""
         await self._wait_writable()
-        self._tcp.write(data)
-        if self._protocol._paused:  # noqa: SLF001  # as below
-            self._count_unsent()
+        self._write(self._encode(frames))
         await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
@@ -86,11 +69,42 @@ class BatchWriter:
             self._count_unsent()  # type: ignore[unreachable]  # mypy does not know that the write may have paused it
         return True
 
+    def answer_pings(self, pings: Sequence[bytes]) -> None:
+        """Answer pings with these data: at once, or those that came last once the peer reads again."""
+        pongs = b"".join([self._encoding.control(PONG, data) for data in pings[-PONGS_MAX:]])
+        if self._protocol._paused:  # noqa: SLF001  # as above
+            if not self._pongs:
+                self._drained().add_done_callback(self._write_pongs)
+            self._pongs = pongs
+        elif not (self.ended or self._tcp.is_closing()):
+            self._write(pongs)
+
+    def ping(self) -> None:
+        """Send an empty ping."""
+        self._tcp.write(self._encoding.control(PING, b""))
+
+    def close(self, code: int, reason: str) -> None:
+        """Send a close frame, and nothing more. Its reason is cut to what fits."""
+        if not self.ended and not self._tcp.is_closing():
+            told = reason.encode()[:REASON_SIZE].decode(errors="ignore").encode()
+            self._tcp.write(self._encoding.control(CLOSE, code.to_bytes(CODE_SIZE) + told))
+        self.ended = True
+
+    def _write(self, data: bytes) -> None:
+        self._tcp.write(data)
+        if self._protocol._paused:  # noqa: SLF001  # as above
+            self._count_unsent()
+
     def _count_unsent(self) -> None:
         if self._unsent == 0 and not self._tcp.is_closing():
-            self._unsent = self._tcp.get_write_buffer_size()  # nothing is added to it until it has drained
+            self._unsent = self._tcp.get_write_buffer_size()  # nothing but a close frame is added until it has drained
             self._drained().add_done_callback(self._count_sent)
             self.meter.add(self._unsent)
+
+    def _write_pongs(self, _drained: asyncio.Future[None]) -> None:
+        pongs, self._pongs = self._pongs, b""
+        if not (self.ended or self._tcp.is_closing()):
+            self._write(pongs)
 
     def _count_sent(self, _drained: asyncio.Future[None]) -> None:
         self.meter.add(-self._unsent)
@@ -101,7 +115,7 @@ class BatchWriter:
         waiter = self._protocol._drain_waiter  # noqa: SLF001  # its own _drain_helper breaks once a waiting call is cancelled
         if waiter is None or waiter.done():
             waiter = asyncio.get_running_loop().create_future()
-            waiter.add_done_callback(retrieve)
+            waiter.add_done_callback(_retrieve)
             self._protocol._drain_waiter = waiter  # noqa: SLF001  # as above
         return waiter
 
@@ -109,7 +123,7 @@ class BatchWriter:
         protocol = self._protocol
         while protocol.writing_paused and protocol.connected:
             await asyncio.wait((self._drained(),))  # the future is shared: cancelling this wait must not cancel it
-        if self._tcp.is_closing():
+        if self.ended or self._tcp.is_closing():
             raise ConnectionResetError("the peer is gone")
 
 
@@ -118,29 +132,28 @@ class WebSocketTransport:
 
     __slots__ = (
         "_count_pings",
-        "_ended",
-        "_failure",
-        "_heard",
+        "_drops",
+        "_holds",
+        "_inbound",
+        "_is_paused",
         "_limits",
         "_look",
         "_lost",
-        "_pulled",
-        "_reader",
-        "_sink",
-        "_socket",
+        "_over",
+        "_parser",
+        "_peer_closed",
         "_tcp",
-        "_unread",
-        "_waits",
+        "_violation",
         "_writer",
         "headers",
         "meter",
         "peer",
+        "push",
         "try_send",
     )
 
     def __init__(
         self,
-        socket: Socket,
         tcp: asyncio.Transport,
         writer: BatchWriter,
         limits: TransportLimits,
@@ -149,7 +162,6 @@ class WebSocketTransport:
         if not tcp.is_closing():  # uvloop refuses limits if the peer is gone already
             tcp.set_write_buffer_limits(high=limits.send_high)
         self.peer = address(tcp.get_extra_info("peername"))
-        self._socket = socket
         self._tcp = tcp
         self._writer = writer
         self.try_send = writer.try_send  # no method of its own: it would be one more call for each token
@@ -157,38 +169,35 @@ class WebSocketTransport:
         self.headers = headers
         """The headers of the peer's handshake that the connection to a backend gets."""
         self.meter = writer.meter
-        self._reader: MeteredReader | None = None
-        self._sink: Sink | None = None
-        self._waits = False  # for a message, and holds none
-        self._failure: Exception | None = None  # of the sink, outside of the task
-        self._pulled = PulledInbound(self.meter)
-        self._unread = socket._reader._buffer  # noqa: SLF001  # the messages that aiohttp has buffered, each with its size
-        self._ended = False  # the closing handshake has begun: no more reads or writes
+        self._parser: MessageParser | None = None
+        self._inbound = Inbound(limits.receive_high, self._control_reading, self._control_reading, self.meter)
+        self.push = self._inbound.push
+        """Pushes frames to the sink without `hear`."""
+        self._holds = False  # the parser has data that waits for its turn
+        self._is_paused = False  # the connection is not read
+        self._violation: WebSocketError | None = None  # for which the peer is disconnected
+        self._over = False  # the stream has ended: with a close frame, an error, or the connection
+        self._drops = False  # we close the connection: messages are dropped
+        self._peer_closed = Flag()  # or the connection is gone: no close frame is to be expected any more
         self._lost = Flag()
-        self._heard = False  # a message has arrived since the last heartbeat check
         self._count_pings: Callable[[int], None] = _count_nothing
         self._look: asyncio.TimerHandle | None = None
         self._look_in(limits.heartbeat)
 
     async def run(self, sink: Sink) -> None:
-        # aiohttp reads in C code without callbacks, so this transport must wait in a task.
-        self._sink = sink
         try:
-            while not self._ended:
-                self._waits = True
-                # A local name would keep the message or the frames in memory.
-                await self._pulled.give(sink, await self._read(await self._socket.receive()))
+            with self._inbound.feeding(sink) as over:
+                await over
         finally:
-            self._sink, self._count_pings = None, _count_nothing
-        if self._failure is not None:
-            raise self._failure
+            self._count_pings = _count_nothing
+        if self._over:
+            self._close(WSCloseCode.OK, "")
+            self._tcp.close()
 
     def resume(self) -> None:
-        self._pulled.resume()
+        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        if self._socket.closed:
-            raise ConnectionResetError(f"{self.peer} is gone")
         await self._writer.send(frames)
 
     def peer_can_read(self) -> bool:
@@ -198,52 +207,135 @@ class WebSocketTransport:
         """Call `count` with the number of pings and pongs that were read: `run` passes only messages."""
         self._count_pings = count
 
-    def use_reader(self, reader: MeteredReader) -> None:
-        """Read by this parser, which counts what it holds; called by the code that made the transport."""
-        self._reader = reader
+    def use_parser(self, parser: MessageParser) -> None:
+        """Hear what this parser reads; called by the code that made the transport."""
+        self._parser = parser
 
     def discard(self) -> None:
-        self._end()
-        if self._reader is not None:
-            self._reader.discard()
+        self._stop_reading()
+        if self._parser is not None:
+            self._parser.discard()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        self._end()
-        cut = text.encode()[:REASON_SIZE].decode(errors="ignore")
-        if self._reader is not None:
-            self._reader.close(self._tcp.abort)
+        self._stop_reading()
+        if self._parser is not None and not self._over:
+            self._parser.close()
         deadline = asyncio.get_running_loop().call_later(self._limits.close_deadline, self._tcp.abort)
         try:
-            await self._socket.close(code=reason, message=cut.encode())
+            if not self._writer.ended:
+                self._close(reason, text)
+            if not self._peer_closed.is_set:
+                await self._peer_closed.wait()
+            self._tcp.close()
             await self._lost.wait()
         finally:
             deadline.cancel()
             if not self._lost.is_set:
                 self._tcp.abort()
+            self._parser = None  # it refers to us
 
-    def _end(self) -> None:
-        self._ended = self._writer.ended = True
+    def _stop_reading(self) -> None:
+        """Drop the messages that wait, and those that still arrive up to the peer's close frame."""
+        if not self._drops:
+            self._drops = True
+            self._inbound.clear()
+            if not self._over:
+                self._inbound.end()
+                self._control_reading()
 
-    def push(self, message: bytes) -> bool:
-        """Give a message that came alone to the sink at once; return False if the task must read it."""
-        sink = self._sink
-        if sink is None or not self._waits or self._ended or len(message) > self._limits.max_message:
-            return False
-        self._heard = True
-        try:
-            return sink((message,)) == 1
-        except Exception as error:  # noqa: BLE001  # `run` raises it: aiohttp would only log it
-            self._failure = error
-            self._tcp.abort()
-            return True
+    def _close(self, code: int, reason: str) -> None:
+        """Tell the peer that the connection closes, and why: for its own violation of the protocol if there was one."""
+        if self._violation is not None:
+            code, reason = self._violation.code, str(self._violation)
+        self._writer.close(code, reason)
 
     def lost(self) -> None:
-        """Mark the TCP connection as gone; called by the code that created this transport."""
+        """Mark the TCP connection as gone; called by its protocol."""
         self._lost.set()
+        if not self._peer_closed.is_set:
+            self._peer_closed.set()
         if self._look is not None:
             self._look.cancel()
 
-    # aiohttp's own heartbeat costs 2 us for each message on a busy link: 4 % of an event.
+    # -- called by the parser --------------------------------------------------------------------------
+
+    def hear(self, messages: Sequence[Message]) -> None:
+        """Push the messages of a read, answer its pings, and end the stream at a close frame."""
+        if self._over:
+            return
+        close = None
+        if not DATA.issuperset(map(TYPE, messages)):
+            messages, close = self._act_on_control(messages)
+        if messages and not self._drops:
+            frames: list[Frame] = [*map(CONTENT, messages)]
+            if max(map(len, frames)) > self._limits.max_message:  # type: ignore[arg-type]  # all are bytes
+                frames = [self._frame(message.data) for message in messages]
+            self._inbound.push(frames)
+        if close is not None:
+            code = close.data
+            wrong = code == WSCloseCode.ABNORMAL_CLOSURE or code > CODE_MAX  # aiohttp accepts these
+            text = f"no peer may send the close code {code}"
+            self.hear_end(WebSocketError(WSCloseCode.PROTOCOL_ERROR, text) if wrong else None)
+
+    def hear_end(self, error: WebSocketError | None) -> None:
+        """End the stream. A peer that has violated the protocol is told how."""
+        if self._over:
+            return
+        self._over = True
+        self._peer_closed.set()
+        if self._parser is not None:
+            self._parser.close()
+        if self._drops:
+            return
+        if error is not None:
+            self._violation = error
+            code, reason = int(error.code), str(error)
+            log.info("invalid WebSocket frame, disconnecting the peer", peer=self.peer, code=code, reason=reason)
+            self._control_reading()
+        self._inbound.end()
+
+    def hold(self, *, waits: bool) -> None:
+        """Read nothing while data waits for its turn."""
+        self._holds = waits
+        self._control_reading()
+
+    def abort(self) -> None:
+        """Disconnect the peer at once."""
+        self._tcp.abort()
+
+    def _frame(self, data: bytes) -> Frame:
+        limit = self._limits.max_message
+        return data if len(data) <= limit else Oversize(size=len(data), limit=limit)
+
+    def _act_on_control(self, messages: Sequence[Message]) -> tuple[list[Message], Message | None]:
+        """Count and answer the pings up to a close frame. Return the messages up to there, and the close frame."""
+        data, pings, control = list[Message](), list[bytes](), 0
+        close = None
+        for message in messages:
+            if message.type in DATA:
+                data.append(message)
+                continue
+            if message.type is WSMsgType.CLOSE:
+                close = message
+                break
+            control += 1
+            if message.type is WSMsgType.PING:
+                pings.append(message.data)
+        if control:
+            self._count_pings(control)
+        if pings:
+            self._writer.answer_pings(pings)
+        return data, close
+
+    def _control_reading(self) -> None:
+        """Read the connection, or stop reading it: after what the sink, the parser and the stream's state allow."""
+        is_full = self._inbound.full and not self._drops
+        paused = self._holds or is_full or self._violation is not None
+        if paused is not self._is_paused and not self._tcp.is_closing():
+            self._is_paused = paused
+            (self._tcp.pause_reading if paused else self._tcp.resume_reading)()
+
+    # -- heartbeats: aiohttp's own cost 2 us for each message on a busy link, 4 % of an event -------------
 
     def _look_in(self, seconds: float) -> None:
         if seconds and not self._lost.is_set:
@@ -252,44 +344,13 @@ class WebSocketTransport:
     def _lives(self, since: float) -> None:
         """Ping a peer that was silent for one heartbeat; abort if it stays silent for half of one more."""
         heartbeat = self._limits.heartbeat
-        if self._heard or self._unread:
-            self._heard = False
+        if (self._parser is not None and self._parser.was_heard()) or self._is_paused:
             self._look_in(heartbeat)
         elif since == heartbeat and not self._tcp.is_closing():
-            self._tcp.write(self._writer.ping)
+            self._writer.ping()
             self._look_in(heartbeat / 2)
         else:
             self._tcp.abort()
-
-    async def _read(self, message: WSMessage | WSMessageTextBytes) -> list[Frame]:
-        """Return a message with others that are buffered; return none for pings, and at the end of the stream."""
-        self._waits, self._heard = False, True
-        frames: list[Frame] = []
-        for read in range(AT_ONCE):
-            if read:
-                message = await self._socket.receive()
-            kind = message.type
-            if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
-                size, limit = len(message.data), self._limits.max_message
-                frames.append(message.data if size <= limit else Oversize(size=size, limit=limit))
-            elif kind is WSMsgType.PING or kind is WSMsgType.PONG:
-                self._count_pings(1)
-                if kind is WSMsgType.PING:
-                    with contextlib.suppress(ConnectionError):  # messages behind the ping must still be read
-                        await self._socket.pong(message.data)
-            else:  # CLOSE, CLOSING, CLOSED or ERROR
-                self._end()
-            if self._ended or not (self._ready() if frames else self._unread):
-                break
-        if not frames and not self._ended:
-            await asyncio.sleep(0)  # a flood of pings: reading a buffered message does not wait
-        if frames and self._reader is not None and self._reader.counted:
-            self._reader.messages_read()
-        return frames
-
-    def _ready(self) -> bool:
-        """Return True if a frame is buffered."""
-        return bool(self._unread) and self._unread[0][0].type in (WSMsgType.TEXT, WSMsgType.BINARY)
 
 
 def _count_nothing(_count: int) -> None:
@@ -304,7 +365,7 @@ def address(name: tuple[str, int] | None) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def retrieve(waiter: asyncio.Future[None]) -> None:
+def _retrieve(waiter: asyncio.Future[None]) -> None:
     """Mark the waiter's exception as retrieved; the loss of a connection is detected by `is_closing`."""
     if not waiter.cancelled():
         waiter.exception()

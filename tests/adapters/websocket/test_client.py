@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientResponse, ClientSession, ClientWebSocketResponse
+from aiohttp import ClientResponse, ClientSession
 from aiohttp.connector import Connection
 from websockets.asyncio.server import ServerConnection, serve
 
@@ -258,7 +258,7 @@ async def test_a_server_that_closes_ends_receive_after_its_last_frame(code: int)
             await peer.send("last words")
             await peer.close(code, "because")
         assert received.result() == [b"last words"]
-        assert peer.close_code == 1000, "aiohttp answered the close"
+        assert peer.close_code == 1000, "the close was answered"
         await refused(ours.send([b"anybody?"]))
 
 
@@ -479,7 +479,10 @@ REFUSALS = {
         answered("302 Found", "Location: wss://other/ws?token=secret"),
         "refused with HTTP 302 Found: go to wss://other/ws?token=***",
     ),
-    "no handshake": (answered("101 x", *UPGRADE), NONE + "Invalid challenge response"),
+    "no handshake": (
+        answered("101 x", *UPGRADE),
+        NONE + "its `Sec-WebSocket-Accept` does not fit the request",
+    ),
     "no HTTP": (b"SSH-2.0-OpenSSH\r\n\r\n", NONE + "Bad status line"),
 }
 
@@ -542,11 +545,12 @@ async def test_a_server_that_disconnects_right_after_its_answer_raises_no_other_
 async def test_frames_of_a_server_that_is_gone_before_connect_returns_are_received(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    original = ClientSession._ws_connect
+    original = ClientSession._request
 
-    async def late(self: ClientSession, url: str, **options: Any) -> ClientWebSocketResponse[bool]:
-        made: ClientWebSocketResponse[bool] = await original(self, url, **options)
-        while made.get_extra_info("socket") is not None:  # noqa: ASYNC110  # its future must not be made here
+    async def late(self: ClientSession, method: str, url: str, **options: Any) -> ClientResponse:
+        made = await original(self, method, url, **options)
+        assert made.connection is not None
+        while made.connection.transport is not None:  # noqa: ASYNC110  # its future must not be made here
             await asyncio.sleep(0)
         return made
 
@@ -554,7 +558,7 @@ async def test_frames_of_a_server_that_is_gone_before_connect_returns_are_receiv
         peer.writer.write(upgrade(request) + b"\x81\x03one")
         peer.writer.transport.abort()
 
-    monkeypatch.setattr(ClientSession, "_ws_connect", late)
+    monkeypatch.setattr(ClientSession, "_request", late)
     async with answering(vanish) as url:
         ours = await connect(url, LIMITS)
         assert await receive_all(ours) == [b"one"]

@@ -5,14 +5,11 @@ The turns are those of the gateway's fair queue, whose steps the test runs by ha
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from aiohttp import WSMsgType
-from aiohttp._websocket.reader import WebSocketDataQueue, WebSocketReader
 from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.meter import STEP as METER_STEP
@@ -20,6 +17,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.client_reader import ClientReader
 from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, CONTROL_UNITS, FRAME_UNITS, PIECE
 from dragoman.adapters.websocket.frames import masked_text_frames
+from dragoman.adapters.websocket.message_parser import Message
 from dragoman.gateway.overload.fair_queue import LEAVE, QUANTUM, READ, STEP, FairQueue, SlicedWork
 
 PING = b"\x89\x80" + bytes(4)
@@ -27,59 +25,46 @@ PINGS = 600  # of each client, in one read
 MOST = STEP // CONTROL_UNITS  # pings that fill a step
 
 
-class Tcp:
-    """A connection that notes whether it is read."""
+class Hearer:
+    """A connection that notes what its parser tells it."""
 
     def __init__(self) -> None:
+        self.messages: list[Message] = []
         self.is_read = True
         self.aborted = False
+        self.ended = False
+        self.error: WebSocketError | None = None
 
-    def is_closing(self) -> bool:
-        return self.aborted
+    def hear(self, messages: Sequence[Message]) -> None:
+        self.messages += messages
 
-    def pause_reading(self) -> None:
-        self.is_read = False
+    def hear_end(self, error: WebSocketError | None) -> None:
+        self.ended, self.error = True, error
 
-    def resume_reading(self) -> None:
-        self.is_read = True
+    def hold(self, *, waits: bool) -> None:
+        self.is_read = not waits
 
     def abort(self) -> None:
         self.aborted = True
-
-
-class Protocol:
-    """aiohttp's protocol of one connection, as far as its reader needs it."""
-
-    def __init__(self) -> None:
-        self.transport = Tcp()
-        self._reading_paused = self._buffer_paused = False
-        self._payload_parser: Any = None
-
-    def pause_reading(self) -> None:
-        self._reading_paused = True
 
 
 class Client:
     """A client that writes what the test feeds; `seen` are the pings and messages that were parsed."""
 
     def __init__(self, work: FairQueue) -> None:
-        self.protocol = Protocol()
-        self.tcp = self.protocol.transport
+        self.connection = Hearer()
         self.meter = Meter()
         self.failed: Callable[[Exception], None] = lambda _error: None
-        self.queue = WebSocketDataQueue(self.protocol, 1 << 20, loop=asyncio.get_running_loop())  # type: ignore[arg-type]  # all that it needs
-        self.protocol._payload_parser = WebSocketReader(self.queue, 1 << 24, compress=False, decode_text=False)
 
         def new_work(fail: Callable[[Exception], None]) -> SlicedWork:
             self.failed = fail
             return SlicedWork(work, fail, READ)
 
-        socket = type("Socket", (), {"_reader": self.queue})()
-        self.reader = ClientReader(self.protocol, socket, self.meter, new_work)
+        self.reader = ClientReader(self.connection, self.meter, 1 << 24, new_work)
 
     @property
     def seen(self) -> list[Any]:
-        return [message.data or "ping" for message, _ in self.queue._buffer if message.type is not WSMsgType.CLOSED]
+        return [message.data or "ping" for message in self.connection.messages]
 
 
 class Clients:
@@ -96,7 +81,7 @@ class Clients:
 
     @property
     def ended(self) -> int:
-        return sum(client.queue.is_eof() for client in self.all)
+        return sum(client.connection.ended for client in self.all)
 
     def step(self) -> None:
         self.soon.popleft()()
@@ -110,14 +95,14 @@ async def test_pings_of_many_clients_are_parsed_in_turns() -> None:
     for client in clients.all:
         client.reader.feed_data(PING * PINGS)
     parsed = [clients.parsed]
-    assert [client.tcp.is_read for client in clients.all].count(False) == 20
+    assert [client.connection.is_read for client in clients.all].count(False) == 20
     while clients.soon:
         clients.step()
         parsed.append(clients.parsed)
     assert parsed[-1] == 20 * PINGS
     piece = PIECE // CONTROL_UNITS
     assert max(after - before for before, after in zip([0, *parsed], parsed, strict=False)) <= MOST + piece
-    assert all(client.tcp.is_read for client in clients.all)
+    assert all(client.connection.is_read for client in clients.all)
 
 
 @pytest.mark.parametrize(
@@ -129,14 +114,14 @@ async def test_a_read_is_parsed_in_pieces(flood: bytes, units: int) -> None:
     clients = Clients(1)
     (client,) = clients.all
     sizes: list[int] = []
-    parser = client.reader._parser
+    parser: Any = client.reader._parser
 
     class Noting:
-        def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        def feed_data(self, data: bytes) -> None:
             sizes.append(len(data))
-            return parser.feed_data(data)  # type: ignore[no-any-return]  # it is aiohttp's
+            parser.feed_data(data)
 
-    client.reader._parser = Noting()
+    client.reader._parser = Noting()  # type: ignore[assignment]  # has what is called
     client.reader.feed_data(flood)
     while clients.soon:
         clients.step()
@@ -179,12 +164,12 @@ async def test_data_of_a_client_that_waits_is_counted_and_stays_in_order() -> No
     client.reader.feed_data(text[-1:] + masked_text_frames([b"b" * 3 * METER_STEP]))
     client.reader.feed_data(masked_text_frames([b"c" * 10]))
     client.reader.feed_eof()
-    assert (client.seen, client.tcp.is_read, client.queue.is_eof()) == ([], False, False)
+    assert (client.seen, client.connection.is_read, client.connection.ended) == ([], False, False)
     assert client.meter.size > 3 * METER_STEP
     while clients.soon:
         clients.step()
     assert client.seen == ["ping", b"a", b"b" * 3 * METER_STEP, b"c" * 10]
-    assert client.queue.is_eof()
+    assert client.connection.ended
 
 
 async def test_a_client_that_sends_only_pongs_now_and_then_keeps_no_work() -> None:
@@ -195,19 +180,8 @@ async def test_a_client_that_sends_only_pongs_now_and_then_keeps_no_work() -> No
     assert client.reader._work is None
 
 
-async def test_a_connection_that_aiohttp_has_paused_is_not_read_after_the_turn() -> None:
-    clients = Clients(1)
-    (client,) = clients.all
-    clients.use_step()
-    client.reader.feed_data(PING * 2)
-    client.protocol.pause_reading()
-    clients.step()
-    assert len(client.seen) == 2
-    assert not client.tcp.is_read
-
-
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "in its turn"])
-async def test_a_client_that_is_disconnected_for_its_pings_is_not_read_any_more(*, waits: bool) -> None:
+async def test_a_client_is_disconnected_for_too_many_pings_in_one_read(*, waits: bool) -> None:
     clients = Clients(1)
     (client,) = clients.all
     if waits:
@@ -217,16 +191,14 @@ async def test_a_client_that_is_disconnected_for_its_pings_is_not_read_any_more(
     while clients.soon:
         clients.step()
         steps += 1
-    assert isinstance(client.queue.exception(), WebSocketError)
-    assert not client.tcp.is_read
+    assert isinstance(client.connection.error, WebSocketError)
     assert steps >= CONTROL_MAX // MOST - 1, "its pings are work, too"
 
 
-async def test_a_client_that_sends_a_frame_of_an_unknown_kind_is_not_read_any_more() -> None:
+async def test_a_frame_of_an_unknown_kind_ends_the_stream() -> None:
     (client,) = Clients(1).all
     client.reader.feed_data(b"\x83" + PING[1:])
-    assert isinstance(client.queue.exception(), WebSocketError)
-    assert not client.tcp.is_read
+    assert isinstance(client.connection.error, WebSocketError)
 
 
 async def test_frames_that_wait_are_dropped_with_their_client() -> None:
@@ -238,7 +210,7 @@ async def test_frames_that_wait_are_dropped_with_their_client() -> None:
     clients.step()
     assert client.seen == []
     client.failed(ValueError("a bug"))
-    assert client.tcp.aborted
+    assert client.connection.aborted
 
 
 async def test_connections_that_are_lost_at_once_end_in_several_steps() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.adapters.websocket.connection import Connection
-from tests.adapters.websocket.test_client_reader import Tcp
+from typing import Any
+
+from dragoman.adapters.websocket.connection import AcceptedConnection
 
 
 class Parser:
@@ -19,24 +20,25 @@ class Parser:
         self.fed.append(None)
 
 
+class WebSocket:
+    """A transport that counts how often it was lost."""
+
+    losses = 0
+
+    def lost(self) -> None:
+        self.losses += 1
+
+
 async def test_a_connection_feeds_its_newest_parser_until_it_is_lost() -> None:
-    lost: list[Connection] = []
-    connection = Connection("peer", "", lost.append)
-    first, second = Parser(), Parser()
-    connection.use_parser(first)
+    lost: list[AcceptedConnection] = []
+    connection = AcceptedConnection("peer", "", lost.append)
+    first, second, websocket = Parser(), Parser(), WebSocket()
+    tcp: Any = None  # nothing is written
+    connection.start(tcp, first)
     connection.data_received(b"a")
-    connection.use_parser(second)
+    connection.open_websocket(websocket, tcp, second)  # type: ignore[arg-type]  # has what is called
     connection.data_received(b"b")
     connection.connection_lost(None)
     connection.data_received(b"c")
-    assert (first.fed, second.fed, lost) == ([b"a"], [b"b", None], [connection])
-
-
-async def test_pausing_a_connection_pauses_its_transport() -> None:
-    tcp = Tcp()
-    connection = Connection("peer", "", lambda _connection: None)
-    connection.start(tcp, Parser())  # type: ignore[arg-type]  # has what is called
-    connection.pause_reading()
-    assert not tcp.is_read
-    connection.resume_reading()
-    assert tcp.is_read
+    assert (first.fed, second.fed) == ([b"a"], [b"b", None])
+    assert (websocket.losses, lost) == (1, [connection])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, FRAGMENTS_MAX, FrameCounter
-from dragoman.adapters.websocket.frames import close_frame
+from dragoman.adapters.websocket.frames import CLOSE, control_frame
 from dragoman.mappings.dialect import Frame
 from tests.adapters.websocket.peers import LIMITS, serving
 from tests.adapters.websocket.test_server import handshake, raw
@@ -99,7 +99,7 @@ async def test_messages_before_a_frame_without_a_mask_arrive_and_the_connection_
         for at in range(0, len(data), at_once):
             peer.writer.write(data[at : at + at_once])
             await peer.writer.drain()
-        end = b"\x8a\x01\x00" + close_frame(1002, b"a client must mask its frames")
+        end = b"\x8a\x01\x00" + control_frame(CLOSE, b"\x03\xeaa client must mask its frames")
         assert (await peer.reader.read()).endswith(end)
     assert seen == [bytes(3)]
 
@@ -114,7 +114,7 @@ async def test_frames_that_come_with_the_handshake_are_counted() -> None:
     async with asyncio.timeout(10), serving(LIMITS) as server, handshake(server, behind=data) as (_, peer):
         ours = await server.next()
         assert await receive_all(ours) == [bytes(3)]
-        assert await peer.reader.read() == close_frame(1009, b"message of more than 4096 fragments")
+        assert await peer.reader.read() == control_frame(CLOSE, b"\x03\xf1message of more than 4096 fragments")
         await ours.close()
 
 

@@ -14,6 +14,7 @@ from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import address
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import LIMITS, SMALL, refused, send_all, serving, some
+from tests.adapters.websocket.test_server import raw
 from tests.idle import settle
 from tests.transport_reader import receive, receive_all
 
@@ -152,6 +153,44 @@ async def test_sending_after_our_own_close_raises_connection_error(side: str) ->
     async with ends(side, BRIEF) as (ours, _):
         await ours.close()
         await refused(ours.send([b"late"]))
+
+
+# -- the closing handshake, with a client that writes its own bytes ------------------------------------
+
+CLOSED = (0x88, b"\x03\xe8")
+LONG = TransportLimits(close_deadline=3600)
+
+
+async def test_a_close_frame_is_answered_with_a_close_frame() -> None:
+    async with serving(LONG) as server, raw(server) as (client, ours):
+        client.write(CLOSED)
+        assert await receive(ours) == []
+        assert await client.until_end() == b"\x88\x02\x03\xe8"
+
+
+async def test_messages_up_to_the_close_frame_of_the_peer_are_dropped() -> None:
+    async with serving(LONG) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
+        closing = group.create_task(ours.close())
+        assert await client.reader.readexactly(4) == b"\x88\x02\x03\xe8"
+        client.write((0x81, b"late"), (0x89, b""), CLOSED)
+        await closing
+        assert await client.until_end() == b"", "no pong follows a close frame"
+
+
+async def test_the_code_and_reason_of_a_broken_stream_are_told_to_the_peer() -> None:
+    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
+        client.write((0xF1, b"reserved bits"))
+        assert await receive(ours) == []
+        reason = b"unknown opcode, or a reserved bit is set"
+        assert await client.until_end() == b"\x88" + bytes([len(reason) + 2]) + b"\x03\xea" + reason
+
+
+@pytest.mark.parametrize("code", [1006, 5000, 65535])
+async def test_a_close_code_that_no_peer_may_send_is_a_protocol_error(code: int) -> None:
+    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
+        client.write((0x88, code.to_bytes(2)))
+        assert await receive(ours) == []
+        assert (await client.until_end())[2:] == b"\x03\xea" + b"no peer may send the close code %d" % code
 
 
 def test_an_ipv6_address_is_written_in_brackets() -> None:

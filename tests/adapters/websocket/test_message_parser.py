@@ -12,7 +12,7 @@ import pytest
 from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.meter import STEP
 from dragoman.adapters.websocket import WebSocketTransport
-from dragoman.adapters.websocket.metered import CLOSING_MAX
+from dragoman.adapters.websocket.message_parser import CLOSING_MAX
 from tests.adapters.websocket.peers import LIMITS, RawPeer, serving, some
 from tests.adapters.websocket.test_server import raw
 from tests.idle import settle
