@@ -42,7 +42,7 @@ from dragoman.adapters.resolver import LookupResolver
 from dragoman.adapters.websocket.connection import Connection, InputParser
 from dragoman.adapters.websocket.frames import OF_CLIENT
 from dragoman.adapters.websocket.http_response import accept_value
-from dragoman.adapters.websocket.lone_reader import LoneReader
+from dragoman.adapters.websocket.server_reader import ServerReader
 from dragoman.adapters.websocket.transport import HARD_LIMIT, BatchWriter, WebSocketTransport
 
 UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
@@ -98,7 +98,7 @@ class DialledTransport(WebSocketTransport):
         self._session = session
         self._response = opened.response
         limit = HARD_LIMIT * limits.max_message
-        parser, early = LoneReader(self, self.meter, limit, self.push, limits.max_message), _Early()
+        parser, early = ServerReader(self, self.meter, limit, self.push, limits.max_message), _Early()
         self.use_parser(parser)
         connection.open_websocket(self, opened.tcp, parser)
         opened.protocol.set_parser(early, None)

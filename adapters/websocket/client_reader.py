@@ -24,6 +24,8 @@ FINAL_MESSAGES = (0x81, 0x82)
 class ClientReader(MessageParser):
     """The parser of a client's connection; `new_work` makes the work by which it takes turns."""
 
+    control_header = 6
+
     __slots__ = ("_counter", "_new_work", "_waits", "_work")
 
     def __init__(self, hearer: Hearer, meter: Meter, limit: int, new_work: NewWork) -> None:

@@ -8,7 +8,7 @@ peer sends much more than that.
 
     MessageParser     parses what was read, and passes on the messages
     ClientReader      takes turns with other clients, and bounds control frames and fragments (client_reader.py)
-    LoneReader        pushes a server's message that comes alone (lone_reader.py)
+    ServerReader      pushes a server's message that comes alone (server_reader.py)
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dragoman.adapters.meter import STEP, Meter
 
 CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
 DATA = frozenset((WSMsgType.TEXT, WSMsgType.BINARY))
+PINGS = frozenset((WSMsgType.PING, WSMsgType.PONG))
 
 Message = WSMessage | WSMessageTextBytes
 TYPE = attrgetter("type")
@@ -66,6 +67,9 @@ class Completed(WebSocketDataQueue):
 class MessageParser:
     """The parser of one connection. A message of `limit` bytes or more is an error."""
 
+    control_header = 2
+    """Bytes of a control frame in front of its data; a client's mask needs four more."""
+
     __slots__ = ("_completed", "_counted", "_heard", "_hearer", "_kept", "_meter", "_parser", "_room", "_unfinished")
 
     def __init__(self, hearer: Hearer, meter: Meter, limit: int) -> None:
@@ -96,6 +100,8 @@ class MessageParser:
             completed.messages, self._heard = [], True
             if messages[-1].type in DATA or not DATA.isdisjoint(map(TYPE, messages)):
                 self._unfinished = 0
+            else:  # idle peers answer our pings for months
+                self._unfinished -= self._size_of_control(messages)
         if self._unfinished or self._counted:
             self._count()
         if messages:
@@ -133,6 +139,10 @@ class MessageParser:
         if self._counted:
             self._meter.add(-self._counted)
             self._counted = 0
+
+    def _size_of_control(self, messages: Sequence[Message]) -> int:
+        """Return the bytes of these pings and pongs, with their headers."""
+        return sum([self.control_header + len(message.data) for message in messages if message.type in PINGS])
 
     def _count(self) -> None:
         held = self._kept + self._unfinished

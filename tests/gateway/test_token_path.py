@@ -169,7 +169,7 @@ def test_a_lone_token_of_a_smooth_server_takes_few_calls_from_the_read_to_the_wr
     runner: asyncio.Runner, tmp_path: Path
 ) -> None:
     calls = runner.run(calls_from_smooth(tmp_path))
-    assert calls[0] == "lone_reader.LoneReader.feed_data"
+    assert calls[0] == "server_reader.ServerReader.feed_data"
     assert calls[-1] == "lines.line_buffers", "written in the call that read it: no task was woken for it"
     assert len(calls) <= CALLS_MAX, "\n".join(calls)
 

@@ -180,6 +180,16 @@ async def test_a_client_that_sends_only_pongs_now_and_then_keeps_no_work() -> No
     assert client.reader._work is None
 
 
+async def test_pongs_of_a_client_that_sends_nothing_else_leave_nothing_counted() -> None:
+    clients = Clients(1)
+    (client,) = clients.all
+    for _ in range(2 * METER_STEP // len(PING)):
+        client.reader.feed_data(b"\x8a" + PING[1:])
+        while clients.soon:
+            clients.step()
+    assert client.meter.size == 0
+
+
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "in its turn"])
 async def test_a_client_is_disconnected_for_too_many_pings_in_one_read(*, waits: bool) -> None:
     clients = Clients(1)
