@@ -76,7 +76,7 @@ async def test_a_large_read_is_parsed_in_pieces_and_the_end_stays_behind_it() ->
     assert (connection.is_read, connection.ended) == (True, True)
 
 
-async def test_what_waits_of_a_large_read_is_counted_until_it_is_discarded() -> None:
+async def test_the_rest_of_a_large_read_is_counted_until_it_is_discarded() -> None:
     connection, meter = Hearer(), Meter()
     reader = ServerReader(connection, meter, 1 << 20, lambda _frames: None, 1 << 20)
     reader.feed_data(server_frame(FINAL | TEXT, b"{}") * PIECE)
