@@ -1,9 +1,9 @@
 """The interface between the gateway and its transports.
 
 A *transport* exchanges frames with one connected peer. A *listener* waits for peers and hands each one to `accept`,
-which must not block. The gateway starts a task for the link in its own TaskGroup, so no task of an adapter outlives its
-link. Transports push frames: a frame reaches the link in the call that read it. Nothing is unbounded: reading pauses
-when the gateway falls behind, sending waits when the peer does, and closing has a deadline.
+which must not block. The gateway runs each link as a task of its own. Transports push frames: a frame reaches the link
+in the call that read it. Nothing is unbounded: reading pauses when the gateway falls behind, sending waits when the
+peer does, and closing has a deadline.
 """
 
 from __future__ import annotations

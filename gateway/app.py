@@ -1,6 +1,6 @@
 """Run the gateway: its listeners, links, tasks and shutdown.
 
-The app has one TaskGroup and each link has its own; every task has a name and an owner. On SIGTERM the app stops
+All tasks run in the TaskGroup of the app; every task has a name and an owner. On SIGTERM the app stops
 accepting, lets turns finish until the deadline, notifies and closes the clients, and returns. A second SIGTERM, or
 SIGQUIT, ends it at once.
 """
@@ -160,6 +160,7 @@ class App:
             monotonic=time.monotonic_ns,
             new_id=new_id,
             schedule=asyncio.get_running_loop().call_later,
+            start_task=self.spawn,
             limits=self.config.limits,
             ledger=self.ledger,
             dialects=registry.imported,

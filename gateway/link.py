@@ -99,11 +99,11 @@ class Link:
         "_ended",
         "_events",
         "_faults",
-        "_group",
         "_ledger",
         "_memory",
         "_reading",
         "_reason",
+        "_start_task",
         "_translator",
         "_transport",
         "_why",
@@ -148,13 +148,13 @@ class Link:
         self._translator: Translator[Any, Any] = translator
         self._events: LinkEvents[Any] = events
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
-        limits = services.limits
+        self._start_task, limits = services.start_task, services.limits
         self.outbox = Outbox(limits.outbox_soft, limits.outbox_hard, transport, self._budget, peer.traffic)
         # An attribute, because a method would be one more call for each write.
         self.put = self.outbox.put if tap is None else partial(_put_recorded, tap, self.outbox)
         self.intake = FrameIntake(peer, transport, translator, services, self.outbox, tap, events.understands)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
-        self._group, self._reading = asyncio.TaskGroup(), Reading()  # a task for the writer alone: one takes 1 KB
+        self._reading = Reading()
         self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace, self.hops = _read_handshake(transport)
         self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services)
@@ -170,24 +170,23 @@ class Link:
         left: float | None = None  # seconds for the close; None means those of the transport
         try:
             self._memory.watch(self._transport.meter, self._relieve)
-            async with self._group:
-                self.outbox.serve(self._start_writer)
-                try:
-                    begin(self)
-                    async with self._reading:
-                        # A refused peer may have written: closing with that unread would drop our last frames.
-                        sink = self.intake.sink(self._apply, self._faults, self._refuse) if not self._ended else None
-                        await (self._transport.run(sink) if sink is not None else asyncio.sleep(0))
-                        if not self._ended:
-                            self.answered = Flag()
-                            await _last_answers(self.answered, self._translator, self._transport)
-                            await self.intake.turns.wait_to_leave()  # thousands of peers may leave at once
-                finally:
+            self.outbox.serve(self._start_writer)
+            try:
+                begin(self)
+                async with self._reading:
+                    # A refused peer may have written: closing with that unread would drop our last frames.
+                    sink = self.intake.sink(self._apply, self._faults, self._refuse) if not self._ended else None
+                    await (self._transport.run(sink) if sink is not None else asyncio.sleep(0))
                     if not self._ended:
-                        self._finish()  # waiting frames are still written: the peer may have closed its own direction
-                    self.outbox.close()
-                self._die()
-                left = await _flush(self.outbox.writer, 0.0 if self._reason is CloseReason.TOO_SLOW else FLUSH_DEADLINE)
+                        self.answered = Flag()
+                        await _last_answers(self.answered, self._translator, self._transport)
+                        await self.intake.turns.wait_to_leave()  # thousands of peers may leave at once
+            finally:
+                if not self._ended:
+                    self._finish()  # waiting frames are still written: the peer may have closed its own direction
+                self.outbox.close()
+            self._die()
+            left = await _flush(self.outbox.writer, 0.0 if self._reason is CloseReason.TOO_SLOW else FLUSH_DEADLINE)
         except Exception:
             self.log.exception("link failed, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
@@ -196,8 +195,12 @@ class Link:
             self.intake.close()
             self._faults.flush()
             self.outbox.discard()
-            seconds = left if self.intake.is_limited else None
-            await _close(self._transport, self._reason, self._why, seconds, self._memory)
+            try:
+                if self.outbox.writer is not None:
+                    await _end(self.outbox.writer)
+            finally:
+                seconds = left if self.intake.is_limited else None
+                await _close(self._transport, self._reason, self._why, seconds, self._memory)
 
     def _die(self) -> None:
         if self.alive:
@@ -291,13 +294,15 @@ class Link:
         return self._translator.can_be_asked(question)
 
     def _start_writer(self) -> asyncio.Task[None]:
-        return self._group.create_task(self._write(), name=f"{self.id}:write")
+        return self._start_task(self._write(), f"{self.id}:write")
 
     async def _write(self) -> None:
         try:
             await self.outbox.write(self._all_written)
         except ConnectionError as error:  # what the peer said before it closed is still read and acted on
             self.log.debug("cannot write to the peer any more", error=str(error))
+        except Exception as error:  # noqa: BLE001  # no caller is above the task: the failure ends this link alone
+            self.fail(error)
 
     def _all_written(self) -> None:
         if self.behind:
@@ -380,6 +385,12 @@ def _put_recorded(tap: Tap, outbox: Outbox, frames: Sequence[bytes]) -> None:
     outbox.put(frames)
 
 
+async def _end(writer: asyncio.Task[None]) -> None:
+    """End the writer of a link: no task is left."""
+    writer.cancel()
+    await asyncio.wait((writer,))
+
+
 async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | None:
     """Let the writer of a link end in this time; return what is left of the time, None if there was no need of it."""
     if writer is None:
@@ -387,7 +398,6 @@ async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | N
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     await asyncio.wait((writer,), timeout=seconds)
-    writer.cancel()
     return max(0.0, until - loop.time()) if seconds else None
 
 

@@ -6,7 +6,8 @@ A test passes a clock that it sets itself, ids that count, and timers that it fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from msgspec import Struct, field, structs
 
@@ -18,9 +19,11 @@ from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.dialect import Clock, Dialect, NewId
 
+StartTask = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+
 
 class Services(Struct, frozen=True, kw_only=True):
-    """The clocks, id source, scheduler, limits, loss ledger, dialects and work queue of one gateway."""
+    """The clocks, id source, scheduler, tasks, limits, loss ledger, dialects and work queue of one gateway."""
 
     clock: Clock
     """Returns the time in nanoseconds since 1970, for events and logs. An operator or NTP may set it."""
@@ -28,6 +31,8 @@ class Services(Struct, frozen=True, kw_only=True):
     """Returns nanoseconds since some moment, for durations: nobody can set this clock."""
     new_id: NewId
     schedule: Schedule
+    start_task: StartTask
+    """Starts a coroutine as a task of the gateway. Who starts it waits for its end; it raises nothing."""
     limits: Limits
     ledger: Ledger
     dialects: Callable[[], Mapping[str, Dialect]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import cache
 from itertools import count
 from typing import Any
@@ -37,6 +37,11 @@ def soon(act: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_soon(act)
 
 
+def start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """Start a task in the event loop: who asks for it waits for its end."""
+    return asyncio.get_running_loop().create_task(work, name=name)
+
+
 def services(
     time: Any = None,
     *,
@@ -52,6 +57,7 @@ def services(
         monotonic=time.monotonic if time is not None else lambda: 0,
         new_id=new_id or (lambda: f"id-{next(numbers)}"),
         schedule=time.later if time is not None else never,
+        start_task=start_task,
         limits=limits or Limits(),
         ledger=ledger or Ledger(),
         dialects=all_dialects,

@@ -188,12 +188,15 @@ def test_only_init_files_define_all() -> None:
     assert not listing, listed(listing)
 
 
+WITHOUT_GROUP = ("tests/services.py",)  # each link under test waits for the writer that it has started
+
+
 def test_each_task_belongs_to_a_task_group() -> None:
     loose = [
         f"{name(path)}:{line}: {owner}.create_task"
         for path in SOURCES + TESTS
         for line, owner in calls_of_create_task(path.read_text("utf-8"))
-        if owner == "asyncio" or "loop" in owner.lower()
+        if owner == "asyncio" or ("loop" in owner.lower() and name(path) not in WITHOUT_GROUP)
     ]
     assert not loose, listed(loose)
 

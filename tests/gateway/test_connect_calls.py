@@ -16,7 +16,7 @@ from tests.conformance.fake_pod import FakePod
 from tests.gateway.test_token_path import counting
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, socket_path
 
-CONNECT_MAX, END_MAX = 525, 248
+CONNECT_MAX, END_MAX = 522, 249
 LOGGED_BY_ASYNCIO = "logs._Bridge.emit"  # of the fake pod, whose peer has left
 WARM = 2  # connects before the one that is counted: they pay for decoders and tables
 LONG_AGO = 1_000_000_000  # seconds: a folder that has just changed may have changed again, so it is read again
