@@ -240,6 +240,14 @@ class Translator(ABC, Generic[Heard, Said]):
         """Return True if the peer loses nothing when this link is closed now and another one is opened later."""
         return False
 
+    def is_waiting(self) -> bool:
+        """Return True if the peer has not answered each of our requests; a dialect that never tells returns False."""
+        return False
+
+    def serves_others(self) -> bool:
+        """Return True if other processes of the peer's program depend on the peer."""
+        return False
+
     def can_be_asked(self, question: Event) -> bool:
         """Return True if the peer has a form for this question.
 

@@ -191,8 +191,8 @@ class RelayedBackend:
     def send(self, commands: Sequence[Command]) -> None:
         self._backend.send(commands)
 
-    def rest(self) -> None:
-        self._backend.rest()
+    def rest(self) -> bool | None:
+        return self._backend.rest()
 
     def stop(self) -> None:
         backend, self._backend = self._backend, NO_BACKEND

@@ -96,9 +96,9 @@ class HistoryLoader(AskingBackend):
                 self._openings.add(command.request)
             self._backend.send([command])
 
-    def rest(self) -> None:
+    def rest(self) -> bool | None:
         self._forget_readings()
-        super().rest()
+        return super().rest()
 
     def stop(self) -> None:
         self._forget_readings()

@@ -126,9 +126,12 @@ class Upstream:
         if self._link is not None:
             self._link.fail(error)
 
-    def rest(self) -> None:
+    def rest(self) -> bool:
+        if self._target.children.is_needed(self):
+            return True
         self._resting = True
         self._close()
+        return False
 
     def stop(self) -> None:
         self._stopped = True
@@ -222,7 +225,7 @@ class Upstream:
         self._report.note_begin()
         is_child = isinstance(transport, ChildTransport)
         try:
-            with self._target.children.holding(self) if is_child else contextlib.nullcontext():
+            with self._target.children.holding(self, self._translator) if is_child else contextlib.nullcontext():
                 await link.run(self._begin)
         finally:
             self._link = self._first = self._transport = None

@@ -45,8 +45,9 @@ class CancelDeadline:
             self._timer.start(self._context.services.limits.accept_deadline, self._disconnect)
 
     def _disconnect(self) -> None:
-        if self._context.states.turn is TurnState.DISCARDED:
-            self._context.log.warning(
-                "the backend goes on with a turn that is over for clients; closing the connection"
-            )
-            self._context.effects.backend.rest()
+        if self._context.states.turn is not TurnState.DISCARDED:
+            return
+        if self._context.effects.backend.rest():
+            self.note_discarded()  # other sessions need the connection
+        else:
+            self._context.log.warning("the backend went on with a turn that is over for clients; connection closed")

@@ -92,8 +92,11 @@ class Backend(Protocol):
     def send(self, commands: Sequence[Command]) -> None:
         """Write each command once, now or when the connection stands; report those that fail to `lost`."""
 
-    def rest(self) -> None:
-        """Close an idle connection until the next `start` or `send`."""
+    def rest(self) -> bool | None:
+        """Close an idle connection until the next `start` or `send`.
+
+        Return True if it stays open, because other sessions need it now.
+        """
 
     def stop(self) -> None:
         """Close the connection for good."""

@@ -246,10 +246,15 @@ class Presence:
         self.rest("session_ttl")
 
     def rest(self, reason: str) -> None:
-        """Close the connection to the backend, and say so: nobody uses the session."""
+        """Close the connection to the backend, and say so: nobody uses the session.
+
+        If other sessions need the connection, this is tried again after `session_ttl`.
+        """
+        if self._context.effects.backend.rest():
+            self._expiry.start(self._context.services.limits.session_ttl, self._expire)
+            return
         self._context.log.info("session idle, closing its backend connection")
         audit.note("close", "gateway", session=self._context.state.id, reason=reason)
-        self._context.effects.backend.rest()
         self._context.effects.rested()
 
     def rest_backend(self) -> None:

@@ -144,6 +144,12 @@ class ClientTranslator(Translator[Event, Command]):
         """Return True if no request waits, and another server process will know the thread as well as this one."""
         return not self._pending and self._opening.is_replaceable
 
+    def is_waiting(self) -> bool:
+        return bool(self._pending)
+
+    def serves_others(self) -> bool:
+        return self._opening.serves_others
+
     def text_reader(self, delta: DeltaType) -> TextReader | None:
         """Return a fast reader for further text lines of the running turn; None if no turn streams text."""
         turn = self._turn

@@ -53,7 +53,8 @@ class Opening(SessionOpening):
         super().__init__()
         self.resumes_context = False
         """True if the server knows the conversation of a thread that it resumes."""
-        self._serves_others = False  # other processes end with this server
+        self.serves_others = False
+        """True if other processes end with this server."""
         self._has_context = False  # the model was told something in this thread
         self._known = ""  # the thread id on the previous server
         self._cwd = ""
@@ -62,7 +63,7 @@ class Opening(SessionOpening):
     def note_server(self, *, resumes_context: bool, serves_others: bool) -> None:
         """Note if the server knows the conversation of a thread that it resumes, and if others end with it."""
         self.resumes_context = resumes_context
-        self._serves_others = serves_others
+        self.serves_others = serves_others
 
     def note_input(self) -> None:
         """Note an input: from now on the model knows something of the conversation."""
@@ -74,7 +75,7 @@ class Opening(SessionOpening):
 
         A 0.10.2 cannot resume a thread in which nothing was said; an older server has lost nothing with it.
         """
-        return not self._serves_others and (not self.session or self.resumes_context is self._has_context)
+        return not self.serves_others and (not self.session or self.resumes_context is self._has_context)
 
     def resume(self, state: SessionState) -> list[Command]:
         """Return the commands for a new server process; [] for a session that was never opened."""

@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import ExitStack
 
+import pytest
+
 from dragoman.gateway.backends.spare_children import SpareChildren
-from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.dialect import Frame, Step, Translator
 from tests.idle import settle
+
+
+class Peer(Translator[Event, Command]):
+    """The translator of a link with a child; other children depend on one that `serves`."""
+
+    def __init__(self, *, serves: bool, waits: bool) -> None:
+        self._serves, self._waits = serves, waits
+
+    def receive(self, frames: Sequence[Frame]) -> Step[Event]:
+        raise NotImplementedError
+
+    def send(self, items: Sequence[Command]) -> Step[Event]:
+        raise NotImplementedError
+
+    def is_waiting(self) -> bool:
+        return self._waits
+
+    def serves_others(self) -> bool:
+        return self._serves
 
 
 class Connection:
     """A connection whose session was used at this time; its child runs until the test ends it."""
 
-    def __init__(self, children: SpareChildren, used_at: int, *, is_spare: bool = True) -> None:
+    def __init__(
+        self, children: SpareChildren, used_at: int, *, is_spare: bool = True, serves: bool = False, waits: bool = False
+    ) -> None:
         self.state = SessionState(id="s", updated_at=used_at)
         self.is_spare = is_spare
         self.rested = False
         self._running = ExitStack()
-        self._running.enter_context(children.holding(self))
+        self._running.enter_context(children.holding(self, Peer(serves=serves, waits=waits)))
 
-    def rest(self) -> None:
+    def rest(self) -> bool:
         self.rested, self.is_spare = True, False
+        return False
 
     def ends(self) -> None:
         self._running.close()
@@ -62,3 +88,21 @@ async def test_two_sessions_that_need_a_child_at_once_end_two_children() -> None
         for connection in used[:2]:
             connection.ends()
         assert [await task for task in both] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("serves", "waits", "other_waits", "needed"),
+    [(True, False, True, True), (True, True, False, False), (False, False, True, False)],
+)
+async def test_a_child_is_needed_while_another_one_that_depends_on_it_waits(
+    *, serves: bool, waits: bool, other_waits: bool, needed: bool
+) -> None:
+    children = SpareChildren()
+    owner = Connection(children, 1, serves=serves, waits=waits)
+    guest = Connection(children, 2, waits=other_waits)
+    assert children.is_needed(owner) is needed
+    assert not children.is_needed(guest)
+    guest.ends()
+    assert not children.is_needed(owner)
+    owner.ends()
+    assert not children.is_needed(owner)

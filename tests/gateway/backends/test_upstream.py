@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.dials import RouteDials
+from dragoman.gateway.backends.spare_children import SpareChildren
 from dragoman.gateway.backends.target import UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
@@ -393,6 +394,25 @@ async def test_a_command_at_the_moment_of_the_close_waits_for_the_next_connectio
         await until(made, 2)
         assert made.got() == [[], [run("a")]]
         assert [told for told in made.told if told[0] != "connected"] == [], "no command failed"
+
+
+async def test_a_connection_that_other_sessions_need_does_not_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process that owns the threads of a codewhale 0.10.2 (docs/dialects/codewhale.md, section 12)."""
+    needed: list[Upstream] = []
+    monkeypatch.setattr(SpareChildren, "is_needed", lambda _self, connection: connection in needed)
+    async with dialled() as made:
+        made.upstream.start()
+        await until(made, 1)
+        needed.append(made.upstream)
+        assert made.upstream.rest()
+        await settle()
+        assert made.pods[0].is_open()
+        needed.clear()
+        assert not made.upstream.rest()
+        await settle()
+        assert not made.pods[0].is_open()
 
 
 async def test_a_failure_at_the_start_of_a_connection_ends_only_that_connection() -> None:

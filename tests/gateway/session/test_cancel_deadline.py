@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, echo, problem, run, say, status
@@ -90,3 +93,16 @@ async def test_the_connection_of_an_endless_turn_is_closed_too() -> None:
             .server_receives(looked_up())
             .done()
         )
+
+
+async def test_a_connection_that_other_sessions_need_is_closed_a_deadline_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await cut(made).done()
+        with monkeypatch.context() as patched:
+            patched.setattr(Upstream, "rest", lambda _self: True)
+            await made.script().passes(Limits().accept_deadline).done()
+        assert made.pods[0].transport.is_open()
+        await made.script().passes(Limits().accept_deadline).done()
+        assert not made.pods[0].transport.is_open()

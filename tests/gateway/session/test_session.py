@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical.commands import ListCompletions
 from tests.gateway.in_memory import AT_ONCE, NEVER, InMemoryGateway, Script, in_memory_gateway
@@ -599,6 +600,19 @@ async def test_an_open_turn_outlives_the_time_of_a_session_without_clients() -> 
         await begun(made).leaves("a").passes(ttl).done()
         assert made.pods[0].transport.is_open()
         await made.script().pod_sends(*FINISHED).passes(ttl).done()
+        assert not made.pods[0].transport.is_open()
+
+
+async def test_a_session_whose_connection_others_need_is_kept_for_its_time_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with in_memory_gateway() as made:
+        ttl = Limits().session_ttl
+        with monkeypatch.context() as patched:
+            patched.setattr(Upstream, "rest", lambda _self: True)
+            await made.script().opens("a").leaves("a").passes(ttl).done()
+        assert made.time.waiting == [ttl]
+        await made.script().passes(ttl).done()
         assert not made.pods[0].transport.is_open()
 
 

@@ -237,8 +237,18 @@ def test_a_server_may_be_closed_if_another_one_knows_its_thread_too(
 def test_a_server_that_owes_an_answer_may_not_be_closed() -> None:
     child = Child("")
     child.answers("capabilities", {"methods": methods(HEAD), **GUEST})
-    child.open().message()
+    child.open()
+    assert not child.link.is_waiting()
+    child.message()
+    assert child.link.is_waiting()
     assert not child.link.may_be_closed()
+
+
+@pytest.mark.parametrize(("facts", "serves"), [(OWNER, True), (GUEST, False), ({"transport": "stdio"}, False)])
+def test_other_processes_depend_on_the_one_that_owns_the_threads(facts: dict[str, Any], *, serves: bool) -> None:
+    child = Child("")
+    child.answers("capabilities", {"methods": methods(HEAD), **facts})
+    assert child.link.serves_others() is serves
 
 
 def test_a_restarted_server_resumes_the_thread_in_its_folder_and_the_lost_context_is_told() -> None:
