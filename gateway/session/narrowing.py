@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     LifecycleReport,
+    Reply,
     StateSnapshot,
     ToolCallArguments,
     ToolCallFinished,
@@ -21,6 +22,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Item, ToolCall, ToolResult
 from dragoman.mappings.dialect import Loss
+from dragoman.mappings.extras import raw, read_raw
 
 KEPT = "{}"  # an empty object, so that clients can still parse the arguments
 
@@ -60,6 +62,14 @@ def _item(item: Item) -> Item:
     return item
 
 
+def _reply(event: Reply) -> Reply:
+    """Remove the `events` in the result of a codewhale: the calls of a `prompt/run` may be among them."""
+    result = read_raw(event.result, dict[str, Raw])
+    if result is None or read_raw(result.get("events"), list[Raw]) in (None, []):
+        return event
+    return structs.replace(event, result=raw(result | {"events": []}))
+
+
 def _nothing(_event: Any) -> None:
     return None
 
@@ -71,4 +81,5 @@ NARROW: dict[type, Callable[[Any], Any]] = {
     StateSnapshot: _nothing,
     LifecycleReport: _nothing,
     HistorySnapshot: _history,
+    Reply: _reply,
 }

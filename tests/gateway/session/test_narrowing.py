@@ -9,6 +9,7 @@ from dragoman.gateway.session.narrowing import tool_names_only
 from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     LifecycleReport,
+    Reply,
     StateSnapshot,
     TextDelta,
     ToolCallArguments,
@@ -41,8 +42,24 @@ def test_no_arguments_or_results_of_tools_remain() -> None:
     assert shown[1] == ToolCallArguments(json="{}", call="1", done=True)
 
 
+def test_the_result_of_a_prompt_has_no_frames_of_tools() -> None:
+    """`prompt/run` may answer with EventFrames (docs/dialects/codewhale.md, section 6)."""
+    frames = f'[{{"event":"tool_call_result","response_id":"r","tool_name":"t","output":"{SECRET}"}}]'
+    answer = Reply(request="1", result=Raw(f'{{"output":"Well.","model":"m","events":{frames}}}'.encode()))
+    shown, losses = tool_names_only([answer])
+    assert shown == [Reply(request="1", result=Raw(b'{"output":"Well.","model":"m","events":[]}'))]
+    assert [loss.kind for loss in losses] == ["Reply"]
+
+
 def test_all_other_events_are_not_changed() -> None:
-    events = [TextDelta(text="a"), ToolCallStarted(name="t"), HistorySnapshot(items=(Message(role="user", text="q"),))]
+    events = [
+        TextDelta(text="a"),
+        ToolCallStarted(name="t"),
+        HistorySnapshot(items=(Message(role="user", text="q"),)),
+        Reply(request="1"),
+        Reply(request="2", result=Raw(b'{"ok":true,"data":{},"events":[]}')),
+        Reply(request="3", result=Raw(b'[{"events":[1]}]')),
+    ]
     assert tool_names_only(events)[0] == events
 
 
