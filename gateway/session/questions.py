@@ -21,6 +21,7 @@ from dragoman.gateway.session.question_form import Given, denied
 from dragoman.gateway.timers import NS, Deadline
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import (
+    NO_VALUES,
     AnswerApproval,
     AnswerInteraction,
     SubmitInput,
@@ -265,8 +266,11 @@ def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str]
         return "not_found", GONE
     if command.question not in ("", block.asked.question):
         return "invalid", "another question is open"
-    if isinstance(command, AnswerInteraction) and not command.is_filled:
-        return "invalid", "`values` is needed unless `declined`"
+    if isinstance(block.asked, events.InteractionRequired) and isinstance(command, AnswerInteraction):
+        if command.kind not in ("", block.asked.kind):
+            return "invalid", "the open question is of another kind"
+        if not command.is_filled:
+            return "invalid", NO_VALUES
     return None
 
 

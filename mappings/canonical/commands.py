@@ -148,6 +148,10 @@ class AnswerOtp(CommandBase, frozen=True, kw_only=True):
     code: str
 
 
+NO_VALUES = "`values` is needed unless `declined`"
+"""The text of the failure of an AnswerInteraction that answers the open question with nothing."""
+
+
 class AnswerInteraction(CommandBase, frozen=True, kw_only=True):
     """Answer an InteractionRequired with the filled-in form; `values` is a JSON object, UNSET if declined."""
 

@@ -87,6 +87,7 @@ def in_any_order(*expected: dict[str, Any]) -> Callable[[object], bool]:
 
 BAD = error("VALIDATION_ERROR")
 BAD_FRAME = error("VALIDATION_ERROR", ABSENT)
+NO_FORM = "NO_PENDING_INTERACTION"
 
 
 def row(
@@ -199,13 +200,13 @@ ENVELOPE = [
 ]
 
 WRONG: dict[str, tuple[Any, ...]] = {
-    "str": (ABSENT, None, 7, True, [], {}, "", " \t"),
+    "str": (ABSENT, None, 7, True, [], {}, ""),
     "bool": (ABSENT, None, 1, "true", [], {}),
 }
 
 
 def wrong_fields() -> Iterator[MalformedInput]:
-    """Yield every required field of every action: missing, blank, and of each wrong type."""
+    """Yield every required field of every action: missing, empty, and of each wrong type."""
     for name, fields in ACTIONS.items():
         for field, good in fields.items():
             if field == "values":
@@ -216,10 +217,32 @@ def wrong_fields() -> Iterator[MalformedInput]:
 
 FIELDS = [
     *wrong_fields(),
+    row("3: create with a blank agentId", action("create_conversation_session", agentId=" \t"), BAD),
+    row("3: send_message with a blank message", action("send_message", message=" \t"), BAD),
+    row("3: rename with a blank title", action("rename_conversation", title=" \t"), BAD),
     *[
-        row(f"3: submit_interaction with values {value!r}", action("submit_interaction", values=value), BAD)
-        for value in each(7, "x", [])
+        row(f"3: {name} with a blank sessionId", action(name, sessionId=" \t"), error(code))
+        for name, code in (
+            ("get_session", "SESSION_NOT_FOUND"),
+            ("get_conversation_messages", "SESSION_NOT_FOUND"),
+            ("send_message", "SESSION_NOT_FOUND"),
+            ("verify_otp", "SESSION_NOT_FOUND"),
+            ("confirm_tool_action", "NO_PENDING_CONFIRMATION"),
+            ("submit_interaction", "NO_PENDING_INTERACTION"),
+        )
     ],
+    *[
+        row(f"3: submit_interaction with {fields}", action("submit_interaction", **fields), error(NO_FORM))
+        for fields in each({"values": 7}, {"values": "x"}, {"values": []}, {"kind": 7}, {"declined": "x"})
+    ],
+    row(
+        "2: verify_otp with an empty requestId",
+        action("verify_otp", requestId=""),
+        {"type": "otp_invalid", "requestId": ""},
+    ),
+    row(
+        "2: submit_interaction with an empty requestId", action("submit_interaction", requestId=""), error(NO_FORM, "")
+    ),
     *[
         row(f"2: {name} with the requestId {value!r}", action(name, requestId=value), BAD_FRAME)
         for name in ("verify_otp", "submit_interaction")

@@ -461,7 +461,10 @@ WRONG_ANSWERS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "form": [
         (without(SUBMIT, "values"), error("VALIDATION_ERROR", "q")),
         ({**SUBMIT, "values": "x"}, error("VALIDATION_ERROR", "q")),
+        ({**SUBMIT, "values": "x", "requestId": ""}, error("VALIDATION_ERROR", "")),
         ({**SUBMIT, "interactionId": "i-2"}, error("INTERACTION_MISMATCH", "q")),
+        (without({**SUBMIT, "interactionId": "i-2"}, "values"), error("INTERACTION_MISMATCH", "q")),
+        (without({**SUBMIT, "kind": "no_such_kind"}, "values"), error("INTERACTION_MISMATCH", "q")),
         ({**SUBMIT, "interactionId": "i-2", "requestId": "turn"}, error("INTERACTION_MISMATCH", "turn")),
         ({**SUBMIT, "sessionId": NOBODY}, error("NO_PENDING_INTERACTION", "q")),
         (CONFIRM, error("NO_PENDING_CONFIRMATION", "q")),

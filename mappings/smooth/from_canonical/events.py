@@ -124,7 +124,7 @@ def _refusal(failure: Failure, context: Context) -> Messages:
                 code = "NO_PENDING_INTERACTION"
             case commands.RenameSession():
                 code, text = "CONVERSATION_NOT_FOUND", text.replace("session", "conversation", 1)
-    elif isinstance(asked, commands.AnswerInteraction) and code == "VALIDATION_ERROR" and asked.is_filled:
+    elif isinstance(asked, commands.AnswerInteraction) and code == "VALIDATION_ERROR" and text != commands.NO_VALUES:
         code = "INTERACTION_MISMATCH"  # it names another question
     return (error_event(context, code, text, failure.ext),)
 

@@ -14,6 +14,7 @@ from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import attachments, flatten
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.smooth.vocabulary import carried
 
 PAGE_DEFAULT = 50
 PAGE_MAX = 100
@@ -32,13 +33,18 @@ def _require(good: bool, text: str) -> None:
         raise PeerError("invalid", text)
 
 
+def _has_request(command: Any) -> bool:
+    """Return True if the client sent a request id; an empty one counts."""
+    return bool(command.request) or carried(command.ext, "requestId") is not None
+
+
 def _create(command: Any) -> Command:
     _require(bool(command.agent.strip()), "`agentId` must not be blank")
     return command  # type: ignore[no-any-return]  # OpenSession or ResumeSession
 
 
 def _names_session(command: Any) -> Command:
-    _require(bool(command.session.strip()), "`sessionId` must not be blank")
+    _require(bool(command.session), "`sessionId` must not be empty")
     return command  # type: ignore[no-any-return]  # any command that names a session
 
 
@@ -70,14 +76,14 @@ def _rename(command: commands.RenameSession) -> Command:
 
 
 def _otp(command: commands.AnswerOtp) -> Command:
-    _require(bool(command.request), "verify_otp needs a `requestId`")
+    _require(_has_request(command), "verify_otp needs a `requestId`")
     _names_session(command)
-    _require(bool(command.code.strip()), "`code` must not be blank")
+    _require(bool(command.code), "`code` must not be empty")
     return command
 
 
 def _interaction(command: commands.AnswerInteraction) -> Command:
-    _require(bool(command.request), "submit_interaction needs a `requestId`")
+    _require(_has_request(command), "submit_interaction needs a `requestId`")
     _names_session(command)
     _require(bool(command.question.strip()), "`interactionId` must not be blank")
     return command

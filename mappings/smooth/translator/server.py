@@ -24,7 +24,7 @@ from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.from_canonical.replies import record_id
 from dragoman.mappings.smooth.projection import MAX_EVENT, PIECE, cut_text, fitted
 from dragoman.mappings.smooth.translator.admission import admitted
-from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, omits_supports
+from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, carried, omits_supports
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND, FORMS
@@ -132,13 +132,16 @@ class ServerTranslator(Translator[Command, Event]):
             words = f"unsupported action `{item.tag[:ACTION_SHOWN]}`"
             step.frames.append(self._error_frame(request, "UNSUPPORTED_ACTION", words))
             return
-        request = "" if item.ext is not None and "smooth.requestId" in item.ext else item.request or None
+        request = "" if carried(item.ext, "requestId") is not None else item.request or None
         if self._seed:
             if type(item) in UNKNOWN_TO_SEED:
                 action = UNKNOWN_TO_SEED[type(item)]
                 step.frames.append(self._error_frame(request, "UNSUPPORTED_ACTION", f"unsupported action `{action}`"))
                 return
             item = self._as_seed_reads(item)
+        if isinstance(item, commands.SubmitInput) and self._turn is not None:
+            step.frames.append(self._busy_frame(request))
+            return
         try:
             _echoable(item)
             command = admitted(item)
@@ -149,7 +152,7 @@ class ServerTranslator(Translator[Command, Event]):
         if isinstance(command, commands.OpenSession | commands.ResumeSession):
             self._claim(command)
         if isinstance(command, commands.SubmitInput):
-            self._begin_turn(command, request, step)
+            self._begin_turn(command, step)
         elif isinstance(command, commands.CancelTurn):
             session = self._turn.session if self._turn is not None else command.session
             if session:  # without a turn on this link a cancel may name a session; without both it has no answer
@@ -191,11 +194,7 @@ class ServerTranslator(Translator[Command, Event]):
             ext=item.ext,
         )
 
-    def _begin_turn(self, command: commands.SubmitInput, request: str | None, step: Step[Command]) -> None:
-        if self._turn is not None:
-            words = "a turn is already running on this connection"
-            step.frames.append(self._error_frame(request, "TURN_IN_PROGRESS", words))
-            return
+    def _begin_turn(self, command: commands.SubmitInput, step: Step[Command]) -> None:
         if not command.request:
             # like server P: all events of the turn have the id that we made
             command = msgspec.structs.replace(command, request=self._new_id())
@@ -252,8 +251,16 @@ class ServerTranslator(Translator[Command, Event]):
         return EVENTS.encode(error_event(context, code, text))
 
     def _refused_frame(self, fault: PeerError) -> bytes:
-        request = fault.value.get("requestId") if isinstance(fault.value, dict) else None
-        return self._error_frame(request if isinstance(request, str) else None, "VALIDATION_ERROR", fault.text)
+        value = fault.value if isinstance(fault.value, dict) else {}
+        given = value.get("requestId")
+        request = given if isinstance(given, str) else None
+        if value.get("action") == "send_message" and self._turn is not None:
+            return self._busy_frame(request)
+        return self._error_frame(request, "VALIDATION_ERROR", fault.text)
+
+    def _busy_frame(self, request: str | None) -> bytes:
+        """Return the answer to any input during a turn, which servers do not read further."""
+        return self._error_frame(request, "TURN_IN_PROGRESS", "a turn is already running on this connection")
 
 
 def _echoable(command: Command) -> None:

@@ -156,6 +156,10 @@ def usual_action(value: object) -> object:
             _drop_unless(value, "limit", int)
             for key in ("cursor", "query"):
                 _drop_unless(value, key, str)
+        case "submit_interaction":
+            _drop_unless(value, "kind", str)
+            _drop_unless(value, "values", dict)
+            _drop_unless(value, "declined", bool)
         case "cancel":
             _drop_unless(value, "sessionId", str)
     return value
