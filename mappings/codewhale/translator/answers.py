@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import SessionState, commands, events
-from dragoman.mappings.canonical.commands import ForkSession, OpenSession, ResumeSession
-from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
 from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
@@ -25,6 +24,7 @@ from dragoman.mappings.codewhale.vocabulary import (
     SEED,
     UNKNOWN_THREAD,
     app_facts,
+    carried,
     given,
     methods,
     thread_methods,
@@ -75,9 +75,10 @@ class Answers:
         """Remember a session that the client was shown."""
         remember(self._sessions, state.id, state, SHOWN_MAX)
 
-    def note_opening(self, command: OpenSession | ResumeSession | ForkSession) -> None:
-        """Note from a request for a thread whether the client was made for 0.10.2, whose servers need a key with it."""
-        if self._generation == HEAD and given(command.ext, "params", OperationKey, NO_KEY).operation_key is not None:
+    def note_params(self, ext: Ext | None) -> None:
+        """Note from a request whether the client was made for 0.10.2, whose servers need a param that others ignore."""
+        is_keyed = given(ext, "params", OperationKey, NO_KEY).operation_key is not None
+        if self._generation == HEAD and (is_keyed or carried(ext, "allowed_tools") is not None):
             self._refuses_as = LATER
 
     def answer(self, call: ThreadCall, item: Any) -> list[Loss]:

@@ -49,8 +49,6 @@ OF_A_THREAD = (
 )
 """Commands of requests that name a thread. Without a name they would be about the session of the link."""
 
-BEGIN_A_THREAD = (commands.OpenSession, commands.ResumeSession, commands.ForkSession)
-
 NO_THREAD = Failure(cause="not_found", text=UNKNOWN_THREAD)
 TOO_MANY = "too many inputs wait for the turn before them (`pending_commands`); try again later"
 
@@ -182,8 +180,7 @@ class ServerTranslator(Translator[Command, Event]):
         if isinstance(command, OF_A_THREAD) and not command.session:
             self._answers.answer(call, events.Reply(request=call.id, failure=NO_THREAD))
             return
-        if isinstance(command, BEGIN_A_THREAD):
-            self._answers.note_opening(command)
+        self._answers.note_params(command.ext)
         self._inputs += is_input
         self._shut = self._shut or isinstance(command, commands.ShutdownBackend)
         running = _running_turn(self._replies.head, self._generation)

@@ -444,11 +444,20 @@ def test_a_blank_thread_id_names_no_thread_although_one_is_open(method: str, par
     assert (blank.heard, blank.raw) == ([], [unknown.raw[-1].replace(b"thread-ghost", b"")])
 
 
-@pytest.mark.parametrize(("params", "refused"), [({}, False), ({"operation_key": "k"}, True)])
-def test_a_client_that_sends_keys_is_refused_the_read_of_an_unknown_thread(
-    params: dict[str, object], *, refused: bool
+@pytest.mark.parametrize(
+    ("method", "params", "refused"),
+    [
+        ("thread/start", {}, False),
+        ("thread/start", {"operation_key": "k"}, True),
+        ("thread/message", {"thread_id": "thread-ghost", "input": "hi"}, False),
+        ("thread/message", {"thread_id": "thread-ghost", "input": "hi", "allowed_tools": []}, True),
+        ("prompt/run", {"prompt": "hi", "allowed_tools": []}, True),
+    ],
+)
+def test_a_client_that_sends_the_params_of_0_10_2_is_refused_the_read_of_an_unknown_thread(
+    method: str, params: dict[str, object], *, refused: bool
 ) -> None:
-    """Servers need a key since 0.10.2, and since then they refuse it (docs/dialects/codewhale.md, section 12)."""
-    client = Client().asks("thread/start", **params).reply("busy")
+    """Servers need them since 0.10.2, and since then they refuse it (docs/dialects/codewhale.md, section 12)."""
+    client = Client().asks(method, **params).reply("busy")
     client.asks("thread/read", id=2, thread_id="thread-ghost").reply("not_found")
     assert ("error" in client.lines()[-1]) is refused
