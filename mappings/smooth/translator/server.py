@@ -16,7 +16,7 @@ from msgspec import Struct
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Translator
+from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth.directions import FROM_CLIENT
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
@@ -24,7 +24,7 @@ from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.from_canonical.replies import record_id
 from dragoman.mappings.smooth.projection import MAX_EVENT, PIECE, cut_text, fitted
 from dragoman.mappings.smooth.translator.admission import admitted
-from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, carried, omits_supports
+from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, carried, given, omits_supports
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND, FORMS
@@ -35,7 +35,7 @@ PENDING_MAX = 1024
 REQUEST_MAX = 16_384
 """Characters of a request id: each frame has it twice, up to 6 bytes a character, beside a PIECE of text."""
 
-ACTION_SHOWN = 80  # characters of an unknown action's name in the error
+ACTION_SHOWN = 80  # characters of the name of an unknown action or skill in the error
 
 CREATE = "create_conversation_session"
 
@@ -58,12 +58,17 @@ class ServerTranslator(Translator[Command, Event]):
         self._turn: commands.SubmitInput | None = None
         self._supports: tuple[str, ...] = ()  # no set: each takes 216 bytes
         self._claimed = False  # the client itself said which forms it can show
+        self._may_know_skills = True  # False if the backend is no smooth server
 
     @property
     def view(self) -> str:
         """Return the kinds of forms that the client cannot show, and the generation if it is the seed."""
         unshown = [kind for kind, needs in CAPABILITY_OF_KIND.items() if needs not in self._supports]
         return " ".join([*unshown, SEED] if self._seed else unshown)
+
+    def note_backend(self, backend: Dialect) -> None:
+        """Note if the backend may know the skill that an input names."""
+        self._may_know_skills = backend.name == "smooth"
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Read actions as commands; answer invalid ones with an error at once."""
@@ -152,7 +157,7 @@ class ServerTranslator(Translator[Command, Event]):
         if isinstance(command, commands.OpenSession | commands.ResumeSession):
             self._claim(command)
         if isinstance(command, commands.SubmitInput):
-            self._begin_turn(command, step)
+            self._begin_turn(command, request, step)
         elif isinstance(command, commands.CancelTurn):
             session = self._turn.session if self._turn is not None else command.session
             if session:  # without a turn on this link a cancel may name a session; without both it has no answer
@@ -194,7 +199,12 @@ class ServerTranslator(Translator[Command, Event]):
             ext=item.ext,
         )
 
-    def _begin_turn(self, command: commands.SubmitInput, step: Step[Command]) -> None:
+    def _begin_turn(self, command: commands.SubmitInput, request: str | None, step: Step[Command]) -> None:
+        skill = given(command.ext, "skill", str, "").strip()
+        if skill and not self._may_know_skills and not self._seed:
+            words = f"skill `{skill[:ACTION_SHOWN]}` is not available: the backend has no skills"
+            step.frames.append(self._error_frame(request, "SKILL_NOT_FOUND", words))
+            return
         if not command.request:
             # like server P: all events of the turn have the id that we made
             command = msgspec.structs.replace(command, request=self._new_id())

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Message, Text
@@ -373,6 +374,18 @@ def test_a_late_cancel_is_not_answered_but_an_unsupported_one_is(cause: Cause, a
     (command,) = link.sends(CANCEL)
     frames = link.receives(events.Reply(request=command.request, failure=Failure(cause=cause, text="no")))
     assert [frame.get("requestId") for frame in frames] == [None] * answers, "its id names the turn, which goes on"
+
+
+@pytest.mark.parametrize(
+    ("backend", "skill", "code"), [("pod", "meteo", "SKILL_NOT_FOUND"), ("pod", " ", ""), ("smooth", "meteo", "")]
+)
+def test_an_input_with_a_skill_runs_no_turn_on_a_backend_without_skills(backend: str, skill: str, code: str) -> None:
+    """A server refuses a skill that it cannot resolve (docs/dialects/smooth.md, sections 3 and 8)."""
+    link = Link()
+    link.translator.note_backend(replace(DIALECT, name=backend))
+    assert bool(link.sends(SEND | {"skill": skill})) is not bool(code)
+    assert [(f["requestId"], f["error"]["code"]) for f in link.hears()] == ([(SAID, code)] if code else [])
+    assert link.sends(SEND) or not code, "no turn is open"
 
 
 def test_a_skill_and_a_stream_flag_are_kept_in_ext() -> None:
