@@ -13,7 +13,7 @@ from dragoman.gateway.session.question_form import QuestionForm
 from dragoman.gateway.session.runs import Runs
 from dragoman.mappings.canonical import OpenTurn, events
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
-from dragoman.mappings.canonical.values import REFUSED_TURN, End, Failure, Status
+from dragoman.mappings.canonical.values import UNBEGUN_TURN, End, Failure, Status
 
 
 class EndForm:
@@ -102,8 +102,6 @@ class EndForm:
 
     def _tell_failure(self, turn: OpenTurn, end: End, failure: Failure | None) -> Failure | None:
         """Report why the turn failed, unless it was reported, and return it."""
-        if end == "failed" and turn.model_turn is None and not turn.errors:  # refused: for a pod's parent it began
-            self._runs.emit(events.ModelTurnStarted(index=self._runs.next_model_turn(), ext=REFUSED_TURN))
         if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
             failure = Failure(cause="internal", text="the turn failed")
         if failure is not None and not any(
@@ -114,8 +112,10 @@ class EndForm:
 
     def _close_everything(self, turn: OpenTurn, end: End) -> None:
         """Close the blocks and calls of the turn, and its model turn if the output is complete
-        (docs/translation.md, rule 4.3).
+        (docs/translation.md, rule 4.3). A turn without output gets a model turn, because a pod's parent waits for it.
         """
+        if end in ("completed", "failed") and turn.model_turn is None and not (turn.blocks or turn.errors):
+            self._runs.emit(events.ModelTurnStarted(index=self._runs.next_model_turn(), ext=UNBEGUN_TURN))
         self._content.close_block()
         for block in turn.calls.values():
             self._content.complete(block)

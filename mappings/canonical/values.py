@@ -14,8 +14,8 @@ from msgspec import Raw, Struct
 Ext = dict[str, Raw]
 """Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> JSON."""
 
-REFUSED_TURN: Ext = {"gateway.refused": Raw(b"true")}
-"""The `ext` of a ModelTurnStarted that the session adds to a turn that failed before its backend began it."""
+UNBEGUN_TURN: Ext = {"gateway.unbegun": Raw(b"true")}
+"""The `ext` of a ModelTurnStarted that the session adds to a turn that ended before its backend began it."""
 
 Visibility = Literal["public", "reasoning", "internal"]
 """The readers that may see an event (docs/translation.md, rule 3.8). No rule may widen it."""

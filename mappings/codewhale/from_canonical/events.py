@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, events
-from dragoman.mappings.canonical.values import ANSWERED, REFUSED_TURN, Failure
+from dragoman.mappings.canonical.values import ANSWERED, UNBEGUN_TURN, Failure
 from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, Messages
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
@@ -34,7 +34,7 @@ FROM_EVENT = Rules[[Context], object]("canonical events -> codewhale")
     events.ModelTurnStarted, produces=(lines.ResponseStart, frames.ResponseStart), fidelity=Lossy(("index",))
 )
 def model_turn_started(event: events.ModelTurnStarted, context: Context) -> Messages:
-    if event.ext == REFUSED_TURN or not context.starts():  # a server that refuses a turn writes no response
+    if event.ext == UNBEGUN_TURN or not context.starts():  # a server that refuses a turn writes no response
         return ()
     begun = lines.ResponseStart(response_id=context.response_id)
     return (begun,) if context.streams else (begun, frames.ResponseStart(response_id=context.response_id))

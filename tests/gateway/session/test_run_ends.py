@@ -114,6 +114,15 @@ async def test_a_turn_that_a_codewhale_refuses_begins_for_a_pod_client() -> None
         assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
 
 
+async def test_a_turn_without_a_response_begins_and_ends_for_a_pod_client() -> None:
+    """A parent pod waits for `turn_start` after its input (docs/dialects/pod.md, section 11)."""
+    async with in_memory_gateway(upstream="codewhale") as made:
+        pod = await pod_with_run(made)
+        await settle()
+        await answers(made, "thread/message", thread_id=THREAD, status="accepted", data={"turn_id": "t"})
+        assert names(pod.frames())[-4:] == ["turn_start", *ENDED]
+
+
 async def test_usage_in_the_terminal_of_a_smooth_server_comes_before_the_end_of_the_model_turn() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         terminal = answered("$t", "Hello")
