@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from dragoman.adapters.base import Listener
+from dragoman.gateway.pods.allocation import PodAllocation
 from dragoman.gateway.process.private_files import make_folder, write_file
 from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.canonical import SessionState
@@ -47,13 +48,17 @@ log = structlog.get_logger("dragoman.pod")
 
 
 class PodFolder:
-    """A listener at `BASE/NAME/sock`; its status.json shows the state of the session behind it."""
+    """A listener at `BASE/NAME/sock`; its status.json shows the state of the session behind it.
 
-    def __init__(self, base: Path, name: str) -> None:
+    If it is `listed`, BASE is the runtime directory of pods, and other programs find it in the table there.
+    """
+
+    def __init__(self, base: Path, name: str, *, listed: bool = False) -> None:
         self.name = check_name(name)
         self.folder = base / name
         self.socket = self.folder / "sock"
         self.address = f"unix:{self.socket}"
+        self._allocation = PodAllocation(base, name, self.socket) if listed else None
         self._listener: Listener | None = None
 
     @property
@@ -71,6 +76,8 @@ class PodFolder:
         except BaseException:
             await self.close()
             raise
+        if self._allocation is not None:
+            self._allocation.take()
 
     def write_status(self, state: SessionState) -> None:
         """Write the session's status; a write error is logged and does not affect the session."""
@@ -86,10 +93,16 @@ class PodFolder:
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
-            for name in ("status.json", "pid", STDERR_LOG) if not is_taken_over else ():
-                self.folder.joinpath(name).unlink(missing_ok=True)
+            if not is_taken_over:
+                self._remove_traces()
         with contextlib.suppress(OSError):  # the folder has other files, or belongs to a live pod
             self.folder.rmdir()
+
+    def _remove_traces(self) -> None:
+        for name in ("status.json", "pid", STDERR_LOG):
+            self.folder.joinpath(name).unlink(missing_ok=True)
+        if self._allocation is not None:
+            self._allocation.release()
 
     def _write_status(self, session: str, status: str) -> None:
         content = {"pod_name": self.name, "segment_id": session or None, "state": status}

@@ -126,7 +126,7 @@ def _places(endpoint: Endpoint) -> tuple[Place, ...]:
 
 
 def _folder(endpoint: Endpoint) -> PodFolder:
-    return PodFolder(runtime_directory(), endpoint.address)
+    return PodFolder(runtime_directory(), endpoint.address, listed=True)
 
 
 async def _listen_named(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:

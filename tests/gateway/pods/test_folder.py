@@ -54,6 +54,21 @@ async def test_a_folder_whose_socket_was_removed_is_not_reachable_until_it_is_op
     assert not other.folder.exists()
 
 
+async def test_a_listed_pod_is_in_the_table_of_running_pods_while_it_listens(tmp_path: Path) -> None:
+    def listed() -> list[str]:
+        return [entry["pod_name"] for entry in json.loads((tmp_path / "pods.json").read_text())["allocations"]]
+
+    folder, other = (PodFolder(tmp_path, "atlas", listed=True) for _ in range(2))
+    await folder.open(listen)
+    assert listed() == ["atlas"]
+    folder.socket.unlink()
+    await other.open(listen)
+    await folder.close()
+    assert listed() == ["atlas"], "of the other, which has taken over"
+    await other.close()
+    assert listed() == []
+
+
 async def test_the_status_file_has_the_status_of_the_session(tmp_path: Path) -> None:
     folder = PodFolder(tmp_path, "atlas")
     await folder.open(listen)
