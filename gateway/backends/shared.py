@@ -277,8 +277,7 @@ class SharedKind(RememberingOpener):
             yield
         self._unused.keep_only(found)
         self._show_newest()
-        opened = [session.state for session in self._sessions.index if session.state.backend_ids is not None]
-        doubted = [state for state in opened if state.id not in found]
+        doubted = [s.state for s in self._sessions.index if s.state.backend_ids is not None and s.state.id not in found]
         self._list.note_list(len(doubted))
         for state in doubted:
             command = GetSession(request=self._services.new_id())
@@ -309,9 +308,10 @@ class SharedKind(RememberingOpener):
         self._list.note_answer()
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
-        """Tell each session that watches or asked, with its own unsent commands."""
+        """Tell each session that watches, asked or has a turn, with its own unsent commands."""
         self._lists.stop()
         self._list.note_lost()
+        self._watched |= {session.state.id: session for session in self._sessions.busy}  # also one that nobody uses
         requests = self.requests.take_all()
         own: dict[str, list[Command]] = {}
         for request in requests.values():

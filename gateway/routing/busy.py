@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from dragoman.gateway.session.session import Session
 
@@ -17,6 +18,9 @@ class BusySessions:
 
     def __bool__(self) -> bool:
         return bool(self._busy)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._busy)
 
     def note(self, session: Session, busy: bool) -> None:  # by position: it is an observer
         """Store whether a session is busy now."""

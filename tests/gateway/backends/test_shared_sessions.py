@@ -8,7 +8,9 @@ import pytest
 
 from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.backends.shared import SharedKind
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.events import Heartbeat
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.pod_messages import run
@@ -102,6 +104,37 @@ async def test_a_session_missing_from_the_next_list_is_requested_and_stays_if_it
         pod.say(json.dumps(run("Hello")).encode())
         await settle()
         assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE
+
+
+async def runs_unused(made: InMemoryPandoGateway) -> Session:
+    """Let the primary run a turn in a session that no client has opened."""
+    made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
+    await made.begins(row(ONE))
+    await made.publishes("llm.token", session_id=ONE, token="Hel")
+    await made.answers("message.list", [])
+    (session,) = made.router.sessions
+    assert session.state.turn is not None
+    return session
+
+
+async def test_the_turn_of_a_session_that_nobody_uses_goes_on_over_the_next_connection() -> None:
+    async with in_memory_pando_gateway() as made:
+        session = await runs_unused(made)
+        await made.replaced(row(ONE))
+        while made.asked():
+            assert (await made.answers("message.list", []))["session_id"] == ONE
+        await made.publishes("llm.token", session_id=ONE, token="lo")
+        assert session.state.turn is not None
+        assert session.state.turn.text() == "Hello"
+
+
+async def test_the_turn_of_a_session_that_nobody_uses_fails_if_its_primary_stays_away() -> None:
+    async with in_memory_pando_gateway() as made:
+        session = await runs_unused(made)
+        made.primaries[-1].hang_up()
+        await settle()
+        made.time.passes(Limits().reconnect_grace + 1)
+        assert (session.state.status, session.state.turn) == ("idle", None)
 
 
 async def test_a_pod_client_whose_session_is_gone_is_rotated_to_the_newest_session() -> None:
