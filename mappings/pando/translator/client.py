@@ -41,7 +41,7 @@ from dragoman.mappings.pando.directions import FROM_SERVER
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.to_canonical.replies import pong, sessions_listed, stored_rows, typed_answer
-from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions
+from dragoman.mappings.pando.translator.followed_session import FollowedSessions
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.codecs import READ_TOKEN, REQUESTS, TOKEN
 from dragoman.mappings.pando.wire.requests import Meta, WriteBase
@@ -209,9 +209,9 @@ class ClientTranslator(Translator[Event, Command]):
     def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
         """Release the events that waited for a call which gets no reply."""
         if isinstance(asked.command, commands.SubmitInput):
-            self._input_answered(asked.command, self._clock(), step)
+            self._sessions.note_answer(asked.session, self._clock(), step)
         elif asked.why == "text" and asked.session in self._sessions:
-            self._take_list(asked, events.Reply(request="", failure=failure), self._clock(), step)
+            self._sessions.take_list(asked.session, None, self._clock(), step)
 
     # -- from the server --------------------------------------------------------------------------------
 
@@ -230,10 +230,9 @@ class ClientTranslator(Translator[Event, Command]):
         known, self._instance = self._instance, instance
         if known in ("", instance):
             return
+        self._sessions.lose_turns()
         if not is_asked:
             self._fail_calls(step, "the primary was replaced by another")
-        step.bursts += self._sessions.end_lost_turns()
-        if not is_asked:
             self._resynchronise(step)
 
     def _note_missed(self, count: int, step: Step[Event]) -> None:
@@ -253,32 +252,7 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(item, events.MessageAppended) and item.message.role == "assistant":
             step.losses.append(Loss(kind="MessageAppended", why="the tokens carry the assistant's text"))
             return []
-        following = self._sessions.follow(burst.session)
-        if isinstance(item, events.SessionClosed):
-            following.input.stop_learning()
-            self._release_held(following, now, step)
-        return [] if following.hold_event(burst, item, now) else self._follow_on(following, item, now, step)
-
-    def _follow_on(self, following: FollowedSession, item: Event, now: int, step: Step[Event]) -> list[Event]:
-        if isinstance(item, events.TurnEnded) and not following.open:
-            step.losses.append(Loss(kind="TurnEnded", why="the end of an unseen turn"))
-        return following.take_event(item, now)
-
-    def _release_held(self, following: FollowedSession, now: int, step: Step[Event]) -> None:
-        """Pass on the held events, up to the first one that must wait for a further answer."""
-        if following.input.waits:
-            return
-        for burst, item in following.held.take_all():
-            if following.hold_event(burst, item, now):  # the next run waits for its own input
-                continue
-            if items := self._follow_on(following, item, now, step):
-                step.bursts.append(replace(burst, items=items, request=""))
-
-    def _input_answered(self, command: commands.SubmitInput, now: int, step: Step[Event]) -> None:
-        """Pass on the events that were held until the answer to this input."""
-        following = self._sessions.follow(command.session)
-        following.note_answer(now)
-        self._release_held(following, now, step)
+        return self._sessions.take_event(burst, item, now, step)
 
     def _take_reply(self, reply: events.Reply, now: int, step: Step[Event]) -> None:
         asked = self._pending.pop(reply.request, None)
@@ -304,29 +278,21 @@ class ClientTranslator(Translator[Event, Command]):
         if reply.failure is not None:
             self._sessions.note_refusal(command)
         elif isinstance(command, commands.SubmitInput):
-            self._sessions.follow(command.session).begin_turn(now, flatten(command.segments))
+            self._sessions.current(command.session, step).begin_turn(now, flatten(command.segments))
         elif isinstance(command, commands.CancelTurn):
-            self._sessions.follow(command.session).accept_interrupt(now)
+            self._sessions.current(command.session, step).accept_interrupt(now)
         answer = typed_answer(command, reply, now) or replace(reply, request=command.request)
         if command.request:
             step.bursts.append(Burst(items=[answer], request=command.request, session=command.session))
         if isinstance(command, commands.SubmitInput):
-            self._input_answered(command, now, step)
+            self._sessions.note_answer(command.session, now, step)
 
     def _take_list(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
         messages = stored_rows(reply.result) if reply.failure is None else None
-        following = self._sessions.follow(asked.session)
-        before = following.guesses
-        items: list[Event] = []
-        if asked.why == "history" and messages is not None:
-            items.append(events.HistorySnapshot(items=following.read_history(messages)))
-        elif asked.why == "text":
-            items += following.take_list(messages, now)
-        if following.guesses > before:
-            step.losses.append(Loss(kind="TurnEnded", why="the end was inferred from message.list"))
-        if items:
-            step.bursts.append(Burst(items=items, session=asked.session))
-        self._release_held(following, now, step)
+        if asked.why == "text":
+            self._sessions.take_list(asked.session, messages, now, step)
+        else:
+            self._sessions.take_history(asked.session, messages, now, step)
 
     # -- time -------------------------------------------------------------------------------------------
 
@@ -335,10 +301,7 @@ class ClientTranslator(Translator[Event, Command]):
         now = self._clock()
         overdue = self._pending.overdue(now)
         self._fail_calls(step, "the primary did not answer in time", overdue, "timeout")
-        for session, following in self._sessions.touch_active(CHECKED_MAX):
-            if items := following.check_time(now):
-                step.bursts.append(Burst(items=items, session=session))
-            self._release_held(following, now, step)
+        self._sessions.check_times(CHECKED_MAX, now, step)
         self._ask_for_messages(step)
         all_checked = self._sessions.all_checked and len(overdue) < CHECKED_MAX
         step.alarm = Alarm(TICK if all_checked else 0, self._on_alarm)

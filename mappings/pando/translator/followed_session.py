@@ -29,11 +29,12 @@ from itertools import islice
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Message, flatten
-from dragoman.mappings.dialect import Burst, TextSink
+from dragoman.mappings.dialect import Burst, Loss, Step, TextSink
 from dragoman.mappings.pando.to_canonical.replies import with_text
 from dragoman.mappings.pando.translator.known_messages import KnownMessages, up_to_input
 from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
@@ -104,7 +105,7 @@ class FollowedSession:
 
     def __init__(self) -> None:
         self._silence = Silence()
-        self.open = self.wants = self.asked = False
+        self.open = self.wants = self.asked = self.is_lost = False
         self.guesses = 0
         self.interrupt, self.input = Interrupt(), RunInput()
         self._updated = False  # the last publication of the turn was a session.update
@@ -310,6 +311,8 @@ class FollowedSession:
 
     def check_time(self, now: int) -> list[Event]:
         """Return the events of a turn whose wait has ended at `now` (ns), or set `wants` if its list is needed."""
+        if self.is_lost:
+            return self.end_lost_turn()
         self.input.check_time(now)
         silence = now - max(self._published_at, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
@@ -342,9 +345,8 @@ class FollowedSession:
         self._silence.note_reconnected(now)
 
     def end_lost_turn(self) -> list[Event]:
-        """End the open turn as failed, because its primary is gone."""
-        if not self.open:
-            return []
+        """End the turn that was lost as failed, because its primary is gone."""
+        self.is_lost = self.asked = False
         self._ending = None
         why = events.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
         return [why, *self._over("failed", None)]
@@ -395,15 +397,24 @@ class FollowedSessions(dict[str, FollowedSession]):
         """Pass a token to the sink and note it; return False if `receive` must read it instead."""
         token, at = message.payload, nanoseconds(message.timestamp) or 0
         following = self.get(token.session_id)
-        if following is None or not following.streams or not add_text(token.token, at, token.session_id):
+        if following is None or following.is_lost or not following.streams:
+            return False
+        if not add_text(token.token, at, token.session_id):
             return False
         following.add_text(token.token, now)
         return True
 
-    def end_lost_turns(self) -> list[Burst[Event]]:
-        """End all open turns after the loss of the primary, and return their events."""
-        ends = {session: following.end_lost_turn() for session, following in self.items()}
-        return [Burst(items=items, session=session) for session, items in ends.items() if items]
+    def lose_turns(self) -> None:
+        """Mark all open turns as lost with their primary: each ends with its session's next event or check of time."""
+        for following in self.values():
+            following.is_lost = following.open
+
+    def current(self, session: str, step: Step[Event]) -> FollowedSession:
+        """Return the state of a session like `follow`, after the end of a turn that was lost."""
+        following = self.follow(session)
+        if following.is_lost:
+            step.bursts.append(Burst(items=following.end_lost_turn(), session=session))
+        return following
 
     def forget(self, session: str) -> None:
         """Stop following a session; one with an open turn stays until the limit removes it."""
@@ -453,6 +464,47 @@ class FollowedSessions(dict[str, FollowedSession]):
             self[session].wants, self[session].asked = False, True
         return wanting
 
+    # -- what the primary tells of a session: events that are added to a step ----------------------------
+
+    def take_event(self, burst: Burst[Event], event: Event, now: int, step: Step[Event]) -> list[Event]:
+        """Return the canonical events for a publication that was received at `now` (ns); none if it is held."""
+        following = self.current(burst.session, step)
+        if isinstance(event, events.SessionClosed):
+            following.input.stop_learning()
+            _release_held(following, now, step)
+        return [] if following.hold_event(burst, event, now) else _follow_on(following, event, now, step)
+
+    def note_answer(self, session: str, now: int, step: Step[Event]) -> None:
+        """Pass on the events that were held until the answer to an input."""
+        following = self.current(session, step)
+        following.note_answer(now)
+        _release_held(following, now, step)
+
+    def take_list(self, session: str, messages: Sequence[Message] | None, now: int, step: Step[Event]) -> None:
+        """Add what follows from the result of message.list; `messages` is None if the call failed."""
+        following = self.current(session, step)
+        before = following.guesses
+        if items := following.take_list(messages, now):
+            step.bursts.append(Burst(items=items, session=session))
+        if following.guesses > before:
+            step.losses.append(Loss(kind="TurnEnded", why="the end was inferred from message.list"))
+        _release_held(following, now, step)
+
+    def take_history(self, session: str, messages: Sequence[Message] | None, now: int, step: Step[Event]) -> None:
+        """Add the history of a session; `messages` is None if the call failed."""
+        following = self.current(session, step)
+        if messages is not None:
+            history = events.HistorySnapshot(items=following.read_history(messages))
+            step.bursts.append(Burst(items=[history], session=session))
+        _release_held(following, now, step)
+
+    def check_times(self, most: int, now: int, step: Step[Event]) -> None:
+        """End the waits that are over in the next sessions, at most so many."""
+        for session, following in self.touch_active(most):
+            if items := following.check_time(now):
+                step.bursts.append(Burst(items=items, session=session))
+            _release_held(following, now, step)
+
     def note_refusal(self, command: Command) -> None:
         """Undo the state that a sent command set, because the primary refused the command."""
         following = self.get(command.session)
@@ -460,3 +512,20 @@ class FollowedSessions(dict[str, FollowedSession]):
             following.interrupt.forget()
         elif following is not None and isinstance(command, commands.SubmitInput):
             following.known.forget_input(flatten(command.segments))
+
+
+def _follow_on(following: FollowedSession, event: Event, now: int, step: Step[Event]) -> list[Event]:
+    if isinstance(event, events.TurnEnded) and not following.open:
+        step.losses.append(Loss(kind="TurnEnded", why="the end of an unseen turn"))
+    return following.take_event(event, now)
+
+
+def _release_held(following: FollowedSession, now: int, step: Step[Event]) -> None:
+    """Pass on the held events, up to the first one that must wait for a further answer."""
+    if following.input.waits:
+        return
+    for burst, event in following.held.take_all():
+        if following.hold_event(burst, event, now):  # the next run waits for its own input
+            continue
+        if items := _follow_on(following, event, now, step):
+            step.bursts.append(replace(burst, items=items, request=""))

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from dragoman.mappings.pando.translator.client import TICK
 from dragoman.mappings.pando.translator.followed_session import FollowedSessions
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.pod_messages import run
@@ -171,6 +172,7 @@ async def test_a_turn_fails_if_another_primary_answers_than_before() -> None:
     async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
         await made.answers("instance.ping", {"status": "ok", "instance_id": "i-2", "uptime": "0s"})
+        made.time.passes(TICK)
         assert ends(client) == [("error", None)]
         await made.answers("session.list", [row(ONE)])
         assert set(made.asked()) == {"message.list"}

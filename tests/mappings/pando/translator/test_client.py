@@ -734,9 +734,38 @@ def test_another_instance_ends_open_turns_and_is_asked_for_everything() -> None:
     primary.publishes("llm.token", token="Hel")
     primary.sent(commands.GetSession(request="q", session="s-1"))
     said = primary.publishes("instance.heartbeat", instance="i-2")
-    assert [type(item) for item in said] == [events.Reply, events.ErrorReported, events.StatusChanged, events.Heartbeat]
-    assert (said[0].failure.cause, said[1].cause) == ("upstream_lost", "upstream_lost")
+    assert [type(item) for item in said] == [events.Reply, events.Heartbeat]
     assert primary.asked()[-2:] == ["session.list", "message.list"]
+    said += primary.passes(TICK)
+    assert [type(item) for item in said[2:]] == [events.ErrorReported, events.StatusChanged]
+    assert (said[0].failure.cause, said[2].cause) == ("upstream_lost", "upstream_lost")
+
+
+def test_a_few_turns_of_a_primary_that_was_replaced_end_at_once() -> None:
+    primary, sessions = Primary().opened(), {f"s-{n}" for n in range(2 * CHECKED_MAX)}
+    for session in sessions:
+        primary.publishes("llm.token", session=session, token="a")
+        primary.sends("message.list", [])
+    primary.publishes("instance.heartbeat", instance="i-2")
+    ended = []
+    for _ in range(2):
+        alarm, primary.alarm = primary.alarm, None
+        assert alarm is not None
+        primary._did(alarm.callback())
+        ended.append([burst.session for burst in primary.bursts])
+    assert [len(some) for some in ended] == [CHECKED_MAX, CHECKED_MAX]
+    assert {session for some in ended for session in some} == sessions
+
+
+def test_the_turn_of_the_next_primary_begins_behind_the_end_of_the_lost_one() -> None:
+    primary = Primary().opened()
+    primary.publishes("llm.token", token="old")
+    primary.sends("message.list", [])
+    said = primary.publishes("llm.token", instance="i-2", token="new")
+    said += primary.sends("message.list", [message("m1", "user", "hi")])
+    lost = events.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
+    assert said[:2] == [lost, IDLE]
+    assert said[-2:] == [BEGUN, events.TextDelta(text="new")]
 
 
 def test_ids_in_payloads_do_not_name_the_publisher() -> None:

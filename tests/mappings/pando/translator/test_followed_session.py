@@ -7,13 +7,14 @@ from msgspec import structs
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, SessionSummary
-from dragoman.mappings.dialect import Burst
+from dragoman.mappings.dialect import Burst, Step
 from dragoman.mappings.pando.translator import followed_session
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
 from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.pando.translator.silence import TURN_QUIET
 from dragoman.mappings.pando.vocabulary import keep
+from dragoman.mappings.pando.wire.topics import Delta, LlmToken
 from dragoman.mappings.rfc3339 import NS
 from tests.step_counter import count_steps
 
@@ -389,7 +390,20 @@ def test_a_call_of_a_primary_that_publishes_the_start_of_turns_needs_no_session_
 
 
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
-    assert FollowedSession().end_lost_turn() == []
+    sessions, step = FollowedSessions(), Step[Event]()
+    sessions.follow("s")
+    sessions.lose_turns()
+    sessions.current("s", step)
+    assert step.bursts == []
+
+
+def test_no_piece_of_text_is_added_to_a_lost_turn() -> None:
+    sessions = FollowedSessions()
+    sessions.follow("s").take_event(events.TextDelta(text="old"), 0)
+    token = LlmToken(payload=Delta(session_id="s", token="new"))
+    assert sessions.add_text(token, 1, lambda *_piece: True)
+    sessions.lose_turns()
+    assert not sessions.add_text(token, 1, lambda *_piece: True)
 
 
 LOOK: list[Event] = [
