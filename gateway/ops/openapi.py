@@ -13,14 +13,7 @@ from dragoman.gateway.ops.admin import Detached, LogLevelChange, LogLevels
 from dragoman.gateway.ops.answers import ConfigInForce, LinkPage, LossPage, RouteList, SessionDetail, SessionPage
 from dragoman.gateway.ops.guard import ProblemDetails
 from dragoman.gateway.ops.health import Liveness, Readiness
-from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery
-
-
-class ReadinessQuery(Struct, frozen=True, kw_only=True):
-    """The parameters of /readyz: with `verbose` it shows all checks, and not only those that fail."""
-
-    verbose: str = ""
-
+from dragoman.gateway.ops.queries import LossQuery, PageQuery, ReadinessQuery, SessionQuery
 
 OPERATIONS: tuple[tuple[str, str, str, type | None, type[Struct] | None], ...] = (
     ("get", "/livez", "Tell whether the event loop turns (200) or is stuck (503).", Liveness, None),

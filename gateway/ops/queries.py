@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from dragoman.mappings.canonical.values import Status
 
-Q = TypeVar("Q", bound="PageQuery")
+Q = TypeVar("Q", bound=Struct)
 
 LIMIT_MAX = 1000  # rows of one page: 75 ms of the gateway's loop, in slices; 15 ms of it to redact the titles
 
@@ -47,6 +47,12 @@ class LossQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True
     target: str = ""
     kind: str = ""
     sort: Literal["-count", "count", "kind", "session"] = "-count"
+
+
+class ReadinessQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The parameters of /readyz: with `verbose` it shows all checks, and not only those that fail."""
+
+    verbose: str | None = None
 
 
 def parse_query(request: web.Request, wanted: type[Q]) -> Q:

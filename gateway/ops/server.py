@@ -38,6 +38,7 @@ from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
 from dragoman.gateway.ops.heartbeat import LoopHeartbeat
+from dragoman.gateway.ops.queries import ReadinessQuery, parse_query
 from dragoman.gateway.transports.spec import bind_failure
 
 LOOK = 0.5  # seconds between two looks at the heartbeat
@@ -198,6 +199,7 @@ class OpsServer:
         return respond(Liveness(live=live, stuck_for=0.0 if live else round(stuck, 1)), 200 if live else 503)
 
     async def _readyz(self, request: web.Request) -> web.Response:
+        wanted = parse_query(request, ReadinessQuery)
         try:
             found = await self._health.find_readiness()
         except TimeoutError:
@@ -205,7 +207,7 @@ class OpsServer:
             found = Readiness(ready=False, status="not ready", checks=[Check(name="loop", ready=False, cause=cause)])
         if not request[AUTHORISED]:
             found = structs.replace(found, checks=[])
-        elif "verbose" not in request.query:
+        elif wanted.verbose is None:
             found = structs.replace(found, checks=[check for check in found.checks if not check.ready])
         return respond(found, 200 if found.ready else 503)
 
