@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from itertools import product
 from statistics import median
 
 from msgspec import Struct, structs
@@ -17,6 +16,7 @@ from msgspec import Struct, structs
 from tests.bench import bridges
 from tests.bench.load import Bridge, Load, Result, run
 from tests.bench.text import Figure, Report, spread
+from tests.pairs.table import PAIRS
 
 OURS, BARE, WEBSOCKETS, AIOHTTP = "dragoman", "bare bridge", "naive websockets", "naive aiohttp"
 RELAY, SOCAT = "relay in C", "socat"
@@ -241,8 +241,6 @@ def _growth(result: Result) -> float:
 
 # -- pairs ------------------------------------------------------------------------------------------------------
 
-DIALECTS = ("smooth", "pod", "pando", "codewhale")
-PAIRS = list(product(DIALECTS, DIALECTS))  # client, backend
 LONE_RATE, PANDO_RATE = 50, 30  # tokens a second and session, of 100 sessions: at most half of what a core can do
 
 

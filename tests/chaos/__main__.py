@@ -22,11 +22,12 @@ from random import Random, SystemRandom
 from dragoman.gateway.observability import logs
 from tests.chaos.faults import FaultKind, choose_rounds
 from tests.chaos.kills import KILLS, KillTally, process_harness
-from tests.chaos.pair import DIALECTS, PAIRS, Tally, faulty_pair, play_rounds
+from tests.chaos.pair import Tally, faulty_pair, play_rounds
 from tests.chaos.report import RELIABILITY, ChaosRun, chaos_report, replace_section, sessions_report, soak_report
 from tests.chaos.sessions import SESSIONS, leave_sessions, memory_growth
 from tests.chaos.shapes import ShapeTally, play_backend_shapes, play_shapes
 from tests.chaos.soak import CLIENTS, soak
+from tests.pairs.table import DIALECTS, PAIRS
 
 FULL = 300.0  # seconds of a full run
 CUTS = 400  # of connections in a full run, beside the rounds with every fault

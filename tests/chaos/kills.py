@@ -25,9 +25,10 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.recording.reader import recordings_in
 from dragoman.mappings.canonical.events import TurnEnded
 from tests.chaos.clients import connected
-from tests.chaos.pair import DIALECTS, LIMITS, LISTEN, NO_TURN, EndTally, completes, first_of
+from tests.chaos.pair import LIMITS, NO_TURN, EndTally, completes, first_of
 from tests.chaos.processes import Program, children_of, running, wait_until_gone
 from tests.chaos.waiting import comes_true
+from tests.pairs.table import DIALECTS, LISTEN
 from tests.reserved_ports import reserved_port
 
 KILLS = ("backend", "gateway", "client", "child")

@@ -38,15 +38,9 @@ from tests.chaos.clients import CLIENTS, ChaosClient, connected
 from tests.chaos.faults import Fault, FaultKind, Round
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.waiting import comes_true
+from tests.pairs.gateway import serving
+from tests.pairs.table import LISTEN
 
-DIALECTS = ("smooth", "pod", "pando", "codewhale")
-PAIRS = [(client, backend) for client in DIALECTS for backend in DIALECTS]
-LISTEN = {
-    "smooth": "smooth+ws://127.0.0.1:0/ws",
-    "pod": "pod+unix:{folder}/sock",
-    "pando": "pando+tcp://127.0.0.1:0",
-    "codewhale": "codewhale+unix:{folder}/sock",
-}
 LIMITS = Limits(
     max_message=8 << 20,
     drain_deadline=0.5,
@@ -253,26 +247,15 @@ async def faulty_pair(client: str, backend: str, folder: Path) -> AsyncIterator[
     app = demo_backend(parse(LISTEN[backend].format(folder=places["backend"])), STORY)
     turns = GatewayTurns()
     async with AsyncExitStack() as stack:
-        behind = await stack.enter_async_context(_running(app))
-        far = await stack.enter_async_context(FaultProxy.in_front_of(behind, places["far"]))
+        (behind,) = await stack.enter_async_context(serving(app))
+        far = await stack.enter_async_context(FaultProxy.in_front_of(behind.partition("+")[2], places["far"]))
         listen = parse(LISTEN[client].format(folder=places["gateway"]))
         route = Route(name="chaos", listen=(listen,), upstream=parse(f"{backend}+{far.address}"))
         gateway = App(Config(routes=(route,), limits=LIMITS), on_run=turns.note)
-        address = await stack.enter_async_context(_running(gateway))
+        (endpoint,) = await stack.enter_async_context(serving(gateway))
+        address = endpoint.partition("+")[2]
         near = await stack.enter_async_context(FaultProxy.in_front_of(address, places["near"]))
         yield FaultyPair(client, near, far, turns, address)
-
-
-@asynccontextmanager
-async def _running(app: App) -> AsyncIterator[str]:
-    """Run an app; yield the address of its listener without its dialect."""
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="app")
-        try:
-            yield (await ready.get()).partition("+")[2]
-        finally:
-            app.stop.set()
 
 
 async def play_rounds(client: str, backend: str, folder: Path, rounds: list[Round], tally: Tally) -> None:

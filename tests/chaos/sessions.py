@@ -18,9 +18,9 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.chaos.clients import connected
 from tests.chaos.kills import limits_table, route_table
-from tests.chaos.pair import LISTEN
 from tests.chaos.processes import running
 from tests.pairs.gateway import serving
+from tests.pairs.table import LISTEN
 
 SESSIONS = 100_000
 FIRST = 1_000  # sessions after which the memory is the one to compare with

@@ -18,8 +18,9 @@ from msgspec import Struct, field
 
 from tests.chaos.clients import connected
 from tests.chaos.kills import ProcessHarness
-from tests.chaos.pair import DIALECTS, LIMITS, NO_TURN, FaultyPair
+from tests.chaos.pair import LIMITS, NO_TURN, FaultyPair
 from tests.chaos.processes import Program
+from tests.pairs.table import DIALECTS
 
 MIB = 1 << 20
 SEND_DEADLINE = 30.0  # seconds for a peer that the gateway does not read any more

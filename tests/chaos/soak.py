@@ -17,8 +17,9 @@ from msgspec import Struct
 from dragoman.gateway.config.model import Limits
 from tests.chaos.clients import ChaosClient, ObservedTurn, connected
 from tests.chaos.kills import limits_table, route_table
-from tests.chaos.pair import DIALECTS, LISTEN, NO_TURN, TURN_DEADLINE, first_of
+from tests.chaos.pair import NO_TURN, TURN_DEADLINE, first_of
 from tests.chaos.processes import running
+from tests.pairs.table import DIALECTS, LISTEN
 
 CLIENTS = 200
 # Sessions that live all the time, such as that of a pod, must reach the limits of their history within the warm-up.

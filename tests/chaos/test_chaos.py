@@ -12,9 +12,10 @@ import pytest
 
 from tests.chaos.faults import choose_rounds
 from tests.chaos.kills import KILLS, KillTally, process_harness
-from tests.chaos.pair import DIALECTS, PAIRS, Tally, faulty_pair, play_rounds
+from tests.chaos.pair import Tally, faulty_pair, play_rounds
 from tests.chaos.sessions import leave_sessions
 from tests.chaos.shapes import SHAPES, ShapeTally, play_backend_shapes, send_shape
+from tests.pairs.table import DIALECTS, PAIRS
 
 SEED = 20261122
 SHAPE_BYTES = 1 << 14

@@ -29,6 +29,7 @@ from dragoman.gateway.demo.script import Scripts
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.pod.wire.codecs import EVENTS
+from tests.pairs.gateway import serving
 from tests.smooth_frame_check import check
 
 DEADLINE = 20.0  # seconds for anything that a party waits for
@@ -364,13 +365,8 @@ async def listening(folder: Path, upstream: Endpoint, limits: Limits = LIMITS) -
 
     played = upstream.transport == "demo"
     app = App(Config(routes=(route,), limits=limits), make_backend=demo if played else None)
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="gateway")
-        try:
-            yield app, (await ready.get()).removeprefix("smooth+"), str(path)
-        finally:
-            app.stop.set()
+    async with serving(app) as (endpoint, _):
+        yield app, endpoint.removeprefix("smooth+"), str(path)
 
 
 @asynccontextmanager

@@ -15,8 +15,8 @@ from pathlib import Path
 from dragoman.gateway.config.model import Limits
 from tests.chaos.clients import connected
 from tests.chaos.kills import limits_table, route_table
-from tests.chaos.pair import DIALECTS, LISTEN
 from tests.chaos.processes import Program, running
+from tests.pairs.table import DIALECTS, LISTEN
 
 LIMITS = Limits(session_ttl=1.0)
 OVER = 3.0  # seconds in which sessions are forgotten and children end; objects of those that remain are not counted

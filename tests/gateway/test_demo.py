@@ -17,8 +17,6 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from dragoman.gateway.app import App
-from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.conversation import QUESTIONS
@@ -30,7 +28,8 @@ from dragoman.mappings.canonical.values import Cause, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
 from tests.awaited import Awaited
-from tests.pairs.gateway import SmoothClient
+from tests.pairs.gateway import SmoothClient, bridged, serving
+from tests.pairs.table import DIALECTS, LISTEN
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 BUNDLED = {file.name: file.read_text("utf-8") for file in (files("dragoman.gateway.demo") / "scripts").iterdir()}
@@ -555,10 +554,6 @@ class Raw:
             if line["event"] == event and data.items() <= line.get("data", {}).items():
                 return names
 
-    async def hung_up(self) -> bool:
-        async with asyncio.timeout(DEADLINE):
-            return await self._reader.read() == b""
-
 
 @asynccontextmanager
 async def pod(tmp_path: Path, *, like_real: bool = False) -> AsyncIterator[Callable[[], Coroutine[Any, Any, Raw]]]:
@@ -571,16 +566,12 @@ async def pod(tmp_path: Path, *, like_real: bool = False) -> AsyncIterator[Calla
         clients.append(Raw(*await asyncio.open_unix_connection(path, limit=1 << 24)))
         return clients[-1]
 
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="demo")
+    async with serving(app):
         try:
-            await ready.get()
             yield connect
         finally:
             for client in clients:
                 client.writer.close()
-            app.stop.set()
 
 
 async def test_a_client_is_shown_an_idle_snapshot_first(tmp_path: Path) -> None:
@@ -730,13 +721,8 @@ async def test_twenty_thousand_tokens_arrive_in_order(tmp_path: Path) -> None:
 @asynccontextmanager
 async def smooth_server(script: str = "") -> AsyncIterator[str]:
     app = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"), read(script, "s") if script else ())
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="demo")
-        try:
-            yield (await ready.get()).partition("+")[2]
-        finally:
-            app.stop.set()
+    async with serving(app) as (endpoint,):
+        yield endpoint.partition("+")[2]
 
 
 async def test_each_smooth_client_opens_a_conversation_of_its_own() -> None:
@@ -804,9 +790,14 @@ async def test_a_custom_script_is_served() -> None:
 # -- like the shipped programs ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dialect", ["pod", "pando", "codewhale", "smooth"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_with_like_real_every_client_gets_the_whole_text_and_one_end(dialect: str, tmp_path: Path) -> None:
-    async with bridged_like_real(dialect, tmp_path) as url, SmoothClient.connected(url) as client:
+    demo = demo_backend(parse(LISTEN[dialect].format(folder=tmp_path)), like_real=True)
+    async with (
+        serving(demo) as (upstream,),
+        bridged(upstream) as (_, url),
+        SmoothClient.connected(url) as client,
+    ):
         for count in (700, 701):  # every second answer is told otherwise
             await client.say(f"count {count}")
             await client.until(lambda count=count: len(client.terminals()) == count - 699)
@@ -814,25 +805,6 @@ async def test_with_like_real_every_client_gets_the_whole_text_and_one_end(diale
             assert last["type"] == "eventual_response"
             text = last["data"]["data"]["response"]["responseParts"][0]
             assert text == "".join(f"{number} " for number in range(count))
-
-
-@asynccontextmanager
-async def bridged_like_real(dialect: str, folder: Path) -> AsyncIterator[str]:
-    """Run a demo backend that behaves like the real ones, and a bridge to it for smooth clients."""
-    places = {"smooth": "ws://127.0.0.1:0/ws", "pando": "tcp://127.0.0.1:0"}
-    backend = demo_backend(parse(f"{dialect}+{places.get(dialect, f'unix:{folder}/sock')}"), like_real=True)
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(backend.run(ready.put_nowait), name="demo")
-        upstream = parse(await ready.get())
-        route = Route(name="real", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=upstream)
-        gateway = App(Config(routes=(route,)))
-        group.create_task(gateway.run(ready.put_nowait), name="gateway")
-        try:
-            yield (await ready.get()).partition("+")[2]
-        finally:
-            gateway.stop.set()
-            backend.stop.set()
 
 
 async def test_with_like_real_a_pod_commits_an_entry_and_leaves_aborted_text_open(tmp_path: Path) -> None:
@@ -876,10 +848,7 @@ async def codewhale_calls(
 ) -> AsyncIterator[Callable[..., Coroutine[Any, Any, dict[str, Any]]]]:
     """Run a demo backend in the codewhale dialect; yield a function that calls it and returns the result."""
     app = demo_backend(parse(f"codewhale+unix:{path}"), like_real=like_real)
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="demo")
-        await ready.get()
+    async with serving(app):
         reader, writer = await asyncio.open_unix_connection(path)
 
         async def call(method: str, **params: str) -> dict[str, Any]:
@@ -896,7 +865,6 @@ async def codewhale_calls(
             yield call
         finally:
             writer.close()
-            app.stop.set()
 
 
 # -- the demo ---------------------------------------------------------------------------------------

@@ -24,9 +24,10 @@ from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst
 from tests.chaos.clients import ChaosClient, LineClient, PandoChaosClient, SmoothChaosClient, connected
-from tests.chaos.pair import DIALECTS, LISTEN, NO_TURN
+from tests.chaos.pair import NO_TURN
 from tests.legal_samples import SESSION, legal_samples
 from tests.pairs.gateway import serving
+from tests.pairs.table import DIALECTS, LISTEN
 
 MOST = 8  # lines of one kind in this test
 ROUNDS = MOST + 4

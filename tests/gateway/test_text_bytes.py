@@ -23,8 +23,7 @@ from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
 from dragoman.mappings.dialect import DeltaType, Frame, StreamedBlock, TextSink, TextWriter
 from tests.gateway.test_token_path import WARM, demo_in_a_thread
 from tests.pairs.gateway import bridged
-from tests.pairs.table import PAIRS
-from tests.pairs.test_pairs import LISTEN
+from tests.pairs.table import LISTEN, PAIRS
 from tests.pairs.turn_clients import join
 
 
@@ -114,9 +113,9 @@ async def compare_paths(
     both = BothPaths()
     for name in ("backend", "own"):
         (tmp_path / name).mkdir()
-    listen = LISTEN[client].format(folder=tmp_path, name="own")
+    listen = LISTEN[client].format(folder=tmp_path / "own")
     async with demo_in_a_thread(
-        LISTEN[backend].format(folder=tmp_path, name="backend"), pause=0.01, delta=delta
+        LISTEN[backend].format(folder=tmp_path / "backend"), pause=0.01, delta=delta
     ) as upstream:
         both.spy_on(monkeypatch)
         async with bridged(upstream, listen=listen) as (_app, url), join(client, url) as peer:

@@ -29,8 +29,7 @@ from tests.conformance.fake_pod import FakePod, event
 from tests.conformance.fake_smooth import FakeSmooth, of_turn
 from tests.pairs.gateway import LIMITS, SmoothClient, bridged, serving, socket_path
 from tests.pairs.pod_client import PodClient
-from tests.pairs.table import PAIRS
-from tests.pairs.test_pairs import LISTEN
+from tests.pairs.table import LISTEN, PAIRS
 from tests.pairs.turn_clients import join
 
 CALLS_MAX = 10
@@ -239,9 +238,9 @@ TOLD: dict[str, Callable[[Any], int]] = {
 async def test_a_lone_token_of_any_pair_takes_few_calls(client: str, backend: str, tmp_path: Path) -> None:
     for name in ("backend", "own"):
         (tmp_path / name).mkdir()
-    listen = LISTEN[client].format(folder=tmp_path, name="own")
+    listen = LISTEN[client].format(folder=tmp_path / "own")
     async with (
-        demo_in_a_thread(LISTEN[backend].format(folder=tmp_path, name="backend")) as upstream,
+        demo_in_a_thread(LISTEN[backend].format(folder=tmp_path / "backend")) as upstream,
         bridged(upstream, listen=listen) as (_app, url),
         join(client, url) as peer,
     ):

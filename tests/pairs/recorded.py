@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -19,14 +18,10 @@ from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TextDelta
 from tests.gateway.recording.lines import commands_of
+from tests.pairs.gateway import serving
+from tests.pairs.table import LISTEN
 from tests.pairs.turn_clients import SeenRun, TurnClient, join
 
-LISTEN = {
-    "smooth": "smooth+ws://127.0.0.1:0/ws",
-    "pod": "pod+unix:{folder}/sock",
-    "pando": "pando+tcp://127.0.0.1:0",
-    "codewhale": "codewhale+unix:{folder}/sock",
-}
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 
 
@@ -56,6 +51,14 @@ async def conversation(peer: TurnClient) -> list[SeenRun]:
 
 
 @asynccontextmanager
+async def live_demo(dialect: str, folder: Path, script: Sequence[list[Line]] = ()) -> AsyncIterator[str]:
+    """Run a demo backend of this dialect that plays these turns; yield its endpoint."""
+    folder.mkdir()
+    async with serving(demo_backend(parse(LISTEN[dialect].format(folder=folder)), script)) as (endpoint,):
+        yield endpoint
+
+
+@asynccontextmanager
 async def served(
     dialect: str, upstream: Endpoint, folder: Path, recording: Path | None = None, *, rotate_bytes: int = 0
 ) -> AsyncIterator[str]:
@@ -66,13 +69,8 @@ async def served(
         kept = Recording(path=f"{recording}/", compress=False, rotate_bytes=rotate_bytes)
     route = Route(name="test", listen=(parse(LISTEN[dialect].format(folder=folder)),), upstream=upstream)
     app = App(Config(routes=(route,), limits=LIMITS, recording=kept))
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="gateway")
-        try:
-            yield (await ready.get()).partition("+")[2]
-        finally:
-            app.stop.set()
+    async with serving(app) as (endpoint,):
+        yield endpoint.partition("+")[2]
 
 
 async def record(
@@ -86,18 +84,12 @@ async def record(
 ) -> Path:
     """Return the recording of a conversation of this pair."""
     kept = folder / "kept"
-    (folder / "backend").mkdir()
-    demo = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")), script or turns())
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(demo.run(ready.put_nowait), name="backend")
-        upstream = parse(await ready.get())
-        async with (
-            served(client, upstream, folder / "gateway", kept, rotate_bytes=rotate_bytes) as url,
-            join(client, url) as peer,
-        ):
-            await talk(peer)
-        demo.stop.set()
+    async with (
+        live_demo(backend, folder / "backend", script or turns()) as upstream,
+        served(client, parse(upstream), folder / "gateway", kept, rotate_bytes=rotate_bytes) as url,
+        join(client, url) as peer,
+    ):
+        await talk(peer)
     return spoken(kept)
 
 

@@ -9,6 +9,13 @@ from __future__ import annotations
 
 DIALECTS = ("smooth", "pod", "pando", "codewhale")
 PAIRS = [(client, backend) for client in DIALECTS for backend in DIALECTS]
+LISTEN = {
+    "smooth": "smooth+ws://127.0.0.1:0/ws",
+    "pod": "pod+unix:{folder}/sock",
+    "pando": "pando+tcp://127.0.0.1:0",
+    "codewhale": "codewhale+unix:{folder}/sock",
+}
+"""Dialect -> an endpoint that chooses its port, or has its socket in a folder."""
 
 COLUMNS = (
     "text",

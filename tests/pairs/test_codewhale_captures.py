@@ -20,14 +20,9 @@ from tests.mappings.codewhale.data import CAPTURES, captured
 from tests.pairs.captured_codewhale import captured_codewhale
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import bridged
+from tests.pairs.table import LISTEN
 
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
-LISTEN = {
-    "smooth": "smooth+ws://127.0.0.1:0/ws",
-    "pod": "pod+unix:{folder}/atlas/sock",
-    "pando": "pando+tcp://127.0.0.1:0",
-    "codewhale": "codewhale+unix:{folder}/atlas/sock",
-}
 
 
 def capture(number: str) -> Path:
@@ -37,7 +32,6 @@ def capture(number: str) -> Path:
 @asynccontextmanager
 async def playing(path: Path, dialect: str, folder: Path) -> AsyncIterator[str]:
     """Run a gateway before a child that plays a capture; yield the address for clients of this dialect."""
-    (folder / "atlas").mkdir()
     listen = LISTEN[dialect].format(folder=folder)
     async with bridged(captured_codewhale(path, folder, methods(HEAD)), listen=listen, limits=LIMITS) as (_, url):
         yield url

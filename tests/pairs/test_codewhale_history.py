@@ -15,8 +15,8 @@ import pytest
 
 from tests.pairs.codewhale_child import child
 from tests.pairs.gateway import bridged
-from tests.pairs.recorded import LIMITS, LISTEN
-from tests.pairs.table import DIALECTS
+from tests.pairs.recorded import LIMITS
+from tests.pairs.table import DIALECTS, LISTEN
 from tests.pairs.turn_clients import TurnClient, join
 
 

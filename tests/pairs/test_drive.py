@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.script import Line, read
-from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.endpoint import parse
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import Driven, DrivingError
 from dragoman.gateway.replay.plan import read_plan
@@ -27,28 +25,15 @@ from dragoman.mappings.canonical.events import InteractionInvalid, TextDelta, Tu
 from dragoman.mappings.canonical.values import FieldError
 from dragoman.mappings.dialect import Burst
 from tests.gateway.recording.lines import FROZEN
-from tests.pairs.recorded import CANCELLED_AFTER, LISTEN, record, turns
+from tests.pairs.recorded import CANCELLED_AFTER, live_demo, record, turns
 from tests.pairs.table import DIALECTS
 from tests.pairs.turn_clients import SmoothTurnClient, TurnClient
 
 
-@asynccontextmanager
-async def demo(dialect: str, folder: Path, script: list[list[Line]]) -> AsyncIterator[Endpoint]:
-    """Run a live demo backend that plays these turns."""
-    folder.mkdir()
-    app = demo_backend(parse(LISTEN[dialect].format(folder=folder)), script)
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="live")
-        try:
-            yield parse(await ready.get())
-        finally:
-            app.stop.set()
-
-
 async def driven(recording: Path, dialect: str, folder: Path, script: list[list[Line]], deadline: float = 20) -> Driven:
-    async with demo(dialect, folder / "live", script) as endpoint:
-        return await asyncio.to_thread(drive, read_plan(open_recording(recording)), endpoint, deadline=deadline)
+    plan = read_plan(open_recording(recording))
+    async with live_demo(dialect, folder / "live", script) as endpoint:
+        return await asyncio.to_thread(drive, plan, parse(endpoint), deadline=deadline)
 
 
 @pytest.mark.parametrize("backend", DIALECTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,9 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
-from tests.pairs.recorded import LISTEN, record, served
+from tests.pairs.recorded import live_demo, record, served
 from tests.pairs.table import DIALECTS
 from tests.pairs.turn_clients import TurnClient, join
 
@@ -21,22 +19,10 @@ FIRST = "Where is my order?"
 
 
 @asynccontextmanager
-async def living(live: str, folder: Path) -> AsyncIterator[str]:
-    """Run a live demo backend of this dialect; yield its endpoint."""
-    folder.mkdir()
-    demo = demo_backend(parse(LISTEN[live].format(folder=folder)))
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(demo.run(ready.put_nowait), name="live")
-        yield await ready.get()
-        demo.stop.set()
-
-
-@asynccontextmanager
 async def forked(viewer: str, live: str, options: str, folder: Path) -> AsyncIterator[TurnClient]:
     """Connect a client to a recording of a pod that a live demo backend of this dialect continues."""
     recording = await record("pod", "pod", folder)
-    async with living(live, folder / "live") as upstream:
+    async with live_demo(live, folder / "live") as upstream:
         replay = parse(f"replay+file:{recording}?speed=instant&{options}{quote(upstream, safe='')}")
         async with served(viewer, replay, folder / "replay") as url, join(viewer, url) as peer:
             yield peer
@@ -77,7 +63,7 @@ async def test_conversations_of_one_live_pando_neither_see_nor_record_each_other
     2).
     """
     recording, kept = await record("pod", "pod", tmp_path), tmp_path / "again"
-    async with living("pando", tmp_path / "live") as upstream:
+    async with live_demo("pando", tmp_path / "live") as upstream:
         replay = parse(f"replay+file:{recording}?speed=instant&mode=spy&upstream={quote(upstream, safe='')}")
         async with (
             served("smooth", replay, tmp_path / "replay", kept) as url,

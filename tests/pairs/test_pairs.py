@@ -5,7 +5,6 @@ The backend is the demo backend, served in the backend's dialect; it plays the s
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.fidelity import Cell, matrix
 from tests.pairs.gateway import bridged, serving
-from tests.pairs.table import DIALECTS, PAIRS, must_see
+from tests.pairs.table import DIALECTS, LISTEN, PAIRS, must_see
 from tests.pairs.turn_clients import TurnClient, join
 from tests.peers.processes import running
 from tests.reserved_ports import reserved_port
@@ -29,12 +28,6 @@ ANSWER = (
 )
 THOUGHT = "The user asks about an order. I should look it up before I answer."
 USED = (812 + 901, 41 + 24)
-LISTEN = {
-    "smooth": "smooth+ws://127.0.0.1:0/ws",
-    "pod": "pod+unix:{folder}/{name}/sock",
-    "pando": "pando+tcp://127.0.0.1:0",
-    "codewhale": "codewhale+unix:{folder}/{name}/sock",
-}
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2, reconnect_grace=0.2)
 BUSY = {"smooth": "TURN_IN_PROGRESS", "pod": "already_running", "pando": "-32000", "codewhale": "-32603"}
 UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32004"}
@@ -47,7 +40,7 @@ async def gateway(client: str, upstream: str, folder: Path) -> AsyncIterator[tup
     """Run a gateway before a backend with a client of one dialect; yield the client and the address for
     further ones.
     """
-    listen = LISTEN[client].format(folder=folder, name="atlas")
+    listen = LISTEN[client].format(folder=folder / "atlas")
     async with bridged(upstream, listen=listen, limits=LIMITS) as (_, url), join(client, url) as peer:
         yield peer, url
 
@@ -57,13 +50,9 @@ async def pair(client: str, backend: str, folder: Path) -> AsyncIterator[tuple[T
     """Run a gateway between a client of one dialect and the demo backend in another."""
     for name in ("backend", "atlas"):
         (folder / name).mkdir()
-    app = demo_backend(parse(LISTEN[backend].format(folder=folder, name="backend")))
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="backend")
-        async with gateway(client, await ready.get(), folder) as joined:
-            yield joined
-        app.stop.set()
+    app = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")))
+    async with serving(app) as (upstream,), gateway(client, upstream, folder) as joined:
+        yield joined
 
 
 @pairs
@@ -156,7 +145,7 @@ async def test_a_backend_that_dies_fails_the_turn_and_is_used_again_after_its_re
     for name in ("backend", "atlas"):
         (tmp_path / name).mkdir()
     with reserved_port(neighbours=1) as port:
-        endpoint = LISTEN[backend].format(folder=tmp_path, name="backend").replace(":0", f":{port}")
+        endpoint = LISTEN[backend].format(folder=tmp_path / "backend").replace(":0", f":{port}")
         async with running("demo-backend", endpoint) as first, gateway(client, endpoint, tmp_path) as (peer, _):
             await peer.begin("slow please", tokens=2)
             await first.kill()

@@ -14,8 +14,8 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, bridged, serving
 from tests.pairs.pando_client import NOBODY, PandoClient, RefusalError
-from tests.pairs.table import DIALECTS
-from tests.pairs.test_pairs import LIMITS, LISTEN
+from tests.pairs.table import DIALECTS, LISTEN
+from tests.pairs.test_pairs import LIMITS
 
 OWN = "Ours/1"  # no UUID: an id is only ever an opaque string (docs/dialects/pando.md, section 7)
 UNKNOWN = "0b0e9b0e-0000-4000-8000-00000000dead"
@@ -28,7 +28,7 @@ backends = pytest.mark.parametrize("backend", DIALECTS)
 async def viewer(backend: str, folder: Path) -> AsyncIterator[PandoClient]:
     """Connect a pando client without a session to a gateway before the demo backend."""
     (folder / "backend").mkdir()
-    demo = demo_backend(parse(LISTEN[backend].format(folder=folder, name="backend")))
+    demo = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")))
     async with (
         asyncio.timeout(DEADLINE),
         serving(demo) as (upstream, *_),

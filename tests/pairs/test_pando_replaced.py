@@ -14,7 +14,7 @@ from msgspec import Struct
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
-from tests.pairs.gateway import SmoothClient
+from tests.pairs.gateway import SmoothClient, serving
 from tests.pairs.pando_client import PandoClient
 from tests.pairs.pando_primary import PandoPrimary, message, row
 from tests.pairs.pod_client import PodClient
@@ -56,20 +56,15 @@ async def gateway(upstream: str, folder: Path) -> AsyncIterator[Clients]:
     listen = ("smooth+ws://127.0.0.1:0/ws", f"pod+unix:{folder}/atlas/sock", "pando+tcp://127.0.0.1:0")
     route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(upstream))
     app = App(Config(routes=(route,), limits=LIMITS))
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.timeout(50), asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="gateway")
-        try:
-            smooth_at, pod_at, pando_at = [(await ready.get()).partition("+")[2] for _ in listen]
-            async with (
-                PodClient.connected(pod_at.removeprefix("unix:")) as pod,
-                SmoothClient.connected(smooth_at) as smooth,
-                PandoClient.connected(pando_at, session=ONE) as pando,
-            ):
-                await smooth.ask({"action": "get_session", "sessionId": ONE})
-                yield Clients(smooth=smooth, pod=pod, pando=pando)
-        finally:
-            app.stop.set()
+    async with asyncio.timeout(50), serving(app) as endpoints:
+        smooth_at, pod_at, pando_at = [endpoint.partition("+")[2] for endpoint in endpoints]
+        async with (
+            PodClient.connected(pod_at.removeprefix("unix:")) as pod,
+            SmoothClient.connected(smooth_at) as smooth,
+            PandoClient.connected(pando_at, session=ONE) as pando,
+        ):
+            await smooth.ask({"action": "get_session", "sessionId": ONE})
+            yield Clients(smooth=smooth, pod=pod, pando=pando)
 
 
 async def said(smooth: SmoothClient) -> list[str]:

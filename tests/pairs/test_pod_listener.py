@@ -19,7 +19,7 @@ from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.session.session import Session
-from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient
+from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop
 
@@ -32,19 +32,11 @@ async def served(
     addresses.
     """
     backend = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"), limits=LIMITS)
-    told: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
-        group.create_task(backend.run(told.put_nowait), name="backend")
-        upstream = upstream or await told.get()
-        route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(upstream), **options)
+    async with asyncio.timeout(DEADLINE), serving(backend) as (demo,):
+        route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(upstream or demo), **options)
         app = App(Config(routes=(route,), limits=limits))
-        ready: asyncio.Queue[str] = asyncio.Queue()
-        group.create_task(app.run(ready.put_nowait), name="gateway")
-        try:
-            yield app, [(await ready.get()).partition("+")[2].removeprefix("unix:") for _ in listen]
-        finally:
-            app.stop.set()
-            backend.stop.set()
+        async with serving(app) as endpoints:
+            yield app, [endpoint.partition("+")[2].removeprefix("unix:") for endpoint in endpoints]
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.routing.ids import session_id
-from tests.pairs.gateway import DEADLINE, SmoothClient
+from tests.pairs.gateway import DEADLINE, SmoothClient, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said
 from tests.pairs.test_pod_listener import answered, served, until
@@ -28,18 +28,11 @@ WS = "smooth+ws://127.0.0.1:0/ws"
 @asynccontextmanager
 async def pods(base: Path, *names: str) -> AsyncIterator[None]:
     """Run a demo pod in each of these folders."""
-    apps = []
-    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(DEADLINE), AsyncExitStack() as stack:
         for name in names:
             (base / name).mkdir(exist_ok=True)
-            app = demo_backend(parse(f"pod+unix:{base}/{name}/sock"))
-            told = asyncio.Queue[str]()
-            group.create_task(app.run(told.put_nowait), name=name)
-            await told.get()
-            apps.append(app)
+            await stack.enter_async_context(serving(demo_backend(parse(f"pod+unix:{base}/{name}/sock"))))
         yield
-        for app in apps:
-            app.stop.set()
 
 
 @asynccontextmanager

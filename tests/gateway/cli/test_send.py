@@ -15,14 +15,7 @@ from typing import Any
 import pytest
 
 from tests.forked_program import dragoman
-
-DIALECTS = ("smooth", "pod", "pando", "codewhale")
-PLACES = {
-    "smooth": "smooth+ws://127.0.0.1:0/ws",
-    "pod": "pod+unix:{folder}/pod",
-    "pando": "pando+tcp://127.0.0.1:0",
-    "codewhale": "codewhale+unix:{folder}/codewhale",
-}
+from tests.pairs.table import DIALECTS, LISTEN
 
 KEYS = {"type", "session", "end", "text", "usage", "failure", "question"}
 
@@ -39,7 +32,8 @@ class Backends:
     def endpoint(self, dialect: str) -> str:
         """Return where the backend of this dialect listens."""
         if dialect not in self._running:
-            place = PLACES[dialect].format(folder=self._folder)
+            (folder := self._folder / dialect).mkdir()
+            place = LISTEN[dialect].format(folder=folder)
             process = subprocess.Popen(
                 [sys.executable, "-m", "dragoman", self._command, place, "--log-level", "error", *self._options],
                 stderr=subprocess.PIPE,

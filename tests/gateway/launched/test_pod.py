@@ -18,7 +18,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.launched.pod import launch
 from dragoman.gateway.launched.state_files import Conversation, KeptConversation
 from dragoman.mappings.errors import ConfigError
-from tests.pairs.gateway import LIMITS
+from tests.pairs.gateway import LIMITS, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import spawn, stop
 
@@ -146,10 +146,7 @@ async def pod(environment: dict[str, str], *arguments: str) -> AsyncIterator[asy
     """Run the program beside a backend for it; kill it at the end of the block if it still runs."""
     folder = Path(environment["DRAGOMAN_CONFIG"]).parent
     backend = demo_backend(parse(f"pod+unix:{folder}/backend"), limits=LIMITS)
-    async with asyncio.timeout(3 * START), asyncio.TaskGroup() as group:
-        told = asyncio.Queue[str]()
-        group.create_task(backend.run(told.put_nowait), name="backend")
-        await told.get()
+    async with asyncio.timeout(3 * START), serving(backend):
         process = await asyncio.create_subprocess_exec(
             *PROGRAM, *arguments, env=os.environ | environment, stderr=asyncio.subprocess.PIPE
         )
@@ -159,7 +156,6 @@ async def pod(environment: dict[str, str], *arguments: str) -> AsyncIterator[asy
             if process.returncode is None:
                 process.kill()
             await process.communicate()
-            backend.stop.set()
 
 
 async def ready(process: asyncio.subprocess.Process) -> list[str]:

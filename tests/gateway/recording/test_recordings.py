@@ -25,7 +25,7 @@ from dragoman.mappings.errors import ConfigError
 from tests.forked_program import dragoman
 from tests.gateway.recording.lines import commands_of, frames_of
 from tests.gateway.recording.redaction.corpus import SHAPES
-from tests.pairs.gateway import SmoothClient
+from tests.pairs.gateway import SmoothClient, serving
 
 SECRET = SHAPES["github_token"]
 DEMO_PANDO = "pando+tcp://127.0.0.1:0?rpc=0"
@@ -37,20 +37,12 @@ async def recorded(
     folder: Path, recording: Recording | None, backend: str = "pod+unix:{folder}/backend.sock", *, record: bool = True
 ) -> AsyncIterator[tuple[App, str]]:
     """Run a demo backend and a recording gateway; both have ended when the block is left."""
-    demo = demo_backend(parse(backend.format(folder=folder)))
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(demo.run(ready.put_nowait), name="backend")
-        upstream = parse(await ready.get())
-        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=upstream, record=record)
+    async with serving(demo_backend(parse(backend.format(folder=folder)))) as (upstream,):
+        listen = (parse("smooth+ws://127.0.0.1:0/ws"),)
+        route = Route(name="test", listen=listen, upstream=parse(upstream), record=record)
         app = App(Config(routes=(route,), limits=LIMITS, recording=recording))
-        gateway = group.create_task(app.run(ready.put_nowait), name="gateway")
-        try:
-            yield app, (await ready.get()).partition("+")[2]
-        finally:
-            app.stop.set()
-            await gateway
-            demo.stop.set()
+        async with serving(app) as (endpoint,):
+            yield app, endpoint.partition("+")[2]
 
 
 async def turn(client: SmoothClient, text: str = "count 40") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import re
@@ -40,16 +39,11 @@ from dragoman.mappings.canonical.events import (
 from tests.gateway.recording.lines import frames_of, released
 from tests.gateway.recording.recorded_session import RecorderHarness
 from tests.gateway.recording.redaction.corpus import SHAPES, escaped
-from tests.pairs.gateway import SmoothClient
+from tests.pairs.gateway import SmoothClient, serving
+from tests.pairs.table import DIALECTS, LISTEN
 
 KEY = SHAPES["api_key"]
 LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
-BACKENDS = (
-    "pod+unix:{folder}/backend.sock",
-    "smooth+ws://127.0.0.1:0/ws",
-    "pando+tcp://127.0.0.1:0",
-    "codewhale+unix:{folder}/backend.sock",
-)
 
 
 def said() -> list[Event]:
@@ -66,26 +60,18 @@ def said() -> list[Event]:
     ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.partition("+")[0])
+@pytest.mark.parametrize("backend", DIALECTS)
 async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) -> None:
     lines = b"\n".join(map(msgspec.json.encode, said()))
-    demo = demo_backend(parse(backend.format(folder=tmp_path)), script.read(lines.decode(), "test"))
-    ready: asyncio.Queue[str] = asyncio.Queue()
+    demo = demo_backend(parse(LISTEN[backend].format(folder=tmp_path)), script.read(lines.decode(), "test"))
     recording = Recording(path=str(tmp_path / "rec"), links="all", compress=False)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(demo.run(ready.put_nowait), name="backend")
-        upstream = parse(await ready.get())
-        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=upstream)
+    async with serving(demo) as (upstream,):
+        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(upstream))
         app = App(Config(routes=(route,), limits=LIMITS, recording=recording))
-        gateway = group.create_task(app.run(ready.put_nowait), name="gateway")
-        url = (await ready.get()).partition("+")[2]
-        async with SmoothClient.connected(url) as client:
+        async with serving(app) as (endpoint,), SmoothClient.connected(endpoint.partition("+")[2]) as client:
             await client.say(f"use {KEY}")
             await client.until(lambda: len(client.terminals()) > 0)
             shown = json.dumps(client.frames)
-        app.stop.set()
-        await gateway
-        demo.stop.set()
     assert KEY in shown  # the client was told
     files = list((tmp_path / "rec").iterdir())
     assert files
