@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -25,7 +26,8 @@ from tests.transport_reader import receive
 
 DEADLINE = 20.0  # what should happen at once happens far below
 LIMITS = TransportLimits(close_deadline=1.0)
-FLOOD = 32 * 1024  # times 4 KiB: several times what the kernel holds for a connection
+KERNEL = 64 * 1024  # bytes that the kernel may hold for a connection at each end; Linux takes twice as many
+FLOOD = 512  # times 4 KiB: several times what the kernel holds
 SMALL = TransportLimits(max_message=1000, close_deadline=1.0)
 
 
@@ -135,6 +137,7 @@ class RawPeer:
         self.reader = reader
         self.writer = writer
         self.mask = (0x80, bytes(4)) if masks else (0, b"")
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL)
 
     def write(self, *messages: tuple[int, bytes]) -> None:
         """Write messages of (first byte, payload) in one write; a client masks them with zeros."""
@@ -179,8 +182,9 @@ async def send_all(transport: Transport, frames: Sequence[bytes]) -> None:
         await transport.send(batch)
 
 
-async def flood(transport: Transport) -> None:
-    """Send more than the kernel buffers hold, 4 KiB at a time."""
+async def flood(transport: WebSocketTransport) -> None:
+    """Send more than the kernel holds, 4 KiB at a time."""
+    transport._tcp.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL)
     for _ in range(FLOOD):
         await transport.send([b"x" * 1024] * 4)
 
