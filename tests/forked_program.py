@@ -161,4 +161,8 @@ if __name__ == "__main__":
         program.load_command(command)
     gc.freeze()  # a collection at the end of a call would copy all that was imported
     sys.argv[1:] = serve(sys.argv[1], int(sys.argv[2]))
-    program.main()
+    try:
+        program.main()
+    except SystemExit as end:
+        atexit._run_exitfuncs()  # they write the lines of the log that wait
+        os._exit(int(end.code or 0))  # freeing all that was imported would take most of the time of a call
