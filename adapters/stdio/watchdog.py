@@ -26,11 +26,6 @@ class Watchdog:
         self._pipe = -1
         self._groups: dict[int, str] = {}  # with the mark of processes in other sessions that end too, or ""
 
-    @property
-    def pid(self) -> int | None:
-        """The watchdog's process id; None before the first child."""
-        return self._process.pid if self._process is not None else None
-
     def start(self) -> None:
         """Start the watchdog process unless it runs; raise OSError if that fails."""
         if self._process is not None and self._process.poll() is None:

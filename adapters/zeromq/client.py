@@ -62,8 +62,6 @@ class Intake:
         lost: Callable[[], None],
         caught_up: Callable[[], None],
     ) -> None:
-        self.missed = 0
-        """Number of messages dropped since the beginning."""
         self._channel = channel
         self._limits = sockets.limits
         self._encrypted = sockets.curve is not None
@@ -124,9 +122,7 @@ class Intake:
         frames: list[Frame] = []
         for number, message in enumerate(messages):
             if room < 0:
-                dropped = len(messages) - number
-                self._dropped += dropped
-                self.missed += dropped
+                self._dropped += len(messages) - number
                 break
             frame = oversize(message, limits) or Parts(channel, b"", message)
             room -= memory(frame)
@@ -170,11 +166,6 @@ class DialledSockets(Transport):
 
     def _intake(self, channel: str, kind: zmq.SocketType, options: dict[int, int]) -> Intake:
         return Intake(channel, kind, options, self._sockets, self.meter, lost=self._gone, caught_up=self._pull)
-
-    @property
-    def missed(self) -> int:
-        """Number of messages dropped unread since the beginning."""
-        return sum(intake.missed for intake in self._intakes)
 
     async def open(self, publications: str, calls: str, topics: Sequence[bytes]) -> None:
         """Connect both sockets. The subscriptions are set before the first call can be made."""

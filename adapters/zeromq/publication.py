@@ -47,12 +47,6 @@ class Publication(Transport):
         self.topics = topics
         """The prefixes that have a subscriber."""
         topics.clear()
-        self.subscriptions = 0
-        """Number of subscriptions since the beginning."""
-        self.published = 0
-        """Number of frames queued for every interested subscriber, since the beginning."""
-        self.lost = 0
-        """Number of frames dropped because a subscriber did not read."""
         self._limits = limits
         self._publish_wait = bounds.publish_wait
         self._tell = lost
@@ -97,14 +91,15 @@ class Publication(Transport):
                 if done % BATCH == 0:
                     await asyncio.sleep(0)
         finally:  # a cancelled send must count its unwritten frames as lost too
-            self._count(done - dropped, dropped + len(frames) - done)
+            lost = dropped + len(frames) - done
+            if lost:
+                self._tell(Loss(kind="publication", why="a subscriber does not read", count=lost))
             self._polled.sent()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         """Publish a lone frame now if every subscriber has room; `send` waits for a full one."""
         if len(frames) != 1 or self._polled.closed or not self._polled.send(frames):
             return False
-        self.published += 1
         self._polled.sent()
         return True
 
@@ -135,19 +130,12 @@ class Publication(Transport):
         self.subscribers.disconnect_stalled(loop.time())
         return False
 
-    def _count(self, published: int, lost: int) -> None:
-        self.published += published
-        self.lost += lost
-        if lost:
-            self._tell(Loss(kind="publication", why="a subscriber does not read", count=lost))
-
     def _heard(self, messages: list[Message]) -> None:
         """Track the topics after a subscriber subscribed or the last one of a prefix unsubscribed."""
         for message in messages:
             action, topic, connection = message[0][:1], message[0][1:], int(message[-1] or NOBODY)
             if action == bytes((SUBSCRIBED,)):
                 self.topics.add(topic)
-                self.subscriptions += 1
                 self.subscribers.subscribed(connection, topic)
                 self._subscribed()
             elif action == bytes((UNSUBSCRIBED,)):

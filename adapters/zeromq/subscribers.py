@@ -50,8 +50,6 @@ class Subscribers:
     """
 
     def __init__(self, stall_deadline: float, *, most: int, topics: int, refused: Callable[[str], None]) -> None:
-        self.cut = 0
-        """Number of subscribers disconnected because they did not read."""
         self._stall_deadline = stall_deadline
         self._most = most
         self._topics = topics
@@ -109,7 +107,6 @@ class Subscribers:
         del self._connections[descriptor]
         with contextlib.suppress(OSError):  # the peer has left in the meantime
             connection.shutdown(socket.SHUT_RDWR)
-        self.cut += 1
 
 
 @contextmanager

@@ -119,7 +119,6 @@ async def _ours(published: str, asked: str) -> float:
             frames = await receive(transport)
             received += len(frames)
             assert frames[-1] == Parts("pub", b"", (TOKEN,))
-        assert not transport.missed
 
     try:
         return await _timed(burst)

@@ -203,12 +203,10 @@ async def test_a_burst_reaches_a_reading_subscriber_completely(tmp_path: Path) -
         await pando.say(f"count {BURST}")
         await pando.until(lambda: "llm.end" in pando.topics())
         assert pando.shown[-1] == ("assistant", "".join(f"{n} " for n in range(BURST)))
-        assert (made.publication.lost, made.lost()) == (0, 0)
+        assert made.lost() == 0
 
 
-async def test_frames_received_by_a_stalled_subscriber_plus_counted_losses_are_all_publications(
-    tmp_path: Path,
-) -> None:
+async def test_a_stalled_subscriber_delays_no_other_client_and_then_receives_what_was_published(tmp_path: Path) -> None:
     limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * FLOOD)
     async with (
         gateway(tmp_path, limits) as made,
@@ -224,7 +222,6 @@ async def test_frames_received_by_a_stalled_subscriber_plus_counted_losses_are_a
         pando.read_on()
         await pando.heard()  # the end of the turn may be among what was lost
         await until(partial(made.has_told, pando))
-        assert made.publication.lost == made.lost()
 
 
 async def test_losses_of_several_stalled_subscribers_are_counted_for_the_publication(tmp_path: Path) -> None:
@@ -253,4 +250,4 @@ async def test_losses_of_several_stalled_subscribers_are_counted_for_the_publica
         for client in (reader, *stalled):
             await client.heard()
             await until(partial(made.has_told, client))
-        assert made.publication.lost == made.lost() > 0
+        assert made.lost() > 0

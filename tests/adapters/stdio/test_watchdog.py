@@ -18,6 +18,8 @@ from tests.adapters.stdio.programs import DEADLINE, family, open_files, python, 
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
+MARK = f"gateway={os.getpid()}"
+"""An argument of the watchdog of this process."""
 WAITS = "import signal; print('up', flush=True); signal.pause()"
 
 
@@ -49,16 +51,22 @@ def with_group(number: int, sent: int) -> None:
         os.killpg(number, sent)
 
 
+def watchdog_pid() -> int:
+    """Return the process of the only watchdog."""
+    (pid,) = running(MARK)
+    return pid
+
+
 def die(watchdog: Watchdog, *children: subprocess.Popen[bytes]) -> list[int]:
     """Close the pipe, as the kernel does when the gateway is killed; return how the watchdog has ended the children.
 
     They are reaped at once: the watchdog would wait for a child that has ended and that its parent does not reap.
     """
-    assert watchdog.pid is not None
+    pid = watchdog_pid()
     os.close(watchdog._pipe)
     watchdog._pipe = -1
     codes = [child.wait(DEADLINE) for child in children]
-    os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     return codes
 
 
@@ -95,13 +103,12 @@ def test_a_group_that_has_ended_is_left_alone(watchdog: Watchdog, mark: str) -> 
 def test_no_signal_ends_the_watchdog_before_the_gateway(watchdog: Watchdog, mark: str, number: signal.Signals) -> None:
     with group(python(WAITS, mark)) as process:
         watchdog.watch(process.pid)
-        assert watchdog.pid is not None
-        asyncio.run(until(lambda: ignores(watchdog.pid, number)))
-        os.kill(watchdog.pid, number)
+        asyncio.run(until(lambda: ignores(watchdog_pid(), number)))
+        os.kill(watchdog_pid(), number)
         assert die(watchdog, process) == [-signal.SIGTERM]
 
 
-def ignores(pid: int | None, number: signal.Signals) -> bool:
+def ignores(pid: int, number: signal.Signals) -> bool:
     """Return True if the process has begun to ignore this signal."""
     (line,) = [line for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines() if line[:7] == "SigIgn:"]
     return bool(int(line.split()[1], 16) & 1 << (number - 1))
@@ -110,9 +117,9 @@ def ignores(pid: int | None, number: signal.Signals) -> bool:
 def test_a_killed_watchdog_is_started_again_and_knows_all_groups(watchdog: Watchdog, mark: str) -> None:
     with group(python(WAITS, mark)) as first, group(python(WAITS, mark)) as second:
         watchdog.watch(first.pid)
-        assert watchdog.pid is not None
-        os.kill(watchdog.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
+        pid = watchdog_pid()
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         watchdog.watch(second.pid)
         assert die(watchdog, first, second) == [-signal.SIGTERM] * 2
 
@@ -122,11 +129,11 @@ def test_the_watchdog_holds_no_descriptor_but_its_end_of_the_pipe() -> None:
         watchdog = Watchdog()
         watchdog.start()
         try:
-            asyncio.run(until(lambda: ignores(watchdog.pid, signal.SIGTERM)))
-            folder = f"/proc/{watchdog.pid}/fd"
+            pid = watchdog_pid()
+            asyncio.run(until(lambda: ignores(pid, signal.SIGTERM)))
+            folder = f"/proc/{pid}/fd"
             held = {name: os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
-            assert watchdog.pid is not None
-            assert os.getsid(watchdog.pid) == watchdog.pid
+            assert os.getsid(pid) == pid
         finally:
             watchdog.close()
     assert set(held) == {"0", "1", "2"}
@@ -141,11 +148,11 @@ def test_the_watchdog_leaves_no_process_and_no_descriptor() -> None:
     watchdog.close()
     watchdog.close()
     assert open_files() == before
-    assert watchdog.pid is None
+    assert running(MARK) == []
     assert unreaped() == []
 
 
 def test_a_group_that_ends_after_the_close_starts_no_other_watchdog(watchdog: Watchdog) -> None:
     watchdog.close()
     watchdog.forget(1)
-    assert watchdog.pid is None
+    assert running(MARK) == []

@@ -43,7 +43,7 @@ class Primary:
         self.accepted: asyncio.Queue[Caller] = asyncio.Queue()
         self.callers: list[Caller] = []
         self.losses: list[Loss] = []
-        self.reported = 0  # subscriptions
+        self.subscriptions = 0
         self.publication: Publication
         self.listener: ZeroMQListener
 
@@ -55,7 +55,12 @@ class Primary:
             self.accepted.put_nowait(transport)
 
     def subscribed(self) -> None:
-        self.reported += 1
+        self.subscriptions += 1
+
+    @property
+    def lost(self) -> int:
+        """The number of publications that were reported as lost."""
+        return sum(loss.count for loss in self.losses if loss.kind == "publication")
 
     @property
     def publications(self) -> str:
@@ -103,10 +108,10 @@ async def primary(
 @asynccontextmanager
 async def dialled(ours: Primary, limits: TransportLimits = LIMITS) -> AsyncIterator[DialledSockets]:
     """Connect our own client; return when the primary has received its subscription."""
-    before = ours.publication.subscriptions
+    before = ours.subscriptions
     client = await ours.dial(limits)
     try:
-        await until(lambda: ours.publication.subscriptions > before)
+        await until(lambda: ours.subscriptions > before)
         yield client
     finally:
         await client.close()
