@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the collected tests from garbage collection, because some tests collect garbage themselves and would scan
-    them all.
+    exempt_from_collection()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module_is_exempt() -> Iterator[None]:
+    yield
+    exempt_from_collection()
+
+
+def exempt_from_collection() -> None:
+    """Exempt what is there now from garbage collection, because some tests collect garbage themselves and would scan
+    all tests, their modules and their reports.
     """
     gc.collect()
     gc.freeze()
