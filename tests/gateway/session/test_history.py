@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.session.history import page, renew, with_newer
+from dragoman.gateway.session.history import Addition, fold_in, page, renew, with_newer
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
@@ -276,3 +277,191 @@ def test_an_answer_that_only_the_gateway_saw_stays(stored: Message) -> None:
 def test_all_messages_are_newer_if_none_is_known() -> None:
     zero, one, two = user("zero", "0"), user("one", "1"), user("two", "2")
     assert with_newer([two, one], [zero]) == [zero, one, two]
+
+
+# -- items of a backend's store are merged into known ones -----------------------------------------
+
+
+def said(role: Role, text: str, id: str = "", turn: str = "") -> Message:
+    return Message(role=role, text=text, id=id, turn=turn)
+
+
+def call(turn: str) -> list[Item]:
+    return [
+        ToolCall(call="c", name="bash", arguments="{}", turn=turn),
+        ToolResult(call="c", name="bash", summary="", output="ok", turn=turn),
+    ]
+
+
+def folded(listed: list[Item], transcript: list[Item]) -> list[str] | None:
+    """Return the merged items in words: a message as its text, any other item as its type."""
+    numbers = count(1)
+    items = fold_in(listed, transcript, lambda: f"new-{next(numbers)}")
+    if items is None:
+        return None
+    return [item.text if isinstance(item, Message) else type(item).__name__ for item in items]
+
+
+def test_an_input_comes_before_the_calls_of_its_turn() -> None:
+    transcript = [said("user", "1"), said("assistant", "a"), *call("t"), said("assistant", "b", turn="t")]
+    listed: list[Item] = [said("user", "1"), said("assistant", "a"), said("user", "2"), said("assistant", "b")]
+    assert folded(listed, transcript) == ["1", "a", "2", "ToolCall", "ToolResult", "b"]
+
+
+def test_items_that_only_the_session_knows_keep_their_place() -> None:
+    transcript: list[Item] = [said("user", "1"), said("assistant", "broke o", turn="x"), said("user", "2", turn="y")]
+    assert folded([said("user", "1"), said("user", "2"), said("assistant", "b")], transcript) == [
+        "1",
+        "broke o",
+        "2",
+        "b",
+    ]
+
+
+def test_a_store_without_new_messages_changes_nothing() -> None:
+    transcript = [said("user", "1", "m1"), *call("t"), said("assistant", "a", "ours", "t")]
+    assert folded([said("user", "1", "m1"), said("assistant", "a", "m2")], transcript) is None
+    assert folded([], transcript) is None
+
+
+def test_equal_texts_are_one_message_only_after_the_last_common_message() -> None:
+    transcript: list[Item] = [said("user", "go on"), said("assistant", "a")]
+    listed: list[Item] = [*transcript, said("user", "go on"), said("assistant", "a")]
+    assert folded(listed, transcript) == ["go on", "a", "go on", "a"]
+
+
+def test_an_equal_id_counts_more_than_an_equal_text() -> None:
+    transcript: list[Item] = [said("user", "x", "m1"), said("assistant", "y", "m2")]
+    assert folded([said("user", "x and its context", "m1"), said("assistant", "y", "m2")], transcript) is None
+
+
+def test_an_answer_that_the_store_contradicts_gets_the_stores_text() -> None:
+    transcript: list[Item] = [said("user", "1"), said("assistant", "Hlo", "ours", "t")]
+    items = fold_in([said("user", "1"), said("assistant", "Hello", "m2")], transcript, lambda: "new")
+    assert items == [transcript[0], said("assistant", "Hello", "ours", "t")]
+
+
+def test_an_answer_whose_blocks_the_store_joins_keeps_its_blocks() -> None:
+    transcript = [said("user", "1"), said("assistant", "a", turn="t"), *call("t"), said("assistant", "b", "ours", "t")]
+    listed: list[Item] = [said("user", "1"), said("assistant", "ab", "m2")]
+    assert folded(listed, transcript) is None
+    after: list[Item] = [*listed, said("user", "2"), said("assistant", "c")]
+    assert folded(after, transcript) == ["1", "a", "ToolCall", "ToolResult", "b", "2", "c"]
+
+
+QUESTION = "The agent asks for your approval of rm: it\n\ndeletes\nAnswer approve or deny."
+
+
+def test_an_answer_that_was_seen_with_questions_in_words_stays_as_it_was_seen() -> None:
+    seen = [f"Let me see.\n\n{QUESTION}", "approve", QUESTION, "deny", " Done."]
+    roles: list[Role] = ["assistant", "user", "assistant", "user", "assistant"]
+    transcript: list[Item] = [said("user", "Delete it"), *map(said, roles, seen)]
+    listed: list[Item] = [said("user", "Delete it"), said("assistant", "Let me see. Done.")]
+    assert folded(listed, transcript) is None
+
+
+def test_the_rest_of_an_answer_that_was_seen_up_to_its_question_is_added_behind_what_the_user_answered() -> None:
+    seen = f"Let me see.\n\n{QUESTION}"
+    transcript: list[Item] = [said("user", "Delete it"), said("assistant", seen), said("user", "approve")]
+    listed: list[Item] = [said("user", "Delete it"), said("assistant", "Let me see. Done.")]
+    assert folded(listed, transcript) == ["Delete it", seen, "approve", " Done."]
+
+
+def test_new_messages_begin_turns_of_their_own() -> None:
+    numbers = count(1)
+    items = fold_in(
+        [said("user", "1", "m1"), said("user", "2", "m2"), said("assistant", "b", "m3")],
+        [said("user", "1", "m1", "t")],
+        lambda: f"new-{next(numbers)}",
+    )
+    assert items is not None
+    assert [item.turn for item in items] == ["t", "new-1", "new-1"]
+
+
+# -- missed messages are added, each in its place and none twice -----------------------------------
+
+
+def asks(text: str) -> Message:
+    return Message(role="user", text=text, id=f"u {text}", turn=text)
+
+
+def answer(text: str, turn: str = "") -> Message:
+    return Message(role="assistant", text=text, id=f"a {text}", turn=turn)
+
+
+def added(known: Sequence[Item], told: Sequence[Item]) -> list[Item]:
+    numbers = count()
+    return Addition(known, lambda: f"new {next(numbers)}").of(told)[0]
+
+
+def texts_of(items: list[Item]) -> list[str]:
+    return [item.text if isinstance(item, Message) else type(item).__name__ for item in items]
+
+
+CALL = ToolCall(call="c", name="ls", arguments="{}")
+RESULT = ToolResult(call="c", name="ls", output="x")
+THOUGHT = Reasoning(text="hm")
+NOTE = Message(role="system", text="note")
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "becomes"),
+    [
+        ([asks("1"), answer("a")], [asks("1"), answer("a")], ["1", "a"]),
+        ([asks("1"), answer("cut")], [asks("1")], ["1", "cut"]),
+        ([asks("1"), answer("cut"), asks("2")], [asks("1"), asks("2"), answer("b")], ["1", "cut", "2", "b"]),
+        ([asks("1"), answer("He")], [asks("1"), answer("Hello")], ["1", "Hello"]),
+        ([asks("1"), answer("lo")], [asks("1"), answer("Hello")], ["1", "Hello"]),
+        ([asks("1"), answer("He"), CALL, answer("l")], [asks("1"), CALL, answer("Hel")], ["1", "He", "ToolCall", "l"]),
+        ([asks("1"), answer("He"), answer("l")], [asks("1"), answer("Hello")], ["1", "He", "llo"]),
+        ([asks("1"), answer("a")], [asks("1"), answer("a"), asks("1"), answer("a")], ["1", "a", "1", "a"]),
+        ([asks("1"), answer("cut")], [asks("1"), asks("2"), answer("cut off")], ["1", "cut", "2", "cut off"]),
+        ([asks("1"), CALL, RESULT], [asks("1"), RESULT, CALL, NOTE], ["1", "ToolCall", "ToolResult", "note"]),
+        ([asks("1"), answer("a")], [asks("1"), THOUGHT, CALL, answer("a")], ["1", "Reasoning", "ToolCall", "a"]),
+        ([asks("1"), THOUGHT, answer("a")], [asks("1"), answer("a"), THOUGHT], ["1", "Reasoning", "a"]),
+        ([asks("2")], [asks("1"), answer("a"), asks("2")], ["1", "a", "2"]),
+        ([asks("1"), NOTE], [asks("1"), NOTE, answer("a")], ["1", "note", "a"]),
+        ([asks("1"), answer("x"), asks("2"), answer("a")], [asks("1"), answer("a"), asks("2")], [*"1xa2a"]),
+    ],
+)
+def test_a_history_adds_missed_messages_in_their_place(known: list[Item], told: list[Item], becomes: list[str]) -> None:
+    assert texts_of(added(known, told)) == becomes
+
+
+def test_known_messages_keep_their_ids_and_new_ones_get_ids() -> None:
+    known: list[Item] = [asks("1"), answer("He", turn="1")]
+    whole = Message(role="assistant", text="Hello", id="theirs")
+    items = added(known, [asks("1"), whole, Message(role="user", text="2"), Message(role="assistant", text="b")])
+    assert [item.id for item in items if isinstance(item, Message)] == ["u 1", "a He", "new 1", "new 2"]
+    assert [item.turn for item in items] == ["1", "1", "new 0", "new 0"]
+
+
+def test_an_addition_tells_how_far_the_history_reaches() -> None:
+    numbers = count()
+    known: list[Item] = [asks("1"), answer("a"), asks("2"), answer("cut")]
+    items, reach = Addition(known, lambda: str(next(numbers))).of([asks("1"), answer("a"), asks("2")])
+    assert (texts_of(items), reach) == (["1", "a", "2", "cut"], 3)
+
+
+ROLES: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant"])
+ITEMS = st.lists(st.builds(Message, role=ROLES, text=st.text(alphabet="ab", min_size=1, max_size=2)), max_size=12)
+
+
+@given(ITEMS, ITEMS)
+def test_a_history_added_twice_adds_nothing_more(known: list[Message], told: list[Message]) -> None:
+    once = added([*known], [*told])
+    users = [item.text for item in once if isinstance(item, Message) and item.role == "user"]
+    assert [item.text for item in known if item.role == "user"] == _within(users, known)
+    assert texts_of(added(once, once)) == texts_of(once)
+
+
+def _within(users: list[str], known: list[Message]) -> list[str]:
+    """Return the users' messages of `known` that occur in `users` in the same order."""
+    rest = iter(users)
+    return [item.text for item in known if item.role == "user" and item.text in rest]
+
+
+@given(ITEMS)
+def test_every_beginning_of_a_history_is_completed_by_it(told: list[Message]) -> None:
+    for end in range(len(told) + 1):
+        assert texts_of(added([*told[:end]], [*told])) == texts_of([*told])
