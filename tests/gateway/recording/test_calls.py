@@ -17,7 +17,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Recording, Redact, Route
 from dragoman.gateway.endpoint import parse
 from tests.conformance.fake_pod import ENDED, FakePod, event
-from tests.gateway.test_token_path import ROOT, WARM, tokens
+from tests.gateway.test_calls import ROOT, WARM, tokens
 from tests.pairs.gateway import LIMITS, SmoothClient, serving, socket_path
 
 FOLDER = f"{ROOT}/dragoman/gateway/recording/"

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dragoman.gateway.recording import index, reader
 from dragoman.gateway.recording.format import UP, VERSION, EventLine, Line, RecordingError, StepLine, encode, packed
-from dragoman.gateway.recording.reader import Missing, PartFile, Problems, open_recording, recordings_in
+from dragoman.gateway.recording.reader import Missing, PartFile, Problems, open_recording, recordings_in, sessions_in
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import (
     Reply,
@@ -32,6 +32,7 @@ from tests.gateway.recording.lines import (
     raw,
     written,
 )
+from tests.gateway.replay.recording_builder import OF_A_POD, SESSION, RecordingBuilder
 
 # -- the frozen recordings --------------------------------------------------------------
 
@@ -413,3 +414,22 @@ def test_a_named_pipe_is_refused_and_one_beside_a_recording_is_passed_over(tmp_p
     path = written(tmp_path / "a.jsonl", numbered(3))
     assert [recording.path for recording in recordings_in(tmp_path)] == [path]
     assert [line.seq for line in open_recording(path).lines()] == [1, 2, 3]
+
+
+# -- the sessions of a folder ----------------------------------------------------------------------
+
+
+def test_a_folder_lists_each_session_once_and_no_frames_of_a_route(tmp_path: Path) -> None:
+    RecordingBuilder(structs.replace(OF_A_POD, session="")).frame().write(tmp_path, "route.jsonl")
+    RecordingBuilder().turn("one").turn("two").write(tmp_path, "b.jsonl")
+    in_parts(tmp_path / "a.jsonl", numbered(30), 10, 20)
+    found = sessions_in(tmp_path)
+    assert [(session.file, session.session, session.input) for session in found] == [
+        ("a.jsonl", "s", ""),
+        ("b.jsonl", SESSION, "one"),
+    ]
+
+
+def test_a_compressed_recording_is_listed(tmp_path: Path) -> None:
+    compressed(tmp_path / "a.jsonl.zst", numbered(4))
+    assert [session.file for session in sessions_in(tmp_path)] == ["a.jsonl.zst"]
