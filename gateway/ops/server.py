@@ -37,11 +37,10 @@ from dragoman.gateway.ops.connections import SHORT_MAX, OpsConnections
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
-from dragoman.gateway.ops.heartbeat import LoopHeartbeat
+from dragoman.gateway.ops.heartbeat import LOOK, LoopHeartbeat
 from dragoman.gateway.ops.queries import ReadinessQuery, parse_query
 from dragoman.gateway.transports.spec import bind_failure
 
-LOOK = 0.5  # seconds between two looks at the heartbeat
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
 BACKLOG = 128  # connections that the kernel keeps until they are accepted
 CLOSE_DEADLINE = 1.0  # seconds for requests that are being answered when the gateway ends
@@ -177,7 +176,7 @@ class OpsServer:
                 async with asyncio.timeout(LOOK):
                     await self._stop.wait()
             connections.close_idle()
-            stuck = self._heartbeat.stuck_for
+            stuck = self._heartbeat.look()
             if stuck >= self._options.stuck_after and not reported:
                 frame = sys._current_frames().get(self._gateway_loop.thread)  # noqa: SLF001  # the one way to see its stack
                 stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
@@ -194,7 +193,7 @@ class OpsServer:
     # -- probes ----------------------------------------------------------------------------------------
 
     async def _livez(self, _request: web.Request) -> web.Response:
-        stuck = self._heartbeat.stuck_for
+        stuck = self._heartbeat.look()
         live = stuck < self._options.stuck_after
         return respond(Liveness(live=live, stuck_for=0.0 if live else round(stuck, 1)), 200 if live else 503)
 
@@ -203,7 +202,7 @@ class OpsServer:
         try:
             found = await self._health.find_readiness()
         except TimeoutError:
-            cause = f"the event loop has not turned for {self._heartbeat.stuck_for:.1f} s"
+            cause = f"the event loop has not turned for {self._heartbeat.look():.1f} s"
             found = Readiness(ready=False, status="not ready", checks=[Check(name="loop", ready=False, cause=cause)])
         if not request[AUTHORISED]:
             found = structs.replace(found, checks=[])
