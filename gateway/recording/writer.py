@@ -37,7 +37,10 @@ log = structlog.get_logger("dragoman.recording")
 
 
 class OutputFile:
-    """A file that is being written. Only the thread uses it; `failed` is called in the loop, at most once."""
+    """A file that is being written. Only the thread uses it; `failed` is called in the loop, at most once.
+
+    A recording and its file refer to each other until the file is over.
+    """
 
     __slots__ = ("descriptor", "failed", "lines", "names", "over", "path", "size")
 
@@ -243,12 +246,16 @@ class Writer:
                 os.ftruncate(file.descriptor, file.size)
                 if not file.size and file.path is not None:
                     file.path.unlink()
+        failed = file.failed
         self._end(file)
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the recorder with it
-            self._call(partial(file.failed, file, error))
+            self._call(partial(failed, file, error))
 
     def _end(self, file: OutputFile) -> None:
+        if file.over:
+            return
         file.over = True
+        del file.names, file.failed
         if file.descriptor < 0:
             return
         kept = file.size and not _is_deleted(file.descriptor)

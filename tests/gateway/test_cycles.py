@@ -12,6 +12,8 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from dragoman.gateway.config.model import Limits
 from tests.chaos.clients import connected
 from tests.chaos.kills import limits_table, route_table
@@ -23,13 +25,15 @@ OVER = 3.0  # seconds in which sessions are forgotten and children end; objects 
 BAD_LINES = b'{"no":"message"}\n{"no":"json'
 
 
-async def test_connections_that_ended_leave_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_recorded", [False, True])
+async def test_connections_that_ended_leave_nothing_to_the_garbage_collector(tmp_path: Path, is_recorded: bool) -> None:
     async with AsyncExitStack() as stack:
         child = f"codewhale+stdio:{sys.executable} -m dragoman demo-backend codewhale+stdio:"
         backends = [child, *await start_backends(stack, tmp_path)]
         routes = [route(number, backend, tmp_path) for number, backend in enumerate(backends)]
         config = tmp_path / "gateway.toml"
-        config.write_text("\n".join([*routes, limits_table(LIMITS)]))
+        recording = [f'[recording]\npath = "{tmp_path}/recordings/"'] if is_recorded else []
+        config.write_text("\n".join([*routes, limits_table(LIMITS), *recording]))
         listeners = len(backends) * len(DIALECTS)
         gateway = await stack.enter_async_context(
             running("tests.gateway.collected_gateway", str(config), listeners=listeners)

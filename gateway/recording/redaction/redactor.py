@@ -83,10 +83,12 @@ class Finding(Struct, frozen=True, kw_only=True):
 class FindingCounts:
     """The secrets that were redacted in one recording, counted by kind and place. `hear` is told each one."""
 
-    __slots__ = ("_counts", "_hear")
+    __slots__ = ("_counts", "_hear", "seq")
 
     def __init__(self, hear: Callable[[Finding], None] | None) -> None:
         self._hear = hear
+        self.seq = 0
+        """The number of the item whose values are redacted now."""
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def note(self, kind: str, place: str, seq: int) -> None:
@@ -95,6 +97,10 @@ class FindingCounts:
             self._hear(Finding(seq=seq, kind=kind, place=place))
         key = (kind, place)
         self._counts[key if key in self._counts or len(self._counts) < COUNTS_MAX else (kind, "elsewhere")] += 1
+
+    def note_value(self, kind: str, place: str) -> None:
+        """Count a secret that was redacted in a value of the item `seq`."""
+        self.note(kind, place, self.seq)
 
     @property
     def total(self) -> int:
@@ -118,7 +124,6 @@ class Redactor:
         "_partial",
         "_queue",
         "_rules",
-        "_seq",
         "_texts",
         "_values",
         "_weight",
@@ -132,10 +137,7 @@ class Redactor:
         finder = self._finder = finder_of(rules.detectors)
         self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths else finder
         self._mark = placeholders(salt)
-        self._seq = 0  # of the item that is being redacted
-        self._values = ValueRedactor(
-            finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq)
-        )
+        self._values = ValueRedactor(finder, paths, self._mark, self.ledger.note_value)
         self._frames = FrameRedactor(
             self._partial, self._mark, self.ledger.note, paths.names, streams_are_clean=self._partial is finder
         )
@@ -249,14 +251,14 @@ class Redactor:
 
     def _origin_redacted(self, entry: EventLine) -> Sequence[EventLine]:
         """Return the lines of an entry with its origin redacted."""
-        self._seq = entry.seq
+        self.ledger.seq = entry.seq
         origin = self._values.redact(entry.origin)
         if origin is entry.origin:
             return (entry,)
         return [structs.replace(line, origin=origin, redacted=True) for line in entry.lines()]
 
     def _redacted(self, entry: EventLine) -> EventLine:
-        self._seq = entry.seq
+        self.ledger.seq = entry.seq
         item = self._values.redact(entry.item)
         if item is entry.item:
             return entry
