@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import ssl
+import traceback
 from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
@@ -217,6 +218,7 @@ async def connect(
                 read_until_eof=False,
             )
         except (ClientError, OSError, ValueError) as error:
+            _clear_frames(error)
             raise _failure(url, error) from None  # the original error contains the token
         transport = DialledTransport(session, handshake, limits)
         undo.pop_all()
@@ -232,6 +234,13 @@ def _certificates() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(("http/1.1",))
     return context
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Clear the frames of an error and of its causes: a library keeps the error in one, and the cycle is not freed."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _failure(url: str, error: Exception) -> OSError:

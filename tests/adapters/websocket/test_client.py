@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ from tests.adapters.websocket.peers import (
     some,
     stalled,
 )
+from tests.reserved_ports import reserved_port
 from tests.transport_reader import receive, receive_all
 
 PEM = Path(__file__).parent / "localhost.pem"
@@ -682,3 +684,35 @@ async def test_a_server_that_does_not_speak_tls_is_reported() -> None:
         server.close()
         assert text.endswith(": the server does not speak TLS; is it a ws: address?")
         assert "secret" not in text
+
+
+async def test_a_connection_that_the_server_dropped_is_freed_without_the_garbage_collector() -> None:
+    async def drop(peer: RawPeer, request: bytes) -> None:
+        peer.writer.write(upgrade(request))
+        await peer.writer.drain()
+        peer.writer.transport.abort()
+
+    async with answering(drop) as url:
+        gc.disable()
+        try:
+            ours = await connect(url, LIMITS)
+            freed = weakref.ref(ours)
+            assert await receive_all(ours) == []
+            await ours.close()
+            del ours
+            assert freed() is None
+        finally:
+            gc.enable()
+
+
+async def test_a_refused_connection_leaves_nothing_to_the_garbage_collector() -> None:
+    with reserved_port() as port:
+        await failure(f"ws://127.0.0.1:{port}/ws")  # fills caches of libraries
+        gc.collect()
+        gc.disable()
+        try:
+            with suppress(OSError):
+                await connect(f"ws://127.0.0.1:{port}/ws", LIMITS)
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
