@@ -201,7 +201,6 @@ class FailoverConnection:
         """
         upstreams = self._usable()
         seconds = self._pool.limits.connect_deadline / len(upstreams)
-        failure: OSError | None = None
         for upstream in upstreams:
             upstream.breaker.note_attempt()
             self._last = upstream
@@ -212,14 +211,14 @@ class FailoverConnection:
                 if error.errno == errno.EBUSY:  # our own limit of children: no upstream is to blame
                     raise
                 self._pool.note_failure(upstream, full_reason(error) or f"no connection within {seconds:g} s")
-                failure = error
+                if upstream is upstreams[-1]:  # raised here: a variable would keep it, and its frames would keep that
+                    if self._only is None and self.home is not None and self._pool.has_other(self.home):
+                        raise OSError(error.errno, f"{error.strerror or error}; {STAYS}") from error
+                    raise
             else:
                 upstream.connected += 1
                 return transport
-        failure = failure or OSError("no upstream")
-        if self._only is None and self.home is not None and self._pool.has_other(self.home):
-            raise OSError(failure.errno, f"{failure.strerror or failure}; {STAYS}") from failure
-        raise failure
+        raise OSError("no upstream")
 
     def _usable(self) -> list[PooledUpstream]:
         if self._only is not None:

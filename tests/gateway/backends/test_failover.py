@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+from contextlib import suppress
 
 import pytest
 from structlog.testing import capture_logs
@@ -230,3 +232,19 @@ def test_a_client_stays_with_its_preferred_upstream_while_that_is_healthy(monkey
     assert made.pool.choose() == first
     listening["1"] = False
     assert made.pool.choose(first) == second
+
+
+async def test_an_attempt_that_failed_leaves_nothing_to_the_garbage_collector() -> None:
+    async def refuse() -> Transport:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "nothing listens there")
+
+    endpoints = [parse(f"smooth+ws://127.0.0.1:{port}/ws") for port in (1, 2)]
+    pool = UpstreamPool("test", [(endpoint, refuse) for endpoint in endpoints], LIMITS, ManualClock().clock)
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(ConnectionRefusedError):
+            await FailoverConnection(pool, SessionState(id="s")).connect()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
