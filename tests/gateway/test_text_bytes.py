@@ -21,7 +21,7 @@ from dragoman.gateway.session.text_stream import TextTarget
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
 from dragoman.mappings.dialect import DeltaType, Frame, StreamedBlock, TextSink, TextWriter
-from tests.gateway.test_token_path import WARM, demo_in_a_thread
+from tests.gateway.test_calls import WARM, demo_in_a_thread
 from tests.pairs.gateway import bridged
 from tests.pairs.table import LISTEN, PAIRS
 from tests.pairs.turn_clients import join
