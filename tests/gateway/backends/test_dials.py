@@ -11,7 +11,9 @@ from dragoman.adapters.base import Transport
 from dragoman.adapters.websocket.client import HandshakeRefusedError
 from dragoman.gateway.backends.dials import FAILING_MAX, RouteDials
 from dragoman.gateway.config.model import Limits
-from tests.idle import settle
+from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
+from tests.gateway.pod_messages import run
+from tests.idle import run_turns, settle
 from tests.memory_transport import MemoryTransport
 
 SECOND = 1_000_000_000
@@ -158,3 +160,28 @@ async def test_a_refusal_that_is_not_the_fault_of_the_backend_takes_no_token(fau
     made.fault = fault
     await made.fail(10)
     assert made.attempts == 10
+
+
+# -- sessions that nobody uses ---------------------------------------------------------------------
+
+
+async def dials(made: InMemoryGateway) -> int:
+    """Return how often the backend is dialled in a while."""
+    before = made.dialled
+    await run_turns()
+    return made.dialled - before
+
+
+@pytest.mark.parametrize("backend", ["smooth", "codewhale"])
+async def test_an_unreachable_backend_is_not_dialled_for_a_session_without_clients(backend: str) -> None:
+    async with in_memory_gateway(upstream=backend) as made:
+        made.away = True
+        client = made.join("client", dialect="pod")
+        await made.settle()
+        client.sends(run("hi"))
+        assert await dials(made) > 1
+        client.transport.hang_up()
+        await made.settle()
+        assert await dials(made) == 0
+        made.join("next", dialect="pod").sends(run("hi"))
+        assert await dials(made) > 1

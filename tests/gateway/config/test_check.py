@@ -17,6 +17,8 @@ from dragoman.gateway.config.check import Problem, check, check_route, load
 from dragoman.gateway.config.model import Limits, Route, RouteLimits
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
+from tests.data_files import DATA
+from tests.test_layout import listed
 
 ROUTE = '[[route]]\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "pod+unix:/x"\n'
 
@@ -631,3 +633,21 @@ def test_a_salt_that_others_may_read_is_a_warning(write: Write) -> None:
     path.chmod(0o644)
     (problem,) = check(path).problems
     assert (problem.level, problem.path) == ("warning", "recording.redact.salt")
+
+
+# -- files of earlier releases ---------------------------------------------------------------------
+
+
+FILES = sorted((DATA / "config").glob("*.toml"))
+EXPLAINED = ("was renamed to ", "was removed in version ")  # and the version, and what to write instead
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_key_of_an_earlier_release_is_accepted_or_its_error_explains_the_change(path: Path) -> None:
+    """Each release adds a file with all its keys; a renamed or removed key gets its own error text."""
+    unexplained = [str(error) for error in check(path).errors if not any(words in error.text for words in EXPLAINED)]
+    assert not unexplained, listed(unexplained)
+
+
+def test_the_file_of_each_release_is_kept() -> None:
+    assert [path.stem for path in FILES] == ["0.1.0"]
