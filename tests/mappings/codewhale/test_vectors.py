@@ -1,4 +1,4 @@
-"""Round trips of every vector and every captured line through the canonical form."""
+"""Round trips of every vector and captured line through the canonical form, and real refusals of requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codewhale import DIALECT
+from tests.data_files import vectors
 from tests.mappings.codewhale.data import CAPTURES, LINES, VECTORS, captured, direction_of
+from tests.mappings.codewhale.server_link import Client
 from tests.mappings.round_trip import back_and_forth
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
@@ -98,3 +100,21 @@ def test_an_invalid_line_loses_only_that_line() -> None:
     DIALECT.events.receive([b"{", good], step)
     assert [len(burst.items) for burst in step.bursts] == [1, 1]
     assert [fault.code for fault in step.faults] == ["not_json"]
+
+
+# -- requests that a real codewhale 0.10.2 refuses by itself, without its ` at line L column C` ----
+
+
+REAL = vectors("codewhale_refusals")
+
+
+@pytest.mark.parametrize("row", REAL, ids=[row["line"][:100] for row in REAL])
+def test_a_request_is_refused_as_the_real_server_refuses_it(row: dict[str, Any]) -> None:
+    client = Client().writes(row["line"])
+    error = {"code": row["code"], "message": row["message"], "data": None}
+    (line,) = client.raw
+    assert json.loads(line) == {"jsonrpc": "2.0", "id": row["id"], "error": error}
+
+
+def test_the_table_has_every_code_of_a_request_that_is_not_executed() -> None:
+    assert {row["code"] for row in REAL} == {-32700, -32600, -32601, -32602}

@@ -1,4 +1,4 @@
-"""Round trips of every vector and every captured message through the canonical form."""
+"""Round trips of every vector and captured message through the canonical form, and real refusals of requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.pando import DIALECT
+from tests.data_files import vectors
 from tests.mappings.pando.data import CAPTURES, VECTORS, captured, direction_of, parts, read_of, value
+from tests.mappings.pando.translator.test_server import Caller, error
 from tests.mappings.round_trip import back_and_forth
 
 INSTANCE = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
@@ -116,3 +118,18 @@ def test_an_invalid_message_loses_only_that_message() -> None:
     direction.receive([parts(bad), parts(good)], step)
     assert [len(burst.items) for burst in step.bursts] == [1, 1]
     assert [fault.code for fault in step.faults] == ["not_json"]
+
+
+# -- requests that a real pando refuses by itself --------------------------------------------------
+
+
+REAL = vectors("pando_refusals")
+
+
+@pytest.mark.parametrize("row", REAL, ids=[row["body"][:100] for row in REAL])
+def test_a_request_is_refused_as_the_real_primary_refuses_it(row: dict[str, Any]) -> None:
+    assert Caller().sends(row["body"].encode()) == [error(row["id"], row["code"], row["message"])]
+
+
+def test_the_table_has_every_code() -> None:
+    assert {row["code"] for row in REAL} == {-32700, -32601, -32000}

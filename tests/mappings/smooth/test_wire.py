@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, get_args
 
 import msgspec
@@ -18,6 +19,7 @@ from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.vocabulary import omits_supports
 from dragoman.mappings.smooth.wire.actions import AnyAction
 from dragoman.mappings.smooth.wire.events import AnyEvent
+from dragoman.mappings.smooth.wire.values import nanoseconds, rfc3339
 from tests.smooth_shapes import assert_strict
 
 
@@ -383,3 +385,45 @@ def test_a_message_may_be_missing_beside_an_attachment() -> None:
 def test_wire_structs_are_closed_and_omit_what_is_absent(struct: type[msgspec.Struct]) -> None:
     config = struct.__struct_config__
     assert (config.frozen, config.forbid_unknown_fields, config.omit_defaults, config.gc) == (True, True, True, False)
+
+
+# -- times, compared with the standard library -----------------------------------------------------
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENTS = st.datetimes(timezones=st.just(UTC))
+
+
+def since_epoch(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1) * 1000
+
+
+@given(MOMENTS)
+def test_a_time_is_written_like_the_standard_library_writes_it(moment: datetime) -> None:
+    assert rfc3339(since_epoch(moment)) == moment.isoformat().replace("+00:00", "Z")
+
+
+@given(MOMENTS)
+def test_a_written_time_is_read_back(moment: datetime) -> None:
+    assert nanoseconds(rfc3339(since_epoch(moment))) == since_epoch(moment)
+
+
+@given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)), st.integers(-1439, 1439))  # noqa: DTZ001  # the zone is added below
+def test_an_offset_is_subtracted(naive: datetime, minutes: int) -> None:
+    moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    assert nanoseconds(moment.isoformat()) == since_epoch(moment)
+
+
+def test_nanoseconds_are_read_and_a_missing_zone_is_utc() -> None:
+    assert nanoseconds("1970-01-01T00:00:01.123456789Z") == 1_123_456_789
+    assert nanoseconds("1970-01-01T00:00:01") == 1_000_000_000
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01T00:00:00Z", "2024-01-00T00:00:00Z", "2024-01-01"])
+def test_an_invalid_time_is_the_epoch(text: str) -> None:
+    assert nanoseconds(text) == 0
+
+
+@pytest.mark.parametrize("at", [10**30, -(10**30)])
+def test_a_time_outside_of_the_calendar_is_the_epoch(at: int) -> None:
+    assert rfc3339(at) == "1970-01-01T00:00:00Z"
