@@ -410,11 +410,16 @@ async def test_a_path_that_is_too_long_is_refused_with_the_limit(tmp_path: Path)
         await connect(path, LIMITS)
 
 
-async def test_a_socket_path_of_the_maximum_length_works(tmp_path: Path) -> None:
+async def test_a_client_reaches_a_socket_path_of_the_maximum_length(tmp_path: Path) -> None:
     path = f"{tmp_path}/"
     path += "x" * (SUN_PATH - len(path))
-    listener = await listen(path, LIMITS, lambda _: None)
-    await listener.close()
+    accepted: asyncio.Queue[Transport] = asyncio.Queue()
+    listener = await listen(path, LIMITS, accepted.put_nowait)
+    client = await connect(path, LIMITS)
+    async with asyncio.timeout(DEADLINE):
+        ours = await accepted.get()
+    for closable in (client, ours, listener):
+        await closable.close()
 
 
 async def test_closing_a_listener_removes_its_file_and_keeps_its_peers(tmp_path: Path) -> None:

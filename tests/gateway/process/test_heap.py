@@ -42,7 +42,7 @@ def test_free_memory_below_a_block_in_use_is_returned() -> None:
     assert int(program.stdout) > 0.9 * BLOCKS * SIZE
 
 
-def test_a_python_without_ctypes_returns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_ctypes_keeps_its_free_memory_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctypes", None)
     heap.trim()
 

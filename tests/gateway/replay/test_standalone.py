@@ -27,7 +27,8 @@ def test_a_recording_is_served_with_the_given_options(tmp_path: Path) -> None:
 
 def test_a_question_mark_in_a_file_name_begins_no_options(tmp_path: Path) -> None:
     path = RecordingBuilder().turn("one").write(tmp_path, "what?.jsonl")
-    replaying(path, (parse("smooth+ws://127.0.0.1:0/ws"),))
+    (route,) = replaying(path, (parse("smooth+ws://127.0.0.1:0/ws"),)).config.routes
+    assert route.upstream.address == str(path)
 
 
 def test_wrong_options_are_refused(tmp_path: Path) -> None:

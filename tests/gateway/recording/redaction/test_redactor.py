@@ -237,10 +237,11 @@ def test_results_of_tools_and_inputs_of_clients_are_redacted() -> None:
 # -- JSON in strings -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", range(6))
-@pytest.mark.parametrize("secret", [KEY, 'p"ä/ß\\😀wort'])
-def test_arguments_split_within_escapes_and_surrogate_pairs_are_redacted(form: int, secret: str) -> None:
-    arguments = '{"command": "run", "password": "' + escaped(secret)[form] + '", "n": 1.0}'
+@pytest.mark.parametrize(
+    ("secret", "form"), [(secret, form) for secret in (KEY, 'p"ä/ß\\😀wort') for form in dict.fromkeys(escaped(secret))]
+)
+def test_arguments_split_within_escapes_and_surrogate_pairs_are_redacted(secret: str, form: str) -> None:
+    arguments = '{"command": "run", "password": "' + form + '", "n": 1.0}'
     for pieces in splits(arguments):
         lines = Lines()
         for piece in pieces:
@@ -252,7 +253,7 @@ def test_arguments_split_within_escapes_and_surrogate_pairs_are_redacted(form: i
         *deltas, done = [line.event for line in out if isinstance(line, EventLine)]
         assert "".join(getattr(event, "json", "") for event in deltas) == getattr(done, "json", "")
         assert json.loads(getattr(done, "json", "")) == {"command": "run", "password": mark, "n": 1.0}
-        assert not remains(out, escaped(secret)[form])
+        assert not remains(out, form)
 
 
 # -- windows ---------------------------------------------------------------------------------------------
