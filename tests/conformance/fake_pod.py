@@ -8,27 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance.fake_line_server import FakeLineServer
-
-GREETING = {
-    "pod_name": "fake",
-    "cwd": "/srv/fake",
-    "provider": "unknown",
-    "model": "none",
-    "scope_summary": "",
-    "tools": [],
-    "context_window": 0,
-    "context_tokens": 0,
-}
-
-
-def event(name: str, /, **data: Any) -> dict[str, Any]:
-    """Return the line of an event, without `data` if it has none."""
-    return {"event": name, "data": data} if data else {"event": name}
-
-
-def snapshot(*entries: Any, status: str = "idle") -> dict[str, Any]:
-    """Return the snapshot, the first event of a pod."""
-    return event("snapshot", entries=list(entries), greeting=GREETING, status=status)
+from tests.gateway.pod_messages import FINISHED, delta, done, problem, say, snapshot, status
 
 
 class FakePod(FakeLineServer):
@@ -58,16 +38,12 @@ class FakePod(FakeLineServer):
 
     def _answer(self, method: str, params: dict[str, Any]) -> Sequence[dict[str, Any]]:
         if method == "list_completions":
-            return [event("completions", kind=params["kind"], entries=[])]
+            return [say("completions", kind=params["kind"], entries=[])]
         if method != "run":
-            return [event("error", code="invalid_request", message=f"no {method} here")]
-        begun = [event("user_message", segments=params["input"]), event("status", status="running")]
+            return [problem("invalid_request", f"no {method} here")]
+        begun = [say("user_message", segments=params["input"]), status("running")]
         if params["input"][0]["content"] == "hold":
             self._held = True
             self.note()
             return begun
-        words = [event("text_delta", text="Well."), event("text_done", text="Well.")]
-        return [*begun, event("turn_start", turn=0), *words, *ENDED]
-
-
-ENDED = (event("run_end", result="finished"), event("status", status="idle"))
+        return [*begun, say("turn_start", turn=0), delta("Well."), done("Well."), *FINISHED]

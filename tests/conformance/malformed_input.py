@@ -29,12 +29,11 @@ from dragoman.gateway.demo.script import Scripts
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.pod.wire.codecs import EVENTS
-from tests.pairs.gateway import serving
+from tests.pairs.gateway import FORMS, TERMINALS, serving
 from tests.smooth_frame_check import check
 
 DEADLINE = 20.0  # seconds for anything that a party waits for
 MAX_MESSAGE = 4 * 1024 * 1024  # above the 3 MB line that a pod takes (docs/dialects/pod.md, section 1)
-TERMINALS = ("eventual_response", "error", "cancelled")
 LIMITS = Limits(max_message=MAX_MESSAGE, max_command=MAX_MESSAGE, drain_deadline=0.5, snapshot_wait=10.0)
 DEMO = Endpoint(dialect="pod", transport="demo", address="conversation")
 GOOD = "count 2"  # the demo backend answers it at once
@@ -75,15 +74,43 @@ class MalformedInput(Struct, frozen=True, kw_only=True):
     runs: bool = False
 
 
-class SmoothBystander:
-    """A smooth client that can send anything, and checks strictly what it receives."""
+class Bystander:
+    """A client that can send anything, and checks strictly what it receives: `_told` is what nobody asked for yet."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self.socket = socket
-        self.session = ""
-        self.survives: frozenset[str] = frozenset()  # types that no schema knows
+    def __init__(self) -> None:
         self._told: list[Frame] = []
         self._number = 0
+
+    async def until(self, last: Callable[[Frame], bool]) -> list[Frame]:
+        """Return everything received since the last call, up to the first message for which `last` is true."""
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                for at, frame in enumerate(self._told):
+                    if last(frame):
+                        seen, self._told = self._told[: at + 1], self._told[at + 1 :]
+                        return seen
+                assert await self._read(), f"the connection ended after {self._told}"
+
+    async def closed(self) -> list[Frame]:
+        """Return everything received until the gateway closes the connection."""
+        async with asyncio.timeout(DEADLINE):
+            while await self._read():
+                pass
+        return self._told
+
+    async def _read(self) -> bool:
+        """Add the next message to `_told`; return False at the end of the connection."""
+        raise NotImplementedError
+
+
+class SmoothBystander(Bystander):
+    """A smooth bystander; `survives` are types of messages that no schema knows."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        super().__init__()
+        self.socket = socket
+        self.session = ""
+        self.survives: frozenset[str] = frozenset()
 
     @classmethod
     @asynccontextmanager
@@ -96,8 +123,7 @@ class SmoothBystander:
 
     async def open(self) -> None:
         """Open a session."""
-        claims = ["identity_form", "choice_chips"]
-        request = await self.ask(action="create_conversation_session", agentId=str(uuid4()), supports=claims)
+        request = await self.ask(action="create_conversation_session", agentId=str(uuid4()), supports=FORMS)
         (reply,) = await self.until(lambda frame: frame.get("requestId") == request)
         self.session = reply["data"]["sessionId"]
 
@@ -118,27 +144,10 @@ class SmoothBystander:
         await self.send({"requestId": request, **frame})
         return request
 
-    async def until(self, last: Callable[[Frame], bool]) -> list[Frame]:
-        """Return everything received since the last call, up to the first message for which `last` is true."""
-        async with asyncio.timeout(DEADLINE):
-            while True:
-                for at, frame in enumerate(self._told):
-                    if last(frame):
-                        seen, self._told = self._told[: at + 1], self._told[at + 1 :]
-                        return seen
-                self._told.append(self._strict(await self.socket.receive()))
-
     async def told(self) -> list[Frame]:
         """Return everything received since the last call."""
         request = await self.ask(action="ping")
         return (await self.until(lambda frame: frame["type"] == "pong" and frame.get("requestId") == request))[:-1]
-
-    async def closed(self) -> list[Frame]:
-        """Return everything received until the gateway closes the connection."""
-        async with asyncio.timeout(DEADLINE):
-            while (message := await self.socket.receive()).type is WSMsgType.TEXT:
-                self._told.append(self._strict(message))
-        return self._told
 
     @property
     def code(self) -> int:
@@ -161,24 +170,26 @@ class SmoothBystander:
         seen = await self.until(lambda frame: frame["type"] in TERMINALS and "requestId" in frame)
         return [frame for frame in seen if not frame["type"].startswith("stream_")]
 
-    def _strict(self, message: aiohttp.WSMessage) -> Frame:
-        assert message.type is WSMsgType.TEXT, f"expected a frame, got {message.type.name} {message.data!r}"
+    async def _read(self) -> bool:
+        message = await self.socket.receive()
+        if message.type is not WSMsgType.TEXT:
+            return False
         frame: Frame = json.loads(message.data)
         if frame["type"] not in self.survives:
             check(frame)
-        return frame
+        self._told.append(frame)
+        return True
 
 
-class PodBystander:
-    """A pod client that can send anything; an event unknown to its strict reader fails the test."""
+class PodBystander(Bystander):
+    """A pod bystander; an event unknown to its strict reader fails the test."""
 
     code = 0  # a stream just ends
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__()
         self._reader = reader
         self.writer = writer
-        self._told: list[Frame] = []
-        self._number = 0
 
     @classmethod
     @asynccontextmanager
@@ -201,29 +212,12 @@ class PodBystander:
         self.writer.write(said if isinstance(said, bytes) else said.encode() + b"\n")
         await self.writer.drain()
 
-    async def until(self, last: Callable[[Frame], bool]) -> list[Frame]:
-        """Return everything received since the last call, up to the first message for which `last` is true."""
-        async with asyncio.timeout(DEADLINE):
-            while True:
-                for at, event in enumerate(self._told):
-                    if last(event):
-                        seen, self._told = self._told[: at + 1], self._told[at + 1 :]
-                        return seen
-                assert await self._read(), f"the connection ended after {self._told}"
-
     async def told(self) -> list[Frame]:
         """Return everything received since the last call."""
         self._number += 1
         prefix = f"own-{self._number}"  # nothing completes to it, so it comes back as an empty list
         await self.send({"method": "list_completions", "params": {"kind": "workflow", "prefix": prefix}})
         return (await self.until(lambda event: fits(event, NOTHING)))[:-1]
-
-    async def closed(self) -> list[Frame]:
-        """Return everything received until the gateway closes the connection."""
-        async with asyncio.timeout(DEADLINE):
-            while await self._read():
-                pass
-        return self._told
 
     async def turn(self, text: str) -> str:
         """Run a whole turn; return how it ended."""

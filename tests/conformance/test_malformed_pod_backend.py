@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from dragoman.gateway.app import App
 from dragoman.gateway.endpoint import parse
-from tests.conformance.fake_pod import ENDED, FakePod, event, snapshot
+from tests.conformance.fake_pod import FakePod
 from tests.conformance.malformed_input import MAX_MESSAGE, Frame, MalformedInputHarness, fits, malformed_input_harness
+from tests.gateway.pod_messages import FINISHED, say, snapshot
 
 TERMINALS = ("eventual_response", "error", "cancelled")
 HANGS_UP = b""
@@ -52,7 +53,7 @@ def raw(text: str) -> bytes:
 
 
 def delta(text: str) -> dict[str, Any]:
-    return event("text_delta", text=text)
+    return say("text_delta", text=text)
 
 
 def token(text: str) -> dict[str, Any]:
@@ -76,9 +77,9 @@ def names(*expected: str) -> Any:
     return [{"event": name} for name in expected]
 
 
-RUN_END, IDLE = ENDED
-RUNNING = event("status", status="running")
-DONE = event("text_done", text="x")
+RUN_END, IDLE = FINISHED
+RUNNING = say("status", status="running")
+DONE = say("text_done", text="x")
 THE_END = ("run_end", "status")
 ALERT = {"level": "warn", "source": "pod", "message": "m", "timestamp_ms": 1}
 EMPTY = answer("")
@@ -106,41 +107,41 @@ UNREADABLE = {
     "4: empty data": raw('{"event":"text_delta","data":{}}'),
     "4: data as an array": raw('{"event":"text_delta","data":["x"]}'),
     "4: data of an event that has none": raw('{"event":"thinking_start","data":{}}'),
-    "4: text that is a number": raw(json.dumps(event("text_delta", text=7))),
-    "4: an unknown error code": raw(json.dumps(event("error", code="busy", message="m"))),
-    "4: an unknown result": raw(json.dumps(event("run_end", result="yielded"))),
-    "4: an unknown kind of invocation": raw(json.dumps(event("invoke_start", kind="cron"))),
+    "4: text that is a number": raw(json.dumps(say("text_delta", text=7))),
+    "4: an unknown error code": raw(json.dumps(say("error", code="busy", message="m"))),
+    "4: an unknown result": raw(json.dumps(say("run_end", result="yielded"))),
+    "4: an unknown kind of invocation": raw(json.dumps(say("invoke_start", kind="cron"))),
     "4: a turn of 1.0": raw('{"event":"turn_start","data":{"turn":1.0}}'),
-    "4: a negative turn": raw(json.dumps(event("turn_start", turn=-1))),
-    "4: a turn over u64": raw(json.dumps(event("turn_start", turn=1 << 64))),
-    "4: a fractional time": raw(json.dumps(event("alert", **{**ALERT, "timestamp_ms": 1.5}))),
-    "4: an alert without a time": raw(json.dumps(event("alert", level="warn", source="pod", message="m"))),
-    "4: an alert of an unknown source": raw(json.dumps(event("alert", **{**ALERT, "source": "engine"}))),
-    "4: is_error that is null": raw(json.dumps(event("tool_result", id="c", summary="s", is_error=None))),
-    "4: a tool result without an id": raw(json.dumps(event("tool_result", summary="s", is_error=False))),
-    "4: a segment that is no UUID": raw(json.dumps(event("compact_done", new_segment_id="s"))),
+    "4: a negative turn": raw(json.dumps(say("turn_start", turn=-1))),
+    "4: a turn over u64": raw(json.dumps(say("turn_start", turn=1 << 64))),
+    "4: a fractional time": raw(json.dumps(say("alert", **{**ALERT, "timestamp_ms": 1.5}))),
+    "4: an alert without a time": raw(json.dumps(say("alert", level="warn", source="pod", message="m"))),
+    "4: an alert of an unknown source": raw(json.dumps(say("alert", **{**ALERT, "source": "engine"}))),
+    "4: is_error that is null": raw(json.dumps(say("tool_result", id="c", summary="s", is_error=None))),
+    "4: a tool result without an id": raw(json.dumps(say("tool_result", summary="s", is_error=False))),
+    "4: a segment that is no UUID": raw(json.dumps(say("compact_done", new_segment_id="s"))),
     "12: a snapshot of a newer pod": raw(
-        json.dumps(event("snapshot", entries=[], greeting={"worker_name": "w"}, status="idle"))
+        json.dumps(say("snapshot", entries=[], greeting={"worker_name": "w"}, status="idle"))
     ),
 }
 """Lines that a seed client's reader ends at (section 1.3); docs/design.md, section 6: to us each costs itself alone."""
 
 UNREAD_STATUS = {
-    "4: an unknown status": raw(json.dumps(event("status", status="busy"))),
+    "4: an unknown status": raw(json.dumps(say("status", status="busy"))),
     "4: a status without data": raw('{"event":"status"}'),
-    "4: a status that is null": raw(json.dumps(event("status", status=None))),
+    "4: a status that is null": raw(json.dumps(say("status", status=None))),
 }
 """Section 6: a status tells each transition, so a pod that runs has stopped."""
 
 UNASKED = {
-    "3: completions that nobody asked for": event("completions", kind="file", entries=[]),
-    "3: a list of pods that nobody asked for": event("visible_pods", pods=[]),
-    "3: an inspection that nobody asked for": event("pod_inspection", pod={}),
-    "3: an attachment that nobody asked for": event("pod_attach_restore", result={}),
-    "1.1: the error of a bad line of another client's": event("error", code="internal", message="invalid method: x"),
-    "3: the refusal of another client's run": event("error", code="already_running", message="m"),
-    "3: the refusal of another client's cancel": event("error", code="not_running", message="m"),
-    "3: the refusal of another client's resume": event("error", code="not_paused", message="m"),
+    "3: completions that nobody asked for": say("completions", kind="file", entries=[]),
+    "3: a list of pods that nobody asked for": say("visible_pods", pods=[]),
+    "3: an inspection that nobody asked for": say("pod_inspection", pod={}),
+    "3: an attachment that nobody asked for": say("pod_attach_restore", result={}),
+    "1.1: the error of a bad line of another client's": say("error", code="internal", message="invalid method: x"),
+    "3: the refusal of another client's run": say("error", code="already_running", message="m"),
+    "3: the refusal of another client's cancel": say("error", code="not_running", message="m"),
+    "3: the refusal of another client's resume": say("error", code="not_paused", message="m"),
 }
 """Answers to other clients of the pod: they are dropped and counted (docs/translation.md, rule 3.17)."""
 
@@ -184,11 +185,11 @@ ROWS = [
     idle("8: run_end without a run", RUN_END, pod=lambda told: all(e["event"] == "run_end" for e in told)),
     idle(
         "8: Cancelled without a run",
-        event("error", code="internal", message="Cancelled"),
+        say("error", code="internal", message="Cancelled"),
         pod=lambda told: all(e["event"] == "error" for e in told),
     ),
-    idle("6: an empty text_done without a run", event("text_done", text="")),
-    idle("6: an empty thinking_done without a run", event("thinking_done", text="")),
+    idle("6: an empty text_done without a run", say("text_done", text="")),
+    idle("6: an empty thinking_done without a run", say("thinking_done", text="")),
     # docs/translation.md, rule 3.17: content with no turn open opens one of the backend's.
     idle(
         "7: text without a run",
@@ -206,17 +207,17 @@ ROWS = [
     ),
     idle(
         "7: a tool result without a run",
-        event("tool_result", id="c", summary="s", is_error=False),
+        say("tool_result", id="c", summary="s", is_error=False),
         IDLE,
         smooth=[{"type": "stream_chunk"}, {"type": "stream_chunk"}, EMPTY],
         pod=names("status", "tool_call_start", "tool_call_done", "tool_result", *THE_END),
     ),
     running("8: two run_ends", RUN_END, RUN_END, IDLE, smooth=[EMPTY], pod=lambda told: told[-1] == IDLE),
-    running("8: two ends", *ENDED, *ENDED, smooth=[EMPTY], pod=lambda told: IDLE in told),
+    running("8: two ends", *FINISHED, *FINISHED, smooth=[EMPTY], pod=lambda told: IDLE in told),
     running(
         "8: an end and another end's error",
-        *ENDED,
-        event("error", code="internal", message="Cancelled"),
+        *FINISHED,
+        say("error", code="internal", message="Cancelled"),
         IDLE,
         smooth=[EMPTY],
         pod=lambda told: IDLE in told,
@@ -224,24 +225,24 @@ ROWS = [
     running("8: status without run_end", IDLE, smooth=[EMPTY], pod=names(*THE_END)),
     running(
         "8: an error that is no end",
-        event("error", code="provider_error", message="m"),
+        say("error", code="provider_error", message="m"),
         delta("x"),
         DONE,
-        *ENDED,
+        *FINISHED,
         smooth=lambda told: fits(told[-1:], [answer("x")]) or fits(told[-2:-1], [answer("x")]),
         pod=names("error", "text_delta", "text_done", *THE_END),
     ),
     running(
         "8: an error, then the end",
-        event("error", code="provider_error", message="m"),
+        say("error", code="provider_error", message="m"),
         IDLE,
         smooth=[failed("AGENT_ERROR")],
         pod=names("error", "status"),
     ),
     running(
         "8: two errors, then the end",
-        event("error", code="tool_error", message="m"),
-        event("error", code="provider_error", message="n"),
+        say("error", code="tool_error", message="m"),
+        say("error", code="provider_error", message="n"),
         IDLE,
         smooth=lambda told: [f["type"] for f in told if "requestId" in f] == ["error"],
         pod=names("error", "error", "status"),
@@ -256,7 +257,7 @@ ROWS = [
     ),
     running(
         "8: text after the end is a run of the pod's own",
-        *ENDED,
+        *FINISHED,
         delta("x"),
         IDLE,
         smooth=[
@@ -266,22 +267,22 @@ ROWS = [
         ],
         pod=names(*THE_END, "status", "text_delta", "text_done", *THE_END),
     ),
-    running("8: status running again and again", RUNNING, RUNNING, *ENDED, smooth=[EMPTY], pod=names(*THE_END)),
+    running("8: status running again and again", RUNNING, RUNNING, *FINISHED, smooth=[EMPTY], pod=names(*THE_END)),
     # docs/translation.md, rules 3.7, 4.2: a done that differs sends the rest; one that contradicts is right, and a Gap
     # is counted.
     running(
         "6: text_done with more than was streamed",
         delta("a"),
-        event("text_done", text="abc"),
-        *ENDED,
+        say("text_done", text="abc"),
+        *FINISHED,
         smooth=[token("a"), token("bc"), answer("abc")],
         pod=names("text_delta", "text_delta", "text_done", *THE_END),
     ),
     running(
         "6: text_done that contradicts",
         delta("a"),
-        event("text_done", text="b"),
-        *ENDED,
+        say("text_done", text="b"),
+        *FINISHED,
         smooth=[token("a"), answer("b")],
         pod=names("text_delta", "alert", "text_done", *THE_END),
         counted=1,
@@ -291,115 +292,115 @@ ROWS = [
         delta("x"),
         DONE,
         DONE,
-        *ENDED,
+        *FINISHED,
         smooth=lambda told: fits(told[:1], [token("x")]) and told[-1]["type"] == "eventual_response",
         pod=lambda told: told[-1] == IDLE,
     ),
     running(
         "8: a block that is never closed",
         delta("x"),
-        *ENDED,
+        *FINISHED,
         smooth=[token("x"), answer("x")],
         pod=names("text_delta", "text_done", *THE_END),
     ),
     running(
         "6: thinking without its start",
-        event("thinking_delta", text="t"),
-        event("thinking_done", text="t"),
-        *ENDED,
+        say("thinking_delta", text="t"),
+        say("thinking_done", text="t"),
+        *FINISHED,
         smooth=[{"type": "stream_reasoning"}, EMPTY],
         pod=names("thinking_start", "thinking_delta", "thinking_done", *THE_END),
     ),
     running(
         "6: thinking within text",
         delta("x"),
-        event("thinking_start"),
-        event("thinking_delta", text="t"),
-        *ENDED,
+        say("thinking_start"),
+        say("thinking_delta", text="t"),
+        *FINISHED,
         smooth=[token("x"), {"type": "stream_reasoning"}, answer("x")],
         pod=names("text_delta", "text_done", "thinking_start", "thinking_delta", "thinking_done", *THE_END),
     ),
     running(
         "6: a result of an unknown call",
-        event("tool_result", id="c", summary="s", is_error=False),
-        *ENDED,
+        say("tool_result", id="c", summary="s", is_error=False),
+        *FINISHED,
         smooth=[{"type": "stream_chunk"}, {"type": "stream_chunk"}, EMPTY],
         pod=names("tool_call_start", "tool_call_done", "tool_result", *THE_END),
     ),
     running(
         "6: a result twice",
-        event("tool_call_start", id="c", name="t"),
-        event("tool_call_done", id="c", name="t", arguments="{}"),
-        *[event("tool_result", id="c", summary="s", is_error=False)] * 2,
-        *ENDED,
+        say("tool_call_start", id="c", name="t"),
+        say("tool_call_done", id="c", name="t", arguments="{}"),
+        *[say("tool_result", id="c", summary="s", is_error=False)] * 2,
+        *FINISHED,
         smooth=[{"type": "stream_chunk"}, {"type": "stream_chunk"}, EMPTY],
         pod=names("tool_call_start", "tool_call_done", "tool_result", *THE_END),
     ),
     running(
         "6: two results of one call",
-        event("tool_call_start", id="c", name="t"),
-        *[event("tool_result", id="c", summary=s, is_error=False) for s in "ab"],
-        *ENDED,
+        say("tool_call_start", id="c", name="t"),
+        *[say("tool_result", id="c", summary=s, is_error=False) for s in "ab"],
+        *FINISHED,
         smooth=[{"type": "stream_chunk"}, {"type": "stream_chunk"}, EMPTY],
         pod=names("tool_call_start", "tool_call_done", "tool_result", *THE_END),
         counted=1,
     ),
     running(
         "6: arguments without a start",
-        event("tool_call_args_delta", id="c", json="{}"),
-        *ENDED,
+        say("tool_call_args_delta", id="c", json="{}"),
+        *FINISHED,
         smooth=[EMPTY],
         pod=names(*THE_END),
         counted=1,
     ),
     running(
         "6: a call that is done without a start",
-        event("tool_call_done", id="c", name="t", arguments="{}"),
-        *ENDED,
+        say("tool_call_done", id="c", name="t", arguments="{}"),
+        *FINISHED,
         smooth=[{"type": "stream_chunk"}, EMPTY],
         pod=names("tool_call_start", "tool_call_done", *THE_END),
     ),
     running(
         "6: a call that starts twice",
-        *[event("tool_call_start", id="c", name="t")] * 2,
-        *ENDED,
+        *[say("tool_call_start", id="c", name="t")] * 2,
+        *FINISHED,
         smooth=[{"type": "stream_chunk"}, EMPTY],
         pod=names("tool_call_start", "tool_call_done", *THE_END),
     ),
     running(
         "6: a call whose arguments are no JSON",
-        event("tool_call_done", id="c", name="t", arguments="{"),
-        *ENDED,
+        say("tool_call_done", id="c", name="t", arguments="{"),
+        *FINISHED,
         smooth=[{"type": "stream_chunk"}, EMPTY],
         pod=names("tool_call_start", "tool_call_done", *THE_END),
     ),
     running(
         "6: ends of what did not begin",
-        event("turn_end", turn=7, result="finished"),
-        event("llm_call_end", llm_call=9),
-        *ENDED,
+        say("turn_end", turn=7, result="finished"),
+        say("llm_call_end", llm_call=9),
+        *FINISHED,
         smooth=[EMPTY],
         pod=lambda told: told[-1] == IDLE,
     ),
     running(
         "6: a turn number that goes back",
-        event("turn_start", turn=5),
-        event("turn_start", turn=0),
-        *ENDED,
+        say("turn_start", turn=5),
+        say("turn_start", turn=0),
+        *FINISHED,
         smooth=[EMPTY],
         pod=names("turn_start", "turn_start", "turn_end", *THE_END),
     ),
     running(
         "6: usage of the largest u64",
-        event("usage", input_tokens=(1 << 64) - 1, output_tokens=None),
-        *ENDED,
+        say("usage", input_tokens=(1 << 64) - 1, output_tokens=None),
+        *FINISHED,
         smooth=[{"type": "eventual_response"}],
         pod=names("usage", *THE_END),
     ),
     running(
         "7: the user message of another client's",
-        event("user_message", segments=[{"kind": "text", "content": "o"}]),
-        *ENDED,
+        say("user_message", segments=[{"kind": "text", "content": "o"}]),
+        *FINISHED,
         smooth=[EMPTY],
         pod=names("user_message", *THE_END),
     ),
@@ -407,7 +408,7 @@ ROWS = [
     running(
         "6: a text of 1.5 MB",
         delta("x" * 1_500_000),
-        *ENDED,
+        *FINISHED,
         smooth=lambda told: (
             "".join(f["token"] for f in told[:-1]) == "x" * 1_500_000 and fits(told[-1], failed("INTERNAL_ERROR"))
         ),
@@ -482,7 +483,7 @@ async def test_a_malformed_line_of_a_pod_loses_only_that_line(row: Row, tmp_path
         assert fits(theirs, row.pod), f"pod: {theirs}"
         assert dropped(at.app) - counted == row.counted, at.app.ledger.entries()
         if row.running and not any(f["type"] in TERMINALS and f.get("requestId") == "turn" for f in smooth):
-            await pod.say(*ENDED)
+            await pod.say(*FINISHED)
             assert (await at.pod.run_seen())[-1] == IDLE
             assert fits((await at.smooth.run_seen())[-1], {"type": "eventual_response", "requestId": "turn"})
         ends = [f for f in smooth if f["type"] in TERMINALS and f.get("requestId") == "turn"]

@@ -23,12 +23,12 @@ from tests.conformance.malformed_input import (
     ABSENT,
     GOOD,
     MAX_MESSAGE,
-    TERMINALS,
     Frame,
     SmoothBystander,
     fits,
     listening,
 )
+from tests.pairs.gateway import TERMINALS
 
 State = Literal["hold", "mute"]
 """The turn of the asker: `hold` was accepted, `mute` has no answer yet."""

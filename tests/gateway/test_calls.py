@@ -27,8 +27,9 @@ from dragoman.gateway.demo.script import Line
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, ReasoningStarted, TextDelta, TurnEnded
 from dragoman.mappings.dialect import DeltaType
-from tests.conformance.fake_pod import FakePod, event
+from tests.conformance.fake_pod import FakePod
 from tests.conformance.fake_smooth import FakeSmooth, of_turn
+from tests.gateway.pod_messages import say
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, bridged, serving, socket_path
 from tests.pairs.pod_client import PodClient
 from tests.pairs.table import LISTEN, PAIRS
@@ -72,16 +73,16 @@ async def begin_text(pod: FakePod, client: SmoothClient) -> None:
     """Begin a turn, and stream WARM tokens to the client."""
     await client.say("hold")
     await pod.holds()
-    await pod.say(event("turn_start", turn=0))
+    await pod.say(say("turn_start", turn=0))
     for number in range(WARM):
-        await pod.say(event("text_delta", text=f"{number}"))
+        await pod.say(say("text_delta", text=f"{number}"))
         await client.until(lambda number=number: tokens(client) == number + 1)
 
 
 async def count_token(pod: FakePod, client: SmoothClient) -> list[str]:
     """Return the calls of one more token, in order."""
     with counting() as called:
-        await pod.say(event("text_delta", text="counted"))
+        await pod.say(say("text_delta", text="counted"))
         await client.until(lambda: tokens(client) == WARM + 1)
     return called
 
@@ -139,10 +140,10 @@ async def test_text_that_streams_reaches_each_client_once_and_in_order(tmp_path:
     ):
         await client.say("hold")
         await pod.holds()
-        await pod.say(event("turn_start", turn=0))
+        await pod.say(say("turn_start", turn=0))
         expected = ""
         for number in range(200):  # more than one batch of the log has room for
-            await pod.say(event("text_delta", text=f"{number} "))
+            await pod.say(say("text_delta", text=f"{number} "))
             expected += f"{number} "
             if number == 100:
                 await client.until(lambda: tokens(client) == 101)
@@ -215,12 +216,12 @@ async def test_a_token_is_not_encoded_for_a_pando_listener_without_subscribers(t
     ):
         await client.say("hold")
         await pod.holds()
-        await pod.say(event("turn_start", turn=0))
+        await pod.say(say("turn_start", turn=0))
         for number in range(WARM):
-            await pod.say(event("text_delta", text=f"{number}"))
+            await pod.say(say("text_delta", text=f"{number}"))
             await client.until(lambda number=number: tokens(client) == number + 1)
         with counting() as called:
-            await pod.say(event("text_delta", text="counted"))
+            await pod.say(say("text_delta", text="counted"))
             await client.until(lambda: tokens(client) == WARM + 1)
     further = [name for name in called if "Projection._write_text" in name or name.startswith(("times.", "polled."))]
     assert further == ["projection.Projection._write_text", "projection.Projection._write_text"], "\n".join(called)

@@ -20,6 +20,7 @@ import zmq.asyncio
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
+from tests.gateway.pod_messages import snapshot
 from tests.pairs.gateway import serving
 
 LIMITS = Limits(
@@ -60,18 +61,7 @@ async def failing(folder: Path) -> AsyncIterator[None]:
     (folder / "dies.py").write_text(DIES)
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        greeting = {
-            "pod_name": "p",
-            "cwd": "",
-            "provider": "",
-            "model": "",
-            "scope_summary": "",
-            "tools": [],
-            "context_window": 0,
-            "context_tokens": 0,
-        }
-        shown = {"event": "snapshot", "data": {"entries": [], "greeting": greeting, "status": "idle"}}
-        writer.write(json.dumps(shown).encode() + b"\n")
+        writer.write(json.dumps(snapshot()).encode() + b"\n")
         await reader.readline()
         writer.close()
 

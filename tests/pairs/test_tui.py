@@ -13,19 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.pod_messages import say, snapshot
 from tests.pairs.gateway import DEADLINE
 from tests.pairs.pod_terminal_client import PodTerminalClient
 
-GREETING = {
-    "pod_name": "atlas",
-    "cwd": "/",
-    "provider": "unknown",
-    "model": "m",
-    "scope_summary": "",
-    "tools": [],
-    "context_window": 1,
-    "context_tokens": 0,
-}
 RUNNING = ("status", {"status": "running"})
 
 
@@ -47,15 +38,14 @@ class Pod:
             writer.close()
             return
         self._reader, self._writer = reader, writer
-        snapshot = {"entries": [], "greeting": GREETING, "status": self._status}
-        writer.write(json.dumps({"event": "snapshot", "data": snapshot}).encode() + b"\n")
+        writer.write(json.dumps(snapshot(status=self._status)).encode() + b"\n")
         self._ready.set()
 
     async def sends(self, *events: tuple[str, dict[str, Any]]) -> None:
         """Send these events and wait until the client has seen them."""
         before = len(self.tui.events)
         for name, data in events:
-            self._writer.write(json.dumps({"event": name, "data": data} if data else {"event": name}).encode() + b"\n")
+            self._writer.write(json.dumps(say(name, **data)).encode() + b"\n")
         await self.tui.until(lambda: len(self.tui.events) == before + len(events))
 
     async def hears(self) -> Any:

@@ -16,7 +16,8 @@ import pytest
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Recording, Redact, Route
 from dragoman.gateway.endpoint import parse
-from tests.conformance.fake_pod import ENDED, FakePod, event
+from tests.conformance.fake_pod import FakePod
+from tests.gateway.pod_messages import FINISHED, say
 from tests.gateway.test_calls import ROOT, WARM, tokens
 from tests.pairs.gateway import LIMITS, SmoothClient, serving, socket_path
 
@@ -80,20 +81,20 @@ async def calls_of_tokens(folder: Path, *, redacts: bool) -> tuple[Counter[str],
     async with recorded(folder, redacts=redacts) as (pod, client):
         await client.say("hold")
         await pod.holds()
-        await pod.say(event("turn_start", turn=0))
+        await pod.say(say("turn_start", turn=0))
         await until_written(folder, '"type":"model_turn_started"', 1)
         for number in range(WARM):
-            await pod.say(event("text_delta", text=f"{number}"))
+            await pod.say(say("text_delta", text=f"{number}"))
             await client.until(lambda number=number: tokens(client) == number + 1)
         with counting() as called:
-            await pod.say(event("text_delta", text="counted"))
+            await pod.say(say("text_delta", text="counted"))
             await client.until(lambda: tokens(client) == WARM + 1)
         words = [f"word {number}, " for number in range(FLUSHED)]
         with counting() as whole:
             for number, word in enumerate(words, WARM + 2):
-                await pod.say(event("text_delta", text=word))
+                await pod.say(say("text_delta", text=word))
                 await client.until(lambda number=number: tokens(client) == number)
-            await pod.say(event("text_done", text="01234counted" + "".join(words)))
+            await pod.say(say("text_done", text="01234counted" + "".join(words)))
             await until_written(folder, '"type":"text_done"', 1)
     return called, whole
 
@@ -106,14 +107,14 @@ async def calls_of_a_turn(folder: Path, *, redacts: bool) -> tuple[Counter[str],
             with counting() as begin:
                 await client.say("hold")
                 await client.until(lambda turn=turn: accepted(client) == turn)
-                await pod.say(event("turn_start", turn=turn))
+                await pod.say(say("turn_start", turn=turn))
                 await until_written(folder, '"type":"model_turn_started"', turn)
             words = [f"word {number} of turn {turn}, " for number in range(WARM)]
             for number, word in enumerate(words, WARM * (turn - 1) + 1):
-                await pod.say(event("text_delta", text=word))
+                await pod.say(say("text_delta", text=word))
                 await client.until(lambda number=number: tokens(client) == number)
             with counting() as end:
-                await pod.say(event("text_done", text="".join(words)), *ENDED)
+                await pod.say(say("text_done", text="".join(words)), *FINISHED)
                 await until_written(folder, '"type":"turn_ended"', turn)
     return begin, end
 
