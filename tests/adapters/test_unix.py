@@ -28,7 +28,7 @@ from dragoman.adapters.unix import (
 )
 from dragoman.mappings.dialect import Oversize
 from dragoman.mappings.errors import ConfigError
-from tests.idle import settle
+from tests.idle import run_turns, settle
 from tests.transport_reader import receive, receive_all
 
 DEADLINE = 20.0  # what should happen at once happens far below
@@ -99,13 +99,7 @@ async def refused(sending: Coroutine[None, None, None]) -> None:
 async def send_forever(transport: Transport) -> None:
     while True:
         await transport.send([b"anybody?"])
-        await cycles(1)
-
-
-async def cycles(count: int = 20) -> None:
-    """Run several turns of the event loop, so that everything that is due has happened."""
-    for _ in range(count):
-        await asyncio.sleep(0)
+        await run_turns(1)
 
 
 async def test_frames_go_both_ways(tmp_path: Path) -> None:
@@ -154,7 +148,7 @@ async def test_a_line_in_two_writes_is_one_frame(tmp_path: Path) -> None:
         with raw(server.path) as peer:
             ours = await server.next()
             peer.sendall(b'{"method":"run"}')
-            await cycles()
+            await run_turns()
             peer.sendall(b"\n")
             assert await receive(ours) == [b'{"method":"run"}']
 
@@ -185,7 +179,7 @@ async def test_a_peer_that_closed_only_its_writing_side_still_gets_answers(tmp_p
             ours = await server.next()
             assert await receive_all(ours) == [b"ask"]
             await ours.send([b"answer"])
-            await cycles()
+            await run_turns()
             assert peer.recv(100) == b"answer\n"
 
 
@@ -234,7 +228,7 @@ async def test_frames_of_a_gone_peer_are_read_although_reading_was_paused(tmp_pa
         with raw(server.path) as peer:
             ours = await server.next()
             peer.sendall(b"one\n")
-            await cycles()
+            await run_turns()
             assert ours._inbound.full
             peer.sendall(b"two\nthree\n")
         await refused(send_forever(ours))
@@ -277,7 +271,7 @@ async def test_a_close_that_is_cancelled_drops_what_a_peer_that_does_not_read_wa
             ours = await server.next()
             await ours.send([b"x" * 4 * 1024 * 1024])
             closing = group.create_task(ours.close())
-            await cycles()
+            await run_turns()
             closing.cancel()
             await asyncio.wait((closing,))
             async with asyncio.timeout(DEADLINE):
@@ -297,7 +291,7 @@ async def test_send_waits_for_a_peer_that_does_not_read(tmp_path: Path) -> None:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(ours.send([frame]))
                 more = group.create_task(ours.send([frame]))
-                await cycles()
+                await run_turns()
                 assert not sending.done()
                 assert ours._transport.get_write_buffer_size() <= len(frame) + 1, "the second batch was not written yet"
                 received = 0
@@ -313,7 +307,7 @@ async def test_a_send_that_waits_ends_when_the_peer_goes(tmp_path: Path) -> None
             ours = await server.next()
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(refused(ours.send([b"x" * 1024 * 1024])))
-                await cycles()
+                await run_turns()
                 assert not sending.done()
                 peer.close()
 
@@ -528,7 +522,7 @@ async def test_discarded_frames_and_later_ones_are_not_held(tmp_path: Path) -> N
         with raw(server.path) as peer:
             ours = await server.next()
             peer.sendall(b"whole\n" + b"x" * 50_000)
-            await cycles()
+            await run_turns()
             assert ours.meter.size > 50_000
             ours.discard()
             assert ours.meter.size == 0

@@ -18,7 +18,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.endpoint import parse
 from tests.conformance.fake_pod import FakePod
 from tests.conformance.malformed_input import MAX_MESSAGE, Frame, MalformedInputHarness, fits, malformed_input_harness
-from tests.gateway.pod_messages import FINISHED, say, snapshot
+from tests.gateway.pod_messages import FINISHED, delta, say, snapshot
 
 TERMINALS = ("eventual_response", "error", "cancelled")
 HANGS_UP = b""
@@ -50,10 +50,6 @@ def running(name: str, *say: Any, smooth: Any = (), pod: Any = (), counted: int 
 
 def raw(text: str) -> bytes:
     return text.encode() + b"\n"
-
-
-def delta(text: str) -> dict[str, Any]:
-    return say("text_delta", text=text)
 
 
 def token(text: str) -> dict[str, Any]:

@@ -35,9 +35,9 @@ class Record:
         """Take a further frame; `arrow` shows its direction."""
         self._last.append(f"{arrow} {json.dumps(message, ensure_ascii=False)[:WIDTH]}")
 
-    def illegal(self, rule: str) -> AssertionError:
-        """Return the failure with the broken rule and the messages before it."""
-        return AssertionError("\n    ".join([rule, *self._last]))
+    def hold(self, legal: bool, rule: str) -> None:
+        """Assert that the last message was legal; a failure shows the broken rule and the messages before it."""
+        assert legal, "\n    ".join([rule, *self._last])
 
 
 def heard(oracle: Oracle, frame: bytes | str) -> None:

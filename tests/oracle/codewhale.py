@@ -48,7 +48,7 @@ class CodewhaleOracle:
     def got(self, frame: Data) -> None:
         """Take a line that the client received."""
         self._record.add("<", frame)
-        self._hold(not self._over, "nothing comes after the answer to shutdown")
+        self._record.hold(not self._over, "nothing comes after the answer to shutdown")
         if "type" in frame:
             self._bare(frame)
         else:
@@ -58,43 +58,43 @@ class CodewhaleOracle:
 
     def _bare(self, frame: Data) -> None:
         kind = frame["type"]
-        self._hold(kind in BARE, "a server prints no other lines")
-        self._hold(frame.keys().isdisjoint(("jsonrpc", "id")), "a bare line is no answer")
+        self._record.hold(kind in BARE, "a server prints no other lines")
+        self._record.hold(frame.keys().isdisjoint(("jsonrpc", "id")), "a bare line is no answer")
         first = self._waiting[0] if self._waiting else {}
         mirrored = self._seed and first.get("method") in ("prompt/run", "prompt/request")
-        self._hold(_is_message(first) or mirrored, "a line belongs to the message that waits for its answer")
+        self._record.hold(_is_message(first) or mirrored, "a line belongs to the message that waits for its answer")
         if kind == "response_start":
-            self._hold(not self._open, "a response ends before the next one starts")
-            self._hold(not self._responded, "a message has one response")
+            self._record.hold(not self._open, "a response ends before the next one starts")
+            self._record.hold(not self._responded, "a message has one response")
             self._open = self._responded = frame["response_id"]
             return
-        self._hold(frame["response_id"] == self._open, "a line belongs to the response that started")
+        self._record.hold(frame["response_id"] == self._open, "a line belongs to the response that started")
         if kind == "response_end":
             self._open = ""
             return
-        self._hold(not self._seed or mirrored, "a release that does not stream has its text in the result")
-        self._hold(bool(frame["delta"]), "a delta has text")
-        self._hold("channel" not in frame, "text alone is streamed")
+        self._record.hold(not self._seed or mirrored, "a release that does not stream has its text in the result")
+        self._record.hold(bool(frame["delta"]), "a delta has text")
+        self._record.hold("channel" not in frame, "text alone is streamed")
 
     def _answer(self, frame: Data) -> None:
-        self._hold(frame.get("jsonrpc") == "2.0", "an answer says its version")
-        self._hold(("result" in frame) != ("error" in frame), "an answer is a result or an error")
-        self._hold(bool(self._waiting), "one answer a request")
-        self._hold(not self._open, "a response ends before its answer")
+        self._record.hold(frame.get("jsonrpc") == "2.0", "an answer says its version")
+        self._record.hold(("result" in frame) != ("error" in frame), "an answer is a result or an error")
+        self._record.hold(bool(self._waiting), "one answer a request")
+        self._record.hold(not self._open, "a response ends before its answer")
         request = self._waiting.popleft()
         error = frame.get("error")
         if error is not None:
-            self._hold(error.keys() == {"code", "message", "data"}, "an error has its three fields")
+            self._record.hold(error.keys() == {"code", "message", "data"}, "an error has its three fields")
         if error is not None and error["code"] == PARSE_ERROR:
-            self._hold(frame["id"] is None, "what could not be read has no id")
-            self._hold(error["message"].startswith("invalid json: "), "a parse error says what it is")
+            self._record.hold(frame["id"] is None, "what could not be read has no id")
+            self._record.hold(error["message"].startswith("invalid json: "), "a parse error says what it is")
             self._responded = ""
             return
-        self._hold("method" in request, "what is no request is answered by a parse error")
+        self._record.hold("method" in request, "what is no request is answered by a parse error")
         same = frame["id"] == request.get("id") and isinstance(frame["id"], bool) == isinstance(request.get("id"), bool)
-        self._hold(same, "answers come in the order of requests")
+        self._record.hold(same, "answers come in the order of requests")
         if error is not None and error["code"] == NO_METHOD:
-            self._hold(error["message"].startswith("unsupported method: "), "an unknown method is named")
+            self._record.hold(error["message"].startswith("unsupported method: "), "an unknown method is named")
         if error is None and _is_message(request):
             self._accepted(request, frame["result"])
         self._over = error is None and request["method"] == "shutdown"
@@ -102,24 +102,22 @@ class CodewhaleOracle:
 
     def _accepted(self, request: Data, result: Data) -> None:
         """Return the result of a message."""
-        self._hold(bool(self._responded), "a message that went well was responded to")
-        self._hold(result["status"] == "accepted", "a message that went well was accepted")
-        self._hold(result["thread_id"] == request["params"]["thread_id"], "a result names the thread of its message")
+        self._record.hold(bool(self._responded), "a message that went well was responded to")
+        self._record.hold(result["status"] == "accepted", "a message that went well was accepted")
+        self._record.hold(
+            result["thread_id"] == request["params"]["thread_id"], "a result names the thread of its message"
+        )
         texts = [e for e in result["events"] if e["event"] == "response_delta" and "channel" not in e]
         if self._seed:
-            self._hold(not set(NULLS) & result.keys(), "the seed leaves out what is none")
+            self._record.hold(not set(NULLS) & result.keys(), "the seed leaves out what is none")
             begun = [e["event"] for e in result["events"] if e["event"] in ("response_start", "response_end")]
-            self._hold(begun == ["response_start", "response_end"], "the seed's result tells its response")
+            self._record.hold(begun == ["response_start", "response_end"], "the seed's result tells its response")
             return
-        self._hold(all(result.get(name, "absent") is None for name in NULLS), "a message's result has its nulls")
-        self._hold("goal" not in result, "a message's result has no goal")
+        self._record.hold(all(result.get(name, "absent") is None for name in NULLS), "a message's result has its nulls")
+        self._record.hold("goal" not in result, "a message's result has no goal")
         turn = result["data"]["turn_id"]
-        self._hold(self._responded.endswith(f":{turn}"), "a response is named after its turn")
-        self._hold(not texts, "text that was streamed is not said again")
-
-    def _hold(self, legal: bool, rule: str) -> None:
-        if not legal:
-            raise self._record.illegal(rule)
+        self._record.hold(self._responded.endswith(f":{turn}"), "a response is named after its turn")
+        self._record.hold(not texts, "text that was streamed is not said again")
 
 
 def _is_message(request: Data) -> bool:

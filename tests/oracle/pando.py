@@ -59,26 +59,26 @@ class PandoOracle:
     def replied(self, identity: str, reply: dict[str, Any]) -> None:
         """Take an answer; the client takes the next message for its answer, whatever its id is."""
         self._record.add("<", reply)
-        self._hold(self._waiting.get(identity, 0) > 0, "one reply a request, and nothing unasked")
+        self._record.hold(self._waiting.get(identity, 0) > 0, "one reply a request, and nothing unasked")
         self._waiting[identity] -= 1
 
     def said(self, message: dict[str, Any]) -> None:
         """Fail: a subscriber sends nothing, and calls use their own connections."""
         self._record.add(">", message)
-        self._hold(False, "a subscriber sends no frames")
+        self._record.hold(False, "a subscriber sends no frames")
 
     def got(self, envelope: dict[str, Any]) -> None:
         """Take a publication that the client received."""
         self._record.add("<", envelope)
         topic, payload, instance = envelope["topic"], envelope["payload"], envelope["instanceId"]
-        self._hold(instance == (self._instance or instance), "one instance publishes at a port")
+        self._record.hold(instance == (self._instance or instance), "one instance publishes at a port")
         self._instance = instance
-        self._hold(not self._over or topic == "instance.shutdown", "nothing comes after instance.shutdown")
+        self._record.hold(not self._over or topic == "instance.shutdown", "nothing comes after instance.shutdown")
         if topic.startswith("instance."):
             self._over = self._over or topic == "instance.shutdown"
             return
         session = self._sessions.setdefault(payload.get("session_id") or payload.get("id", ""), Session())
-        self._hold(not session.deleted, "nothing is told of a session that was deleted")
+        self._record.hold(not session.deleted, "nothing is told of a session that was deleted")
         rule = self._rules.get(topic)
         if rule is not None:
             rule(session, payload)
@@ -86,32 +86,32 @@ class PandoOracle:
     # -- runs ------------------------------------------------------------------------------------------
 
     def _start(self, session: Session, _payload: Data) -> None:
-        self._hold(session.running is not True, "a run ends before the next one starts")
+        self._record.hold(session.running is not True, "a run ends before the next one starts")
         session.running = True
 
     def _token(self, session: Session, _payload: Data) -> None:
-        self._hold(session.running is not False, "llm.start comes before llm.token: a viewer commits nothing else")
+        self._record.hold(
+            session.running is not False, "llm.start comes before llm.token: a viewer commits nothing else"
+        )
 
     def _end(self, session: Session, _payload: Data) -> None:
-        self._hold(session.running is not False, "llm.end ends what llm.start began")
+        self._record.hold(session.running is not False, "llm.end ends what llm.start began")
         session.running = False
 
     def _message(self, _session: Session, payload: Data) -> None:
-        self._hold(payload["role"] in ("user", "system"), "the tokens carry the assistant's text")
+        self._record.hold(payload["role"] in ("user", "system"), "the tokens carry the assistant's text")
 
     def _call(self, session: Session, payload: Data) -> None:
         call, params = payload["call_id"], payload["params"]
-        self._hold(session.running is not False, "a call stands in a run")
-        self._hold(not session.calls.get(call, False), "a call comes twice: at its beginning, and with all its input")
+        self._record.hold(session.running is not False, "a call stands in a run")
+        self._record.hold(
+            not session.calls.get(call, False), "a call comes twice: at its beginning, and with all its input"
+        )
         session.calls[call] = call in session.calls and bool(params)
 
     def _result(self, session: Session, payload: Data) -> None:
         known = session.calls.pop(payload["call_id"], None) is not None
-        self._hold(session.running is None or known, "a result follows its call, once")
+        self._record.hold(session.running is None or known, "a result follows its call, once")
 
     def _deleted(self, session: Session, _payload: Data) -> None:
         session.deleted = True
-
-    def _hold(self, legal: bool, rule: str) -> None:
-        if not legal:
-            raise self._record.illegal(rule)

@@ -70,7 +70,7 @@ class PodOracle:
         self._open: dict[str, int] = {}
         self._asked = 0  # list_completions without an answer
         self._over = False
-        self._blocks = Blocks(self._hold)
+        self._blocks = Blocks(self._record.hold)
         self._rules: dict[str, Callable[[Data], None]] = {
             "snapshot": self._snapshot,
             "segment_rotated": self._rotation,
@@ -98,11 +98,13 @@ class PodOracle:
         """Take an event that the client received."""
         self._record.add("<", frame)
         name, data = frame["event"], frame.get("data") or {}
-        self._hold(not self._over, "nothing comes after shutdown")
+        self._record.hold(not self._over, "nothing comes after shutdown")
         if name == "error" and not self._status:
             self._over = True  # no pod does it: a gateway that has nothing to show says so and closes
             return
-        self._hold(bool(self._status) or name in ("alert", "snapshot"), "alerts, then the snapshot, then all else")
+        self._record.hold(
+            bool(self._status) or name in ("alert", "snapshot"), "alerts, then the snapshot, then all else"
+        )
         if name in CONTENT:
             self._content(name)
         if name in COUNTERS:
@@ -116,7 +118,7 @@ class PodOracle:
     # -- the connection --------------------------------------------------------------------------------
 
     def _snapshot(self, data: Data) -> None:
-        self._hold(not self._status, "one snapshot")
+        self._record.hold(not self._status, "one snapshot")
         self._status, self._repeats = data.get("status", "idle"), True
         self._blocks.know(data["entries"])
         if self._status == "running":
@@ -129,18 +131,20 @@ class PodOracle:
             self._last.clear()  # a history told anew outside of a run may be that of a pod that was started anew
 
     def _completions(self, _data: Data) -> None:
-        self._hold(self._asked > 0, "completions go to the connection that asked")
+        self._record.hold(self._asked > 0, "completions go to the connection that asked")
         self._asked -= 1
 
     def _shutdown(self, _data: Data) -> None:
-        self._hold(self._run is None, "a run ends before shutdown")
+        self._record.hold(self._run is None, "a run ends before shutdown")
         self._over = True
 
     # -- runs ------------------------------------------------------------------------------------------
 
     def _user_message(self, _data: Data) -> None:
         run = self._run
-        self._hold(not self._user and (run is None or not run.told), "a user_message stands before its run's content")
+        self._record.hold(
+            not self._user and (run is None or not run.told), "a user_message stands before its run's content"
+        )
         self._user = run is None
         if run is not None:
             run.told = True
@@ -153,7 +157,7 @@ class PodOracle:
                 run.seen = False
                 self._blocks.begin(seen=False)
             return
-        self._hold((self._status, new) in LEGAL or self._rotated, f"no status goes from {self._status} to {new}")
+        self._record.hold((self._status, new) in LEGAL or self._rotated, f"no status goes from {self._status} to {new}")
         self._status = new
         if run is None and new != "running":
             return  # what the history told anew has come to
@@ -161,8 +165,8 @@ class PodOracle:
             self._begin(seen=not self._rotated or self._user)
             return
         ended = run.result or ("error" if run.errors else "")
-        self._hold(bool(ended), "a run ends by run_end or by an error")
-        self._hold((run.result == "paused") == (new == "paused"), "run_end and status agree on a pause")
+        self._record.hold(bool(ended), "a run ends by run_end or by an error")
+        self._record.hold((run.result == "paused") == (new == "paused"), "run_end and status agree on a pause")
         self._run = None
         self._blocks.cut()
         self._open.clear()
@@ -174,11 +178,11 @@ class PodOracle:
 
     def _content(self, name: str) -> None:
         run = self._run
-        self._hold(run is not None, f"{name} stands in a run")
+        self._record.hold(run is not None, f"{name} stands in a run")
         assert run is not None
-        self._hold(not run.result, f"after run_end comes status, not {name}")
+        self._record.hold(not run.result, f"after run_end comes status, not {name}")
         spoken = name in SPOKEN and run.seen
-        self._hold(not spoken or run.model_turns > 0, f"turn_start comes before {name}")
+        self._record.hold(not spoken or run.model_turns > 0, f"turn_start comes before {name}")
         run.told = True
 
     def _turn_start(self, _data: Data) -> None:
@@ -191,7 +195,7 @@ class PodOracle:
         if data["result"] in ("finished", "limit_reached"):
             self._blocks.closed()
         if data["result"] == "finished":
-            self._hold("turn" not in self._open, "turn_end comes before run_end{finished}")
+            self._record.hold("turn" not in self._open, "turn_end comes before run_end{finished}")
 
     def _error(self, _data: Data) -> None:
         if self._run is not None:
@@ -201,15 +205,11 @@ class PodOracle:
         if name.endswith("_start"):
             # a real pod gives the number of what was cut short to the next one
             again = index == self._last.get(counter) != self._whole.get(counter)
-            self._hold(again or index > self._last.get(counter, -1), f"{name}: the counter grows")
+            self._record.hold(again or index > self._last.get(counter, -1), f"{name}: the counter grows")
             self._last[counter] = self._open[counter] = index
             return
         self._whole[counter] = index
         known = counter in self._open
         begun_before = self._run is not None and not self._run.seen
-        self._hold(known or begun_before, f"{name} ends what began")
-        self._hold(not known or self._open.pop(counter) == index, f"{name} has the index of what began")
-
-    def _hold(self, legal: bool, rule: str) -> None:
-        if not legal:
-            raise self._record.illegal(rule)
+        self._record.hold(known or begun_before, f"{name} ends what began")
+        self._record.hold(not known or self._open.pop(counter) == index, f"{name} has the index of what began")

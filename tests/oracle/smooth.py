@@ -119,9 +119,11 @@ class SmoothOracle:
 
     def _mirrors(self, frame: dict[str, Any]) -> None:
         kind, data = frame["type"], frame.get("data") or {}
-        self._hold(type(frame.get("timestamp", 0)) is int, "timestamp is an integer")
+        self._record.hold(type(frame.get("timestamp", 0)) is int, "timestamp is an integer")
         if kind in MIRRORED:
-            self._hold(data.get("requestId") == frame.get("requestId") or kind == "keepalive", "requestId is mirrored")
+            self._record.hold(
+                data.get("requestId") == frame.get("requestId") or kind == "keepalive", "requestId is mirrored"
+            )
         names = {
             "pong": ("timestamp",),
             "error": ("error",),
@@ -132,24 +134,24 @@ class SmoothOracle:
         if kind in STREAM - {"stream_chunk"}:
             names = ("token",)
         for name in names:
-            self._hold(data.get(name) == frame.get(name), f"{name} is mirrored")
+            self._record.hold(data.get(name) == frame.get(name), f"{name} is mirrored")
 
     # -- turns -----------------------------------------------------------------------------------------
 
     def _accepted(self, request: str | None) -> None:
         taken = self._take(request, "send_message") or self._take(None, "send_message")
-        self._hold(request is not None and taken, "a 202 answers a send_message of this connection, once")
-        self._hold(not any(turn.ours for turn in self._turns.values()), "one turn at a time on a connection")
+        self._record.hold(request is not None and taken, "a 202 answers a send_message of this connection, once")
+        self._record.hold(not any(turn.ours for turn in self._turns.values()), "one turn at a time on a connection")
         self._turns[request or ""] = Turn(ours=True)
         self._ended.discard(request or "")
 
     def _turn(self, kind: str, request: str | None) -> Turn:
-        self._hold(request is not None, f"{kind} stands under a turn's id")
+        self._record.hold(request is not None, f"{kind} stands under a turn's id")
         turn = self._turns.get(request or "")
         if turn is None:
-            self._hold((request, "send_message") not in self._waiting, f"the 202 comes before {kind}")
-            self._hold(request not in self._ended, f"nothing of a turn after its end: {kind}")
-            self._hold(request not in [waiting[0] for waiting in self._waiting], f"{kind} answers no command")
+            self._record.hold((request, "send_message") not in self._waiting, f"the 202 comes before {kind}")
+            self._record.hold(request not in self._ended, f"nothing of a turn after its end: {kind}")
+            self._record.hold(request not in [waiting[0] for waiting in self._waiting], f"{kind} answers no command")
             turn = self._turns[request or ""] = Turn(ours=False)
         return turn
 
@@ -166,7 +168,7 @@ class SmoothOracle:
             # A turn that goes on after a pause or a question may begin with the results of calls that were made before;
             # of what somebody else resumed those calls may never have been seen.
             before = turn.calls if turn.calls[name] > 0 else self._unanswered
-            self._hold(before[name] > 0 or not turn.ours, "a tool's result comes after its call")
+            self._record.hold(before[name] > 0 or not turn.ours, "a tool's result comes after its call")
             before[name] -= 1
 
     def _token(self, turn: Turn, text: str) -> None:
@@ -182,7 +184,7 @@ class SmoothOracle:
             parts = frame["data"]["data"]["response"]
             parts = parts.get("responseParts", []) if isinstance(parts, dict) else [parts]
             if "".join(parts) != "".join(turn.text):
-                self._hold(self.gaps > 0, "the tokens of a turn are its answer, unless a gap was counted")
+                self._record.hold(self.gaps > 0, "the tokens of a turn are its answer, unless a gap was counted")
                 self.gaps -= 1
         self._over(request or "")
 
@@ -206,7 +208,7 @@ class SmoothOracle:
             self._ended.add(request)
         elif not self._take(request) and not self._take(None, "send_message"):
             stray = request in self._said or request in self._ended
-            self._hold(not stray, "an error answers one command, or ends one turn, that has its id")
+            self._record.hold(not stray, "an error answers one command, or ends one turn, that has its id")
             self._ended.add(request)  # a turn of somebody else of which nothing but its end was seen
 
     def _answer(self, kind: str, request: str | None) -> None:
@@ -216,7 +218,7 @@ class SmoothOracle:
                 return
         if kind in ("otp_verified", "otp_invalid", "interaction_invalid") and request in self._turns:
             return  # what somebody else answered
-        self._hold(False, f"{kind} answers a command that waits under its id, once")
+        self._record.hold(False, f"{kind} answers a command that waits under its id, once")
 
     def _take(self, request: str | None, action: str = "") -> bool:
         """Return True if a command with this id waited for its answer; it waits no longer."""
@@ -225,7 +227,3 @@ class SmoothOracle:
                 self._waiting.remove(waiting)
                 return True
         return False
-
-    def _hold(self, legal: bool, rule: str) -> None:
-        if not legal:
-            raise self._record.illegal(rule)

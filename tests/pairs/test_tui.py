@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.pod_messages import say, snapshot
+from tests.gateway.pod_messages import run, say, snapshot
 from tests.pairs.gateway import DEADLINE
 from tests.pairs.pod_terminal_client import PodTerminalClient
 
@@ -68,10 +68,6 @@ async def playing(folder: Path, status: str = "idle") -> AsyncIterator[tuple[Pod
         pod.close()
         server.close()
         await server.wait_closed()
-
-
-def run(text: str) -> dict[str, Any]:
-    return {"method": "run", "params": {"input": [{"kind": "text", "content": text}]}}
 
 
 @pytest.mark.parametrize("result", ["finished", "limit_reached"])

@@ -14,21 +14,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.gateway.pod_messages import snapshot
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said
-from tests.peers.smooth_server import RealServer, serving
+from tests.peers.smooth_server import RealServer
 
 START = 20.0  # seconds that a TUI waits for the ready line (docs/dialects/pod.md, section 2)
 PROGRAM = (sys.executable, "-c", "from dragoman.gateway.entry import pod; pod()")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[RealServer]:
-    async with serving() as real:
-        yield real
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,15 +14,9 @@ from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop
 from tests.pairs.test_pod_listener import only, quiet, served, until
 from tests.peers.real_smooth_client import connected
-from tests.peers.smooth_server import RealServer, serving
+from tests.peers.smooth_server import RealServer
 
 WS = "smooth+ws://127.0.0.1:0/ws"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[RealServer]:
-    async with serving() as real:
-        yield real
 
 
 @pytest.fixture

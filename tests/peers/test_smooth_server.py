@@ -24,12 +24,6 @@ TERMINALS = {"eventual_response", "error", "cancelled"}
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[RealServer]:
-    async with serving() as real:
-        yield real
-
-
-@pytest.fixture
 async def client(server: RealServer) -> AsyncIterator[RealSmoothClient]:
     async with bridged(server.endpoint) as (_, url), connected(url) as smooth:
         yield smooth

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters.stdio.ends import ReadEnd, WriteEnd
+from tests.idle import run_turns
 
 DEADLINE = 20.0
 MUCH = b"0123456789abcdef" * 64 * 1024  # a megabyte: far more than a pipe or a socket holds
@@ -61,11 +62,6 @@ def sink(fd: int, high: int = 1024, *, patient: bool = False) -> WriteEnd:
     return WriteEnd(os.fdopen(fd, "wb", 0), high, patient=patient)
 
 
-async def cycles(count: int = 20) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("patient", [False, True])
 @pytest.mark.parametrize("make", [pipe, socketpair])
 async def test_a_megabyte_goes_through_unchanged(make: Callable[[], tuple[int, int]], patient: bool) -> None:
@@ -85,7 +81,7 @@ async def test_a_polling_pipe_end_does_not_change_the_flags_of_its_descriptor() 
     source, target = os.pipe()
     reading, writing = Reading(source), sink(target, patient=True)
     writing.write(MUCH)
-    await cycles()
+    await run_turns()
     assert os.get_blocking(source)
     assert os.get_blocking(target)
     await writing.flushed()
@@ -108,7 +104,7 @@ async def test_a_terminal_can_be_read_and_written() -> None:
     writing.write(b"hello")
     async with asyncio.timeout(DEADLINE):
         while reading.data != b"hello":
-            await cycles(1)
+            await run_turns(1)
     writing.close()  # the last one: a master whose slave is gone reads EIO
     assert await reading.everything() == b"hello"
 
@@ -117,7 +113,7 @@ async def test_a_terminal_that_can_also_be_read_does_not_count_as_a_gone_reader(
     master, slave = terminal()
     writing = sink(slave)
     os.write(master, b"typed")
-    await cycles()
+    await run_turns()
     assert not writing.closed
     writing.write(b"still here")
     assert os.read(master, 100) == b"still here"
@@ -135,10 +131,10 @@ async def test_a_paused_file_is_not_read_on(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(MUCH)
     reading = Reading(os.open(tmp_path / "file", os.O_RDONLY))
     while not reading.data:
-        await cycles(1)
+        await run_turns(1)
     reading.end.pause()
     got = len(reading.data)
-    await cycles()
+    await run_turns()
     assert len(reading.data) == got < len(MUCH)
     reading.end.resume()
     assert await reading.everything() == MUCH
@@ -171,7 +167,7 @@ async def test_a_paused_pipe_end_reads_nothing() -> None:
     reading = Reading(source)
     reading.end.pause()
     os.write(target, b"late")
-    await cycles()
+    await run_turns()
     assert reading.data == b""
     reading.end.resume()
     os.close(target)
@@ -195,7 +191,7 @@ async def test_a_waiting_writer_is_told_that_the_reader_is_gone() -> None:
     writing.write(MUCH)
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         waiting = group.create_task(refused(writing))
-        await cycles()
+        await run_turns()
         assert not waiting.done()
         os.close(source)
 
@@ -214,7 +210,7 @@ async def test_a_waiting_writer_goes_on_when_a_quarter_of_the_mark_is_left() -> 
         waiting = group.create_task(writing.wait_writable())
         while not waiting.done():
             os.read(source, 4096)
-            await cycles(3)
+            await run_turns(3)
     assert writing._waiting <= 25_000
     writing.close()
     os.close(source)

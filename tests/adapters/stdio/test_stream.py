@@ -12,6 +12,7 @@ import pytest
 from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.mappings.dialect import Oversize
+from tests.idle import run_turns
 from tests.transport_reader import receive, receive_all
 
 DEADLINE = 20.0
@@ -58,11 +59,6 @@ def peer(limits: TransportLimits = TransportLimits()) -> Iterator[Peer]:  # noqa
                 os.close(fd)
 
 
-async def cycles(count: int = 20) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 async def test_one_receive_returns_all_ready_frames() -> None:
     with peer() as other:
         other.say(b"one\ntwo\n\nthree\nfo")
@@ -72,7 +68,7 @@ async def test_one_receive_returns_all_ready_frames() -> None:
 async def test_a_line_in_two_writes_is_one_frame() -> None:
     with peer() as other:
         other.say(b"one and ")
-        await cycles()
+        await run_turns()
         other.say(b"a half\n")
         assert await receive(other.stream) == [b"one and a half"]
 
@@ -119,7 +115,7 @@ async def test_a_peer_is_stopped_while_nobody_receives() -> None:
 async def test_tiny_lines_count_with_the_memory_that_they_take() -> None:
     with peer(TransportLimits(receive_high=128 * 1024)) as other:
         other.say(b"x\n" * 30_000)
-        await cycles()
+        await run_turns()
         assert not other.stream._in._reading
 
 
@@ -129,7 +125,7 @@ async def test_send_waits_for_a_peer_that_does_not_read() -> None:
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             sending = group.create_task(other.stream.send([frame]))
             more = group.create_task(other.stream.send([frame]))
-            await cycles()
+            await run_turns()
             assert not sending.done()
             assert other.stream._out._waiting <= len(frame) + 1, "the second batch was not written yet"
             received = 0
