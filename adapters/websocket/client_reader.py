@@ -14,7 +14,7 @@ import structlog
 from dragoman.adapters.base import NewWork, Work
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.frame_counter import FrameCounter
-from dragoman.adapters.websocket.message_parser import Hearer, Message, MessageParser
+from dragoman.adapters.websocket.message_parser import Message, MessageParser, Receiver
 
 log = structlog.get_logger("dragoman.link")
 
@@ -28,8 +28,8 @@ class ClientReader(MessageParser):
 
     __slots__ = ("_counter", "_new_work", "_waits", "_work")
 
-    def __init__(self, hearer: Hearer, meter: Meter, limit: int, new_work: NewWork) -> None:
-        super().__init__(hearer, meter, limit)
+    def __init__(self, receiver: Receiver, meter: Meter, limit: int, new_work: NewWork) -> None:
+        super().__init__(receiver, meter, limit)
         self._counter = FrameCounter()
         self._new_work = new_work
         self._waits = False  # data waits for its turn
@@ -54,7 +54,7 @@ class ClientReader(MessageParser):
         self._work.add_work(self._parse_in_turn(self._work, data))
         if self._kept:
             self._waits = True
-            self._hearer.hold(waits=True)
+            self._receiver.hold(waits=True)
             self._count()
         return ()
 
@@ -89,7 +89,7 @@ class ClientReader(MessageParser):
             self._work = None  # it refers to us, and takes 0.8 KB of an idle connection, which answers our pings
             if self._waits and self._parser is not None:
                 self._waits = False
-                self._hearer.hold(waits=False)
+                self._receiver.hold(waits=False)
 
     def _end_in_turn(self) -> Iterator[None]:
         super().feed_eof()
@@ -98,4 +98,4 @@ class ClientReader(MessageParser):
     def _fail(self, error: Exception) -> None:
         """Disconnect the peer: a part of what it sent was not parsed."""
         log.error("parsing failed, disconnecting the peer", exc_info=error)
-        self._hearer.abort()
+        self._receiver.abort()

@@ -32,14 +32,14 @@ Message = WSMessage | WSMessageTextBytes
 TYPE = attrgetter("type")
 
 
-class Hearer(Protocol):
-    """The connection for which a parser works."""
+class Receiver(Protocol):
+    """The receiver of what a parser makes of the bytes of a connection."""
 
-    def hear(self, messages: Sequence[Message]) -> None:
-        """Take the messages of a read, in order: those with data, pings, pongs and the close frame."""
+    def messages_received(self, messages: Sequence[Message]) -> None:
+        """Act on the messages of a read, in order: those with data, pings, pongs and the close frame."""
 
-    def hear_end(self, error: WebSocketError | None) -> None:
-        """Take note of the end of the stream, or of the error that ends it. It is called once, and nothing after it."""
+    def stream_ended(self, error: WebSocketError | None) -> None:
+        """Note the end of the stream, or the error that ends it. It is called once, and nothing after it."""
 
     def hold(self, *, waits: bool) -> None:
         """Read nothing while data waits for its turn."""
@@ -70,11 +70,11 @@ class MessageParser:
     control_header = 2
     """Bytes of a control frame in front of its data; a client's mask needs four more."""
 
-    __slots__ = ("_completed", "_counted", "_heard", "_hearer", "_kept", "_meter", "_parser", "_room", "_unfinished")
+    __slots__ = ("_completed", "_counted", "_heard", "_kept", "_meter", "_parser", "_receiver", "_room", "_unfinished")
 
-    def __init__(self, hearer: Hearer, meter: Meter, limit: int) -> None:
+    def __init__(self, receiver: Receiver, meter: Meter, limit: int) -> None:
         self._heard = False  # a message was read since the last `was_heard`
-        self._hearer = hearer
+        self._receiver = receiver
         self._meter = meter
         self._completed = Completed()
         parser = WebSocketReader(self._completed, limit, compress=False, decode_text=False)
@@ -88,7 +88,7 @@ class MessageParser:
         """Parse what was read, pass on the messages that it completes, and return them."""
         self._room -= len(data)
         if self._room < 0:
-            self._hearer.abort()
+            self._receiver.abort()
             return ()
         if self._parser is None:
             return ()
@@ -105,7 +105,7 @@ class MessageParser:
         if self._unfinished or self._counted:
             self._count()
         if messages:
-            self._hearer.hear(messages)
+            self._receiver.messages_received(messages)
         if completed.error is not None:
             self._end(completed.error)
         return messages
@@ -131,7 +131,7 @@ class MessageParser:
         """Read nothing more, and tell of the end once."""
         if self._parser is not None:
             self._drop()
-            self._hearer.hear_end(error)
+            self._receiver.stream_ended(error)
 
     def _drop(self) -> None:
         self._parser = None

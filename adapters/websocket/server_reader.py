@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.websocket.message_parser import Hearer, Message, MessageParser
+from dragoman.adapters.websocket.message_parser import Message, MessageParser, Receiver
 
 FINAL_TEXT = 0x81
 PIECE = 32 * 1024  # bytes that are parsed at once: some 250 tokens, or 16,384 pings (8 ms)
@@ -38,9 +38,9 @@ class ServerReader(MessageParser):
     __slots__ = ("_between", "_ends", "_max_message", "_push", "_rest")
 
     def __init__(
-        self, hearer: Hearer, meter: Meter, limit: int, push: Callable[[Sequence[bytes]], None], max_message: int
+        self, receiver: Receiver, meter: Meter, limit: int, push: Callable[[Sequence[bytes]], None], max_message: int
     ) -> None:
-        super().__init__(hearer, meter, limit)
+        super().__init__(receiver, meter, limit)
         self._push = push
         self._max_message = max_message
         self._between = False  # the parser holds no part of a message
@@ -83,7 +83,7 @@ class ServerReader(MessageParser):
         self._rest += data
         self._kept = len(self._rest)
         if not waits:
-            self._hearer.hold(waits=True)
+            self._receiver.hold(waits=True)
             self._parse_piece()
         self._count()
 
@@ -94,7 +94,7 @@ class ServerReader(MessageParser):
         if self._rest:
             asyncio.get_running_loop().call_soon(self._parse_piece)
         else:
-            self._hearer.hold(waits=False)
+            self._receiver.hold(waits=False)
             if self._ends:
                 super().feed_eof()
 

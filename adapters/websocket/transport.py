@@ -172,7 +172,7 @@ class WebSocketTransport:
         self._parser: MessageParser | None = None
         self._inbound = Inbound(limits.receive_high, self._control_reading, self._control_reading, self.meter)
         self.push = self._inbound.push
-        """Pushes frames to the sink without `hear`."""
+        """Pushes frames to the sink, without the checks of `messages_received`."""
         self._holds = False  # the parser has data that waits for its turn
         self._is_paused = False  # the connection is not read
         self._violation: WebSocketError | None = None  # for which the peer is disconnected
@@ -208,7 +208,7 @@ class WebSocketTransport:
         self._count_pings = count
 
     def use_parser(self, parser: MessageParser) -> None:
-        """Hear what this parser reads; called by the code that made the transport."""
+        """Control this parser, which passes on what the peer sends; called by the code that made the transport."""
         self._parser = parser
 
     def discard(self) -> None:
@@ -259,7 +259,7 @@ class WebSocketTransport:
 
     # -- called by the parser --------------------------------------------------------------------------
 
-    def hear(self, messages: Sequence[Message]) -> None:
+    def messages_received(self, messages: Sequence[Message]) -> None:
         """Push the messages of a read, answer its pings, and end the stream at a close frame."""
         if self._over:
             return
@@ -275,9 +275,9 @@ class WebSocketTransport:
             code = close.data
             wrong = code == WSCloseCode.ABNORMAL_CLOSURE or code > CODE_MAX  # aiohttp accepts these
             text = f"no peer may send the close code {code}"
-            self.hear_end(WebSocketError(WSCloseCode.PROTOCOL_ERROR, text) if wrong else None)
+            self.stream_ended(WebSocketError(WSCloseCode.PROTOCOL_ERROR, text) if wrong else None)
 
-    def hear_end(self, error: WebSocketError | None) -> None:
+    def stream_ended(self, error: WebSocketError | None) -> None:
         """End the stream. A peer that has violated the protocol is told how."""
         if self._over:
             return

@@ -25,7 +25,7 @@ PINGS = 600  # of each client, in one read
 MOST = STEP // CONTROL_UNITS  # pings that fill a step
 
 
-class Hearer:
+class Receiver:
     """A connection that notes what its parser tells it."""
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class Hearer:
         self.ended = False
         self.error: WebSocketError | None = None
 
-    def hear(self, messages: Sequence[Message]) -> None:
+    def messages_received(self, messages: Sequence[Message]) -> None:
         self.messages += messages
 
-    def hear_end(self, error: WebSocketError | None) -> None:
+    def stream_ended(self, error: WebSocketError | None) -> None:
         self.ended, self.error = True, error
 
     def hold(self, *, waits: bool) -> None:
@@ -52,7 +52,7 @@ class Client:
     """A client that writes what the test feeds; `seen` are the pings and messages that were parsed."""
 
     def __init__(self, work: FairQueue) -> None:
-        self.connection = Hearer()
+        self.connection = Receiver()
         self.meter = Meter()
         self.failed: Callable[[Exception], None] = lambda _error: None
 

@@ -15,7 +15,7 @@ from dragoman.adapters.meter import STEP as METER_STEP
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.frames import masked_text_frames, text_frames
 from dragoman.adapters.websocket.server_reader import PIECE, ServerReader, lone_text
-from tests.adapters.websocket.test_client_reader import Hearer
+from tests.adapters.websocket.test_client_reader import Receiver
 from tests.idle import settle
 
 TEXT, FINAL, CONTINUED = 0x01, 0x80, 0x00
@@ -41,7 +41,7 @@ def test_messages_are_pushed_or_parsed_in_order_however_the_stream_is_cut(kinds:
         sent += [message] if kind != "ping" else []
         ends.append(len(stream))
     cuts = data.draw(st.lists(st.sampled_from(ends) | st.integers(0, len(stream)), max_size=20))
-    connection, got = Hearer(), list[bytes]()
+    connection, got = Receiver(), list[bytes]()
     reader = ServerReader(connection, Meter(), 1 << 20, got.extend, 1 << 20)
     places = sorted({0, len(stream), *ends, *cuts}) if data.draw(st.booleans()) else sorted({0, len(stream), *cuts})
     for start, end in pairwise(places):
@@ -62,7 +62,7 @@ def test_a_lone_frame_of_a_server_is_read_and_nothing_else(size: int) -> None:
 
 
 async def test_a_large_read_is_parsed_in_pieces_and_the_end_stays_behind_it() -> None:
-    connection = Hearer()
+    connection = Receiver()
     reader = ServerReader(connection, Meter(), 1 << 20, lambda _frames: None, 1 << 20)
     messages = [b"%d" % number for number in range(3 * PIECE // 4)]
     stream = b"".join(server_frame(FINAL | TEXT, message) for message in messages)
@@ -77,7 +77,7 @@ async def test_a_large_read_is_parsed_in_pieces_and_the_end_stays_behind_it() ->
 
 
 async def test_the_rest_of_a_large_read_is_counted_until_it_is_discarded() -> None:
-    connection, meter = Hearer(), Meter()
+    connection, meter = Receiver(), Meter()
     reader = ServerReader(connection, meter, 1 << 20, lambda _frames: None, 1 << 20)
     reader.feed_data(server_frame(FINAL | TEXT, b"{}") * PIECE)
     assert meter.size == 3 * PIECE
@@ -89,7 +89,7 @@ async def test_the_rest_of_a_large_read_is_counted_until_it_is_discarded() -> No
 
 def test_pongs_of_a_server_that_sends_nothing_else_leave_nothing_counted() -> None:
     meter = Meter()
-    reader = ServerReader(Hearer(), meter, 1 << 20, lambda _frames: None, 1 << 20)
+    reader = ServerReader(Receiver(), meter, 1 << 20, lambda _frames: None, 1 << 20)
     for _ in range(2 * METER_STEP // 4):
         reader.feed_data(server_frame(0x8A, b"42"))
     assert meter.size == 0
@@ -98,7 +98,7 @@ def test_pongs_of_a_server_that_sends_nothing_else_leave_nothing_counted() -> No
 @pytest.mark.parametrize("end", ["close", "discard"])
 def test_after_the_end_no_message_is_pushed(end: str) -> None:
     got: list[bytes] = []
-    reader = ServerReader(Hearer(), Meter(), 1 << 20, got.extend, 1 << 20)
+    reader = ServerReader(Receiver(), Meter(), 1 << 20, got.extend, 1 << 20)
     for number in range(2):
         reader.feed_data(server_frame(FINAL | TEXT, b"%d" % number))
     assert got == [b"1"], "the first one goes through the parser"
@@ -108,7 +108,7 @@ def test_after_the_end_no_message_is_pushed(end: str) -> None:
 
 
 def test_a_message_that_is_too_long_is_parsed() -> None:
-    connection, got = Hearer(), list[bytes]()
+    connection, got = Receiver(), list[bytes]()
     reader = ServerReader(connection, Meter(), 1 << 20, got.extend, 5)
     for message in (b"first", b"too long", b"short"):
         reader.feed_data(server_frame(FINAL | TEXT, message))
