@@ -294,6 +294,23 @@ async def test_the_last_pings_of_a_flood_are_answered() -> None:
         await reading
 
 
+async def test_a_client_that_does_not_read_gets_the_answer_to_its_last_ping_once_it_reads() -> None:
+    limits = TransportLimits(send_high=1024, close_deadline=1.0)
+    frame = b"x" * 8 * 1024 * 1024
+    async with serving(limits) as server, raw(server) as (client, ours):
+        counted: list[int] = []
+        ours.watch_pings(counted.append)
+        assert ours.try_send([frame])
+        for ping in (b"first", b"last"):
+            client.write((0x89, ping))
+            before = len(counted)
+            while len(counted) == before:
+                await settle()
+        assert not ours.try_send([b"late"])
+        got = await client.reader.readexactly(10 + len(frame) + 6)
+        assert got[-6:] == b"\x8a\x04last"
+
+
 @pytest.mark.parametrize("received", [True, False])
 async def test_sending_to_a_gone_client_raises_connection_error(received: bool) -> None:
     async with serving() as server, raw(server) as (client, ours):
