@@ -3,14 +3,15 @@
 One read of 256 KiB may have 11,000 records of a few bytes. Each of them may change the keys of the connection (RFC
 8446, section 4.6.3). A record takes 3 to 30 us, so one step of the event loop took up to 364 ms. So the records of a
 read are counted by their headers. A few of them are decrypted at once. Behind these the rest of the read waits for its
-turn, and the connection is not read meanwhile.
+turn, and the connection is not read meanwhile. Each read of a handshake waits for its turn: it may need a signature, or
+the check of a certificate.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import sslproto
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import structlog
@@ -21,6 +22,7 @@ from dragoman.adapters.meter import Meter
 HEADER = 5  # bytes of a record before its content: its kind, the version, and the length in two bytes
 RECORDS = 16  # records that are decrypted at once: 0.5 ms if each of them changes the keys
 RECORD_UNITS = 2048  # units of work of a record: those of a costly one, because its kind is encrypted
+SHAKE_UNITS = 256 * 1024  # units of work of a read of the handshake: 1 to 2 ms for a signature with a key of RSA
 BYTES_OF_UNIT = 16  # bytes of records that cost one unit, as of WebSocket frames
 
 log = structlog.get_logger("dragoman.link")
@@ -74,9 +76,13 @@ class TcpOfTls:
 
 
 class MeteredTls(asyncio.Protocol):
-    """The protocol of a TCP connection, which gives what it reads to `tls`. `new_work` makes the work of its turns."""
+    """The protocol of a TCP connection, which gives what it reads to `tls`. `new_work` makes the work of its turns.
 
-    def __init__(self, tls: asyncio.BufferedProtocol, new_work: NewWork) -> None:
+    `is_shaken` returns True once the handshake is over.
+    """
+
+    def __init__(self, tls: asyncio.BufferedProtocol, new_work: NewWork, is_shaken: Callable[[], bool]) -> None:
+        self._is_shaken = is_shaken
         self._meter: Meter | None = None
         self._counted = 0  # bytes that the meter counts
         self._tls = tls
@@ -96,7 +102,8 @@ class MeteredTls(asyncio.Protocol):
         self._tls.connection_made(self._tcp)  # type: ignore[arg-type]  # it passes on all that TLS calls
 
     def data_received(self, data: bytes) -> None:
-        if not (self._skip or self._header or self._kept) and len(data) == HEADER + int.from_bytes(data[3:5]):
+        is_whole = not (self._skip or self._header or self._kept) and len(data) == HEADER + int.from_bytes(data[3:5])
+        if is_whole and self._is_shaken():
             self._feed(data)  # one record, as most reads are
             return
         self._kept += len(data)
@@ -142,8 +149,9 @@ class MeteredTls(asyncio.Protocol):
             piece = data[begin:end]
             begin = end + len(self._header)
             self._kept -= len(piece) + len(self._header)
+            units = records * RECORD_UNITS + len(piece) // BYTES_OF_UNIT if self._is_shaken() else SHAKE_UNITS
             self._feed(piece)
-            work.count(records * RECORD_UNITS + len(piece) // BYTES_OF_UNIT)
+            work.count(units)
             if self._kept:
                 yield
         if not self._kept:

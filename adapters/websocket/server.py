@@ -113,7 +113,7 @@ class WebSocketListener:
             ssl_handshake_timeout=self._limits.handshake_deadline,
             ssl_shutdown_timeout=self._limits.close_deadline,
         )
-        metered = MeteredTls(protocol, self._callbacks.work)
+        metered = MeteredTls(protocol, self._callbacks.work, shaken.done)
         connection.decrypt_with(metered)
         try:
             await _connect_encrypted(metered, raw, shaken)

@@ -64,11 +64,11 @@ class Tcp:
 class MeteredHarness:
     """A MeteredTls in front of a queue whose steps the test runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue: FairQueue | None = None, *, is_shaken: bool = True) -> None:
         self.steps: deque[Callable[[], None]] = deque()
-        self.queue = FairQueue(self.steps.append)
+        self.queue = queue or FairQueue(self.steps.append)
         self.tls, self.tcp = Tls(), Tcp()
-        self.metered = MeteredTls(self.tls, lambda fail: SlicedWork(self.queue, fail, READ))
+        self.metered = MeteredTls(self.tls, lambda fail: SlicedWork(self.queue, fail, READ), lambda: is_shaken)
         self.metered.connection_made(self.tcp)  # type: ignore[arg-type]  # it has the methods that are called
 
     def run(self) -> Iterator[int]:
@@ -86,6 +86,19 @@ def test_a_lone_record_is_decrypted_at_once_also_if_the_step_has_no_room() -> No
     assert bytes(made.tls.given) == record(100)
     assert made.tcp.is_reading()
     assert not made.steps
+
+
+def test_many_handshakes_that_come_at_once_are_done_in_turns() -> None:
+    first = MeteredHarness(is_shaken=False)
+    shaking = [first, *(MeteredHarness(first.queue, is_shaken=False) for _ in range(19))]
+    for made in shaking:
+        made.metered.data_received(record(200))
+    begun = [sum(bool(made.tls.given) for made in shaking)]
+    while first.steps:
+        first.steps.popleft()()
+        begun.append(sum(bool(made.tls.given) for made in shaking))
+    assert begun == list(range(2, 22, 2)), "two in each step of the event loop"
+    assert all(made.tcp.is_reading() for made in shaking)
 
 
 def test_thousands_of_records_of_one_read_take_many_steps_and_the_connection_is_not_read_meanwhile() -> None:
