@@ -108,6 +108,8 @@ def compress(path: Path) -> Generator[None, None, None]:
         draft.rename(packed)
         sync_folder(path.parent)
         path.unlink()
+    except FileNotFoundError:
+        log.debug("the recording was deleted before it was compressed", file=str(path))  # by the limits, or by hand
     except OSError as error:
         log.warning("cannot compress the recording", file=str(path), cause=full_reason(error))
     finally:

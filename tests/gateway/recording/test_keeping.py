@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from structlog.testing import capture_logs
 
 from dragoman.gateway.recording.keeping import compress, left_files, lock, sweep, sync_file_system
 from dragoman.gateway.recording.reader import open_recording
@@ -61,6 +62,13 @@ def test_a_compression_that_is_given_up_leaves_the_plain_file(tmp_path: Path) ->
     next(steps)
     steps.close()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_recording_that_was_deleted_before_it_was_compressed_is_no_warning(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        finish(tmp_path / "20231114T221320Z-a.jsonl")
+    assert [line["log_level"] for line in logs] == ["debug"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_newest_files_are_kept(tmp_path: Path) -> None:
