@@ -109,8 +109,7 @@ class Content:
         """Close before it what a broken stream of the model left open."""
         turn = self._runs.require_turn()
         self.close_block()
-        for block in turn.calls.values():
-            self.complete(block)
+        self.complete_calls(turn)
         self._runs.emit(event)
 
     # -- tool calls ------------------------------------------------------------------------------------
@@ -165,6 +164,11 @@ class Content:
         )
         return event.call if is_known else ""
 
+    def complete_calls(self, turn: OpenTurn) -> None:
+        """Send the whole arguments of the calls of which they were not sent."""
+        for block in list(turn.incomplete.values()):
+            self.complete(block)
+
     def complete(self, block: CallBlock) -> None:
         """Send the whole arguments of a call, unless they were sent."""
         if block.arguments is None:
@@ -176,7 +180,5 @@ def _meant(turn: OpenTurn, call: str, name: str, *, finished: bool) -> CallBlock
     """Return the call with this id, else the first open one of this name (docs/translation.md, rule 3.1)."""
     if call:
         return turn.calls.get(call)
-    for block in turn.calls.values():
-        if block.name == name and block.result is None and (finished or block.arguments is None):
-            return block
-    return None
+    open_ones = turn.running.get(name, {}) if finished else turn.incomplete
+    return next((block for block in open_ones.values() if block.name == name), None)

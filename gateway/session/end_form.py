@@ -117,8 +117,7 @@ class EndForm:
         if end in ("completed", "failed") and turn.model_turn is None and not (turn.blocks or turn.errors):
             self._runs.emit(events.ModelTurnStarted(index=self._runs.next_model_turn(), ext=UNBEGUN_TURN))
         self._content.close_block()
-        for block in turn.calls.values():
-            self._content.complete(block)
+        self._content.complete_calls(turn)
         if end == "completed" and turn.in_model_turn and turn.model_turn is not None:
             self._runs.emit(events.ModelTurnEnded(index=self._runs.last_model_turn(turn.model_turn)))
 

@@ -119,7 +119,9 @@ def _block_done(turn: OpenTurn, event: events.TextDone | events.ReasoningDone) -
 
 
 def _call_started(turn: OpenTurn, event: events.ToolCallStarted) -> None:
-    block = turn.calls[event.call] = CallBlock(call=event.call, name=event.name, at=turn.now)
+    block = CallBlock(call=event.call, name=event.name, at=turn.now)
+    turn.calls[event.call] = turn.incomplete[event.call] = block
+    turn.running.setdefault(event.name, {})[event.call] = block
     turn.blocks.append(block)
 
 
@@ -129,15 +131,18 @@ def _call_arguments(turn: OpenTurn, event: events.ToolCallArguments) -> None:
         return
     if event.done:
         block.arguments = event.json
+        turn.incomplete.pop(event.call, None)
     else:
         block.parts.append(event.json)
 
 
 def _continued(turn: OpenTurn, _event: events.ModelContinuation) -> None:
     """Drop the calls without a result: the stream of the model broke, and the backend does not run them."""
-    dropped = {call for call, block in turn.calls.items() if block.result is None}
+    dropped = {call for calls in turn.running.values() for call in calls}
     turn.blocks = [block for block in turn.blocks if not (isinstance(block, CallBlock) and block.call in dropped)]
     turn.calls = {call: block for call, block in turn.calls.items() if call not in dropped}
+    turn.incomplete.clear()
+    turn.running.clear()
 
 
 def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
@@ -145,6 +150,7 @@ def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
     block = turn.calls.get(event.call) if turn is not None else None
     if turn is not None and block is not None:
         block.result, block.result_at, block.result_place = event, turn.now, len(turn.blocks)
+        turn.running.get(block.name, {}).pop(event.call, None)
         return
     state.unanswered.pop(event.call, None)
     if turn is not None:  # the result of an earlier turn's call, after a resume

@@ -135,7 +135,8 @@ while the question was open belong to the run after it."""
 class OpenTurn(Struct, kw_only=True):
     """The turn in progress.
 
-    `now` is the time of the last event (ns). `spoke` is True if the current run has shown any text.
+    `now` is the time of the last event (ns). `spoke` is True if the current run has shown any text. A turn may have
+    thousands of calls. So those whose arguments are not complete are kept apart, and those without a result by name.
     """
 
     id: str
@@ -147,6 +148,8 @@ class OpenTurn(Struct, kw_only=True):
     blocks: list[Block] = field(default_factory=list)
     open: TextBlock | ReasoningBlock | None = None
     calls: dict[str, CallBlock] = field(default_factory=dict)
+    incomplete: dict[str, CallBlock] = field(default_factory=dict)
+    running: dict[str, dict[str, CallBlock]] = field(default_factory=dict)
     usage: Usage | None = None
     result: End | None = None
     result_ext: Ext | None = None

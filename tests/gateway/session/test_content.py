@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import (
     Gap,
     ModelContinuation,
@@ -22,6 +25,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.state import prelude
 from dragoman.mappings.canonical.values import Origin, Reasoning, ToolCall
 from tests.gateway.session.hand_fed import Session, kinds
+from tests.step_counter import GROWTH, growth
 
 
 def test_content_without_a_turn_opens_a_turn_of_the_backend() -> None:
@@ -176,3 +180,21 @@ def test_a_model_turn_ends_after_what_a_broken_stream_left_open() -> None:
     assert session.feed(ModelTurnEnded(index=1)) == [TextDone(text="b"), whole, ModelTurnEnded(index=1)]
     end = session.feed(TurnResult(end="completed"), StatusChanged(status="idle"))
     assert kinds(end) == ["TurnResult", "StatusChanged", "TurnEnded"]
+
+
+def many_calls(number: int) -> Callable[[], object]:
+    """Return the work of a turn with so many calls without ids, each in a model turn of its own."""
+    session = Session()
+    session.accept()
+    call: list[Event] = [
+        ModelTurnStarted(),
+        ToolCallStarted(call="", name="ls"),
+        ToolCallArguments(call="", name="ls", json="{}", done=True),
+        ToolCallFinished(call="", name="ls", output="a file"),
+        ModelTurnEnded(),
+    ]
+    return lambda: session.feed(*call * number)
+
+
+def test_a_call_costs_the_same_however_many_calls_its_turn_has_had() -> None:
+    assert growth(many_calls, [100, 100, 200, 400]) <= GROWTH
