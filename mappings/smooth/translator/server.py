@@ -223,7 +223,7 @@ class ServerTranslator(Translator[Command, Event]):
 
     def _answer(self, item: Any, step: Step[Command]) -> None:
         known = self._pending.pop(item.request, None)
-        request = item.request if known is None else known.request
+        request = known.request if known is not None else item.request or None
         context = self._context(request, None if known is None else known.command)
         if self._turn is not None and self._turn.request == request:
             if known is not None and isinstance(known.command, commands.CancelTurn):

@@ -176,6 +176,13 @@ def test_an_answer_echoes_the_request_id_or_omits_it_like_the_client(said: dict[
     assert (frame.get("requestId"), frame["timestamp"]) == (echoed, 5)
 
 
+def test_the_reason_why_a_client_is_disconnected_has_no_request_id() -> None:
+    text = "too many messages in a short time (`message_rate`)"
+    (frame,) = Link().receives(events.Reply(request="", failure=Failure(cause="busy", text=text)))
+    assert frame["error"]["message"] == text
+    assert ("requestId" in frame, "requestId" in frame["data"]) == (False, False)
+
+
 def test_two_commands_may_have_the_same_request_id_at_a_time() -> None:
     link = Link()
     first, second = link.sends(GET, CONFIRM)
