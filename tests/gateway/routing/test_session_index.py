@@ -12,13 +12,13 @@ from dragoman.mappings.pando.vocabulary import keep
 from tests.gateway.in_memory import SESSION, in_memory_gateway
 from tests.gateway.listed import listed
 from tests.gateway.pod_messages import run
-from tests.gateway.smooth_client_messages import CONVERSATION, CREATE, SHOWN
+from tests.gateway.smooth_client_messages import CREATE, SHOWN
 from tests.gateway.smooth_server_messages import CONVERSATION as SERVER_CONVERSATION
 from tests.gateway.smooth_server_messages import CREATED, SERVER_SESSION, acknowledged
 from tests.idle import settle
 
 
-@pytest.mark.parametrize("name", [SESSION, SHOWN, CONVERSATION])
+@pytest.mark.parametrize("name", [SESSION, SHOWN])
 async def test_a_session_is_found_by_its_id_and_its_public_ids_until_it_is_dropped(name: str) -> None:
     async with in_memory_gateway() as made:
         index = made.router._all.index
