@@ -195,11 +195,10 @@ class Link:
             self.intake.close()
             self._faults.flush()
             self.outbox.discard()
+            seconds = left if self.intake.is_limited else None
             try:
-                if self.outbox.writer is not None:
-                    await _end(self.outbox.writer)
+                await _end(self.outbox.writer)
             finally:
-                seconds = left if self.intake.is_limited else None
                 await _close(self._transport, self._reason, self._why, seconds, self._memory)
 
     def _die(self) -> None:
@@ -385,10 +384,11 @@ def _put_recorded(tap: Tap, outbox: Outbox, frames: Sequence[bytes]) -> None:
     outbox.put(frames)
 
 
-async def _end(writer: asyncio.Task[None]) -> None:
+async def _end(writer: asyncio.Task[None] | None) -> None:
     """End the writer of a link: no task is left."""
-    writer.cancel()
-    await asyncio.wait((writer,))
+    if writer is not None:
+        writer.cancel()
+        await asyncio.wait((writer,))
 
 
 async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | None:

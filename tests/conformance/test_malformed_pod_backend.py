@@ -77,6 +77,7 @@ RUN_END, IDLE = FINISHED
 RUNNING = say("status", status="running")
 DONE = say("text_done", text="x")
 THE_END = ("run_end", "status")
+EMPTY_RUN = ("turn_start", "turn_end", *THE_END)  # a run without output: the pod's parent waits for its begin
 ALERT = {"level": "warn", "source": "pod", "message": "m", "timestamp_ms": 1}
 EMPTY = answer("")
 
@@ -146,7 +147,7 @@ ROWS = [
     *[running(f"{name}, running", line, counted=1) for name, line in UNREADABLE.items()],
     *[idle(name, line, counted=1) for name, line in UNREAD_STATUS.items()],
     *[
-        running(f"{name}, running", line, smooth=[EMPTY], pod=names(*THE_END), counted=1)
+        running(f"{name}, running", line, smooth=[EMPTY], pod=names(*EMPTY_RUN), counted=1)
         for name, line in UNREAD_STATUS.items()
     ],
     running(
@@ -154,7 +155,7 @@ ROWS = [
         RUN_END,
         UNREAD_STATUS["4: an unknown status"],
         smooth=[EMPTY],
-        pod=names(*THE_END),
+        pod=names(*EMPTY_RUN),
         counted=1,
     ),
     *[idle(name, said, counted=1) for name, said in UNASKED.items()],
@@ -218,7 +219,7 @@ ROWS = [
         smooth=[EMPTY],
         pod=lambda told: IDLE in told,
     ),
-    running("8: status without run_end", IDLE, smooth=[EMPTY], pod=names(*THE_END)),
+    running("8: status without run_end", IDLE, smooth=[EMPTY], pod=names(*EMPTY_RUN)),
     running(
         "8: an error that is no end",
         say("error", code="provider_error", message="m"),
@@ -249,7 +250,7 @@ ROWS = [
         delta("x"),
         IDLE,
         smooth=[token("x"), answer("x")],
-        pod=names("run_end", "text_delta", "text_done", "status"),
+        pod=names("turn_start", "turn_end", "run_end", "text_delta", "text_done", "status"),
     ),
     running(
         "8: text after the end is a run of the pod's own",
@@ -261,9 +262,9 @@ ROWS = [
             {**token("x"), "requestId": lambda r: r != "turn"},
             {**answer("x"), "requestId": lambda r: r != "turn"},
         ],
-        pod=names(*THE_END, "status", "text_delta", "text_done", *THE_END),
+        pod=names(*EMPTY_RUN, "status", "text_delta", "text_done", *THE_END),
     ),
-    running("8: status running again and again", RUNNING, RUNNING, *FINISHED, smooth=[EMPTY], pod=names(*THE_END)),
+    running("8: status running again and again", RUNNING, RUNNING, *FINISHED, smooth=[EMPTY], pod=names(*EMPTY_RUN)),
     # docs/translation.md, rules 3.7, 4.2: a done that differs sends the rest; one that contradicts is right, and a Gap
     # is counted.
     running(
@@ -346,7 +347,7 @@ ROWS = [
         say("tool_call_args_delta", id="c", json="{}"),
         *FINISHED,
         smooth=[EMPTY],
-        pod=names(*THE_END),
+        pod=names(*EMPTY_RUN),
         counted=1,
     ),
     running(
@@ -391,14 +392,14 @@ ROWS = [
         say("usage", input_tokens=(1 << 64) - 1, output_tokens=None),
         *FINISHED,
         smooth=[{"type": "eventual_response"}],
-        pod=names("usage", *THE_END),
+        pod=names("usage", *EMPTY_RUN),
     ),
     running(
         "7: the user message of another client's",
         say("user_message", segments=[{"kind": "text", "content": "o"}]),
         *FINISHED,
         smooth=[EMPTY],
-        pod=names("user_message", *THE_END),
+        pod=names("user_message", *EMPTY_RUN),
     ),
     # docs/translation.md, rule 3.15: tokens are split, a terminal is never cut.
     running(
