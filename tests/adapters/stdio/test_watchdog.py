@@ -52,7 +52,8 @@ def with_group(number: int, sent: int) -> None:
 
 
 def watchdog_pid() -> int:
-    """Return the process of the only watchdog."""
+    """Return the process of the only watchdog, which shows its arguments once it runs its own program."""
+    asyncio.run(until(lambda: bool(running(MARK))))
     (pid,) = running(MARK)
     return pid
 
@@ -103,8 +104,9 @@ def test_a_group_that_has_ended_is_left_alone(watchdog: Watchdog, mark: str) -> 
 def test_no_signal_ends_the_watchdog_before_the_gateway(watchdog: Watchdog, mark: str, number: signal.Signals) -> None:
     with group(python(WAITS, mark)) as process:
         watchdog.watch(process.pid)
-        asyncio.run(until(lambda: ignores(watchdog_pid(), number)))
-        os.kill(watchdog_pid(), number)
+        pid = watchdog_pid()
+        asyncio.run(until(lambda: ignores(pid, number)))
+        os.kill(pid, number)
         assert die(watchdog, process) == [-signal.SIGTERM]
 
 
