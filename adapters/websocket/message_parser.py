@@ -53,6 +53,10 @@ class Completed(WebSocketDataQueue):
 
     __slots__ = ("error", "messages")
 
+    # aiohttp's parser in Python reads these, to stop while its queue is full. The one in C has fields of its own.
+    _size = _limit = 0
+    _stalled_reader = None
+
     def __init__(self) -> None:  # without aiohttp's, whose deque takes 0.7 KB
         self.messages: list[Message] = []
         self.error: WebSocketError | None = None

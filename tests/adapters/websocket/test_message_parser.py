@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -92,6 +95,26 @@ async def test_a_peer_that_goes_on_sending_after_the_close_is_disconnected_at_on
         assert b"too many messages" in await peer.reader.read(1024)
         peer.writer.write((begin(FINAL | TEXT, 1) + b"x") * CLOSING_MAX)
         await closing
+
+
+FEED = """
+from types import SimpleNamespace
+from dragoman.adapters.meter import Meter
+from dragoman.adapters.websocket.message_parser import MessageParser
+
+got = []
+receiver = SimpleNamespace(messages_received=got.extend, stream_ended=got.append)
+parser = MessageParser(receiver, Meter(), 1000)
+parser.feed_data(b"\\x81\\x03one\\x01\\x02tw\\x80\\x01o")
+parser.feed_data(b"\\x83\\x00")
+print(*[message.data.decode() for message in got[:-1]], got[-1])
+"""
+
+
+def test_messages_are_parsed_without_the_parser_in_c() -> None:
+    environment = {**os.environ, "AIOHTTP_NO_EXTENSIONS": "1"}
+    said = subprocess.run([sys.executable, "-c", FEED], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "one two Unexpected opcode=3\n"
 
 
 @pytest.mark.parametrize("sending", ["try_send", "send"])
