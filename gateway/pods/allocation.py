@@ -7,11 +7,12 @@ could not start a child of this name again.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import structlog
@@ -21,6 +22,10 @@ from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.codec import MALFORMED
 
 TABLE = "pods.json"
+OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a named pipe in its place must not block
+LOCK_DEADLINE = 1.0  # seconds: pods hold the lock for a few milliseconds, unless they are stopped
+LOCK_PAUSE = 0.02  # seconds between two attempts to lock the table
+LOCKED = f"another process has locked it for {LOCK_DEADLINE:g} s"
 
 log = structlog.get_logger("dragoman.pod")
 
@@ -39,13 +44,13 @@ class PodAllocation:
         self._name = name
         self._socket = socket
 
-    def take(self) -> None:
+    async def take(self) -> None:
         """Put our process id in the entry of this name, or add an entry that claims no scope."""
-        self._change(self._add, "cannot add the pod to the table of running pods", os.O_CREAT)
+        await self._change(self._add, "cannot add the pod to the table of running pods", os.O_CREAT)
 
-    def release(self) -> None:
+    async def release(self) -> None:
         """Remove the entry if it is ours."""
-        self._change(self._remove, "cannot remove the pod from the table of running pods")
+        await self._change(self._remove, "cannot remove the pod from the table of running pods")
 
     def _add(self, table: Table) -> None:
         found = [entry for entry in table.allocations if entry.get("pod_name") == self._name]
@@ -69,16 +74,31 @@ class PodAllocation:
             "segment_id": None,
         }
 
-    def _change(self, change: Callable[[Table], None], problem: str, flags: int = 0) -> None:
+    def _open(self, flags: int) -> BinaryIO:
+        return open(os.open(self._path, OPEN | flags, 0o600), "r+b")
+
+    async def _change(self, change: Callable[[Table], None], problem: str, flags: int = 0) -> None:
         """Lock the table, change it, and write it in place, because pods lock the file itself."""
         try:
-            with open(os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600), "r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            with self._open(flags) as file:
+                await _lock(file)
                 table = msgspec.json.decode(file.read().strip() or b"{}", type=Table)
                 change(table)
                 content = msgspec.json.format(msgspec.json.encode(table), indent=2)
                 file.seek(0)
                 file.truncate()
                 file.write(content)
-        except (OSError, *MALFORMED) as error:
-            log.warning(problem, file=str(self._path), error=full_reason(error))
+        except (OSError, TimeoutError, *MALFORMED) as error:
+            log.warning(problem, file=str(self._path), error=full_reason(error) or LOCKED)
+
+
+async def _lock(file: BinaryIO) -> None:
+    """Lock a file; raise TimeoutError if another process holds the lock for LOCK_DEADLINE."""
+    async with asyncio.timeout(LOCK_DEADLINE):
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                await asyncio.sleep(LOCK_PAUSE)
+            else:
+                return

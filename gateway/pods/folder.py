@@ -77,7 +77,7 @@ class PodFolder:
             await self.close()
             raise
         if self._allocation is not None:
-            self._allocation.take()
+            await self._allocation.take()
 
     def write_status(self, state: SessionState) -> None:
         """Write the session's status; a write error is logged and does not affect the session."""
@@ -94,15 +94,15 @@ class PodFolder:
         if listener is not None:
             await listener.close()
             if not is_taken_over:
-                self._remove_traces()
+                await self._remove_traces()
         with contextlib.suppress(OSError):  # the folder has other files, or belongs to a live pod
             self.folder.rmdir()
 
-    def _remove_traces(self) -> None:
+    async def _remove_traces(self) -> None:
         for name in ("status.json", "pid", STDERR_LOG):
             self.folder.joinpath(name).unlink(missing_ok=True)
         if self._allocation is not None:
-            self._allocation.release()
+            await self._allocation.release()
 
     def _write_status(self, session: str, status: str) -> None:
         content = {"pod_name": self.name, "segment_id": session or None, "state": status}

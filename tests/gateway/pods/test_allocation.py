@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
-from dragoman.gateway.pods.allocation import PodAllocation
+from dragoman.gateway.pods.allocation import LOCKED, PodAllocation
 
 SCOPE = {"target": "/src", "permission": "write", "recursive": True}
 PARENT: dict[str, Any] = {
@@ -34,16 +36,16 @@ def kid(base: Path) -> PodAllocation:
     return PodAllocation(base, "kid", base / "kid" / "sock")
 
 
-def test_a_child_puts_its_process_id_in_the_entry_that_its_parent_made(tmp_path: Path) -> None:
+async def test_a_child_puts_its_process_id_in_the_entry_that_its_parent_made(tmp_path: Path) -> None:
     (tmp_path / "pods.json").write_text(json.dumps({"allocations": [PARENT, RESERVED]}))
-    kid(tmp_path).take()
+    await kid(tmp_path).take()
     assert entries(tmp_path) == [PARENT, RESERVED | {"pid": os.getpid()}]
-    kid(tmp_path).release()
+    await kid(tmp_path).release()
     assert entries(tmp_path) == [PARENT]
 
 
-def test_a_pod_without_a_parent_adds_an_entry_that_claims_no_scope(tmp_path: Path) -> None:
-    kid(tmp_path).take()
+async def test_a_pod_without_a_parent_adds_an_entry_that_claims_no_scope(tmp_path: Path) -> None:
+    await kid(tmp_path).take()
     (entry,) = entries(tmp_path)
     socket = str(tmp_path / "kid" / "sock")
     assert entry == PARENT | {
@@ -57,31 +59,50 @@ def test_a_pod_without_a_parent_adds_an_entry_that_claims_no_scope(tmp_path: Pat
     assert (tmp_path / "pods.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_entry_of_another_process_stays(tmp_path: Path) -> None:
+async def test_the_entry_of_another_process_stays(tmp_path: Path) -> None:
     (tmp_path / "pods.json").write_text(json.dumps({"allocations": [RESERVED]}))
-    kid(tmp_path).release()
+    await kid(tmp_path).release()
     assert entries(tmp_path) == [RESERVED]
 
 
-def test_a_shorter_table_leaves_nothing_of_the_longer_one(tmp_path: Path) -> None:
-    kid(tmp_path).take()
-    kid(tmp_path).release()
+async def test_a_shorter_table_leaves_nothing_of_the_longer_one(tmp_path: Path) -> None:
+    await kid(tmp_path).take()
+    await kid(tmp_path).release()
     assert entries(tmp_path) == []
 
 
-def test_a_damaged_table_is_left_alone_and_logged(tmp_path: Path) -> None:
+async def test_a_damaged_table_is_left_alone_and_logged(tmp_path: Path) -> None:
     (tmp_path / "pods.json").write_text('{"allocations": [')
     with capture_logs() as logs:
-        kid(tmp_path).take()
+        await kid(tmp_path).take()
     assert (tmp_path / "pods.json").read_text() == '{"allocations": ['
     assert [line["event"] for line in logs] == ["cannot add the pod to the table of running pods"]
 
 
-def test_a_table_behind_a_link_is_not_written(tmp_path: Path) -> None:
+async def test_a_table_behind_a_link_is_not_written(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("{}")
     (tmp_path / "pods.json").symlink_to(victim)
     with capture_logs() as logs:
-        kid(tmp_path).take()
+        await kid(tmp_path).take()
     assert victim.read_text() == "{}"
+    assert len(logs) == 1
+
+
+async def test_a_table_that_another_process_keeps_locked_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.gateway.pods.allocation.LOCK_DEADLINE", 0.05)
+    with (tmp_path / "pods.json").open("w") as held, capture_logs() as logs:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        await kid(tmp_path).take()
+    assert [line["error"] for line in logs] == [LOCKED]
+    await kid(tmp_path).take()
+    assert len(entries(tmp_path)) == 1
+
+
+async def test_a_named_pipe_in_the_place_of_the_table_blocks_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pods.json")
+    with capture_logs() as logs:
+        await kid(tmp_path).take()
     assert len(logs) == 1
