@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import structlog
-
 from dragoman.adapters.base import NewWork, Work
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.frame_counter import FrameCounter
 from dragoman.adapters.websocket.message_parser import Message, MessageParser, Receiver
-
-log = structlog.get_logger("dragoman.link")
 
 FINAL_MESSAGES = (0x81, 0x82)
 
@@ -94,8 +90,3 @@ class ClientReader(MessageParser):
     def _end_in_turn(self) -> Iterator[None]:
         super().feed_eof()
         yield from ()
-
-    def _fail(self, error: Exception) -> None:
-        """Disconnect the peer: a part of what it sent was not parsed."""
-        log.error("parsing failed, disconnecting the peer", exc_info=error)
-        self._receiver.abort()

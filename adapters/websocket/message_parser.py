@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Protocol
 
+import structlog
 from aiohttp import WSMessage, WSMsgType
 from aiohttp._websocket.reader import WebSocketDataQueue  # the only queue that aiohttp's parser in C accepts
 from aiohttp.http_websocket import WebSocketError, WebSocketReader, WSMessageTextBytes
@@ -27,6 +28,8 @@ from dragoman.adapters.meter import STEP, Meter
 CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
 DATA = frozenset((WSMsgType.TEXT, WSMsgType.BINARY))
 PINGS = frozenset((WSMsgType.PING, WSMsgType.PONG))
+
+log = structlog.get_logger("dragoman.link")
 
 Message = WSMessage | WSMessageTextBytes
 TYPE = attrgetter("type")
@@ -136,6 +139,11 @@ class MessageParser:
         if self._parser is not None:
             self._drop()
             self._receiver.stream_ended(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Disconnect the peer: a part of what it sent was not parsed."""
+        log.error("parsing failed, disconnecting the peer", exc_info=error)
+        self._receiver.abort()
 
     def _drop(self) -> None:
         self._parser = None

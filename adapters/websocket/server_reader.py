@@ -90,7 +90,11 @@ class ServerReader(MessageParser):
     def _parse_piece(self) -> None:
         piece, self._rest = self._rest[:PIECE], self._rest[PIECE:]
         self._kept = len(self._rest)
-        super().feed_data(piece)
+        try:
+            super().feed_data(piece)
+        except Exception as error:  # noqa: BLE001  # no caller is above an iteration of the event loop
+            self._fail(error)
+            return
         if self._rest:
             asyncio.get_running_loop().call_soon(self._parse_piece)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from dragoman.adapters.meter import STEP as METER_STEP
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.frames import masked_text_frames, text_frames
+from dragoman.adapters.websocket.message_parser import Message
 from dragoman.adapters.websocket.server_reader import PIECE, ServerReader, lone_text
 from tests.adapters.websocket.test_client_reader import Receiver
 from tests.idle import settle
@@ -74,6 +76,21 @@ async def test_a_large_read_is_parsed_in_pieces_and_the_end_stays_behind_it() ->
     await settle()
     assert [message.data for message in connection.messages] == messages
     assert (connection.is_read, connection.ended) == (True, True)
+
+
+async def test_a_failure_in_a_later_piece_of_a_large_read_disconnects_the_server() -> None:
+    class Broken(Receiver):
+        def messages_received(self, messages: Sequence[Message]) -> None:
+            if self.messages:
+                raise ValueError("a bug")
+            super().messages_received(messages)
+
+    connection = Broken()
+    reader = ServerReader(connection, Meter(), 1 << 20, lambda _frames: None, 1 << 20)
+    reader.feed_data(server_frame(FINAL | TEXT, b"{}") * PIECE)
+    assert not connection.aborted
+    await settle()
+    assert connection.aborted
 
 
 async def test_the_rest_of_a_large_read_is_counted_until_it_is_discarded() -> None:
