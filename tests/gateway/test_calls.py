@@ -87,14 +87,21 @@ async def count_token(pod: FakePod, client: SmoothClient) -> list[str]:
     return called
 
 
-async def calls_from_smooth(folder: Path) -> list[str]:
-    """Return the calls of one token from a smooth server to a pod client, in order."""
+@asynccontextmanager
+async def before_smooth(folder: Path) -> AsyncIterator[tuple[FakeSmooth, PodClient]]:
+    """Yield a smooth server, and a pod client of the gateway in front of it."""
     path = str(socket_path(folder))
     async with (
         FakeSmooth.serving() as server,
         bridged(server.url, listen=f"pod+unix:{path}"),
         PodClient.connected(path) as client,
     ):
+        yield server, client
+
+
+async def calls_from_smooth(folder: Path) -> list[str]:
+    """Return the calls of one token from a smooth server to a pod client, in order."""
+    async with before_smooth(folder) as (server, client):
         await client.say("hold")
         await server.asked()
         token = of_turn("stream_token", token="said")
@@ -214,15 +221,8 @@ async def test_a_token_is_not_encoded_for_a_pando_listener_without_subscribers(t
         serving(app) as (endpoint, *_),
         SmoothClient.connected(endpoint.partition("+")[2]) as client,
     ):
-        await client.say("hold")
-        await pod.holds()
-        await pod.say(say("turn_start", turn=0))
-        for number in range(WARM):
-            await pod.say(say("text_delta", text=f"{number}"))
-            await client.until(lambda number=number: tokens(client) == number + 1)
-        with counting() as called:
-            await pod.say(say("text_delta", text="counted"))
-            await client.until(lambda: tokens(client) == WARM + 1)
+        await begin_text(pod, client)
+        called = await count_token(pod, client)
     further = [name for name in called if "Projection._write_text" in name or name.startswith(("times.", "polled."))]
     assert further == ["projection.Projection._write_text", "projection.Projection._write_text"], "\n".join(called)
     assert len(called) <= CALLS_MAX + 2, "a call that writes nothing, and a write of nothing"
@@ -327,12 +327,7 @@ async def turn_calls_from_pod(folder: Path) -> list[str]:
 
 
 async def turn_calls_from_smooth(folder: Path) -> list[str]:
-    path = str(socket_path(folder))
-    async with (
-        FakeSmooth.serving() as server,
-        bridged(server.url, listen=f"pod+unix:{path}"),
-        PodClient.connected(path) as client,
-    ):
+    async with before_smooth(folder) as (_server, client):
         for number in range(3):  # the first turns pay for decoders
             await client.say("hello")
             await client.until(partial(has_ended, client, number + 1))

@@ -1,4 +1,4 @@
-"""All children of one gateway: their bound, what dies at its start, the end of all, and processes that stray."""
+"""The gateway bounds the number of its children, and ends all of them and the processes that they left behind."""
 
 from __future__ import annotations
 
