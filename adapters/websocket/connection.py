@@ -1,4 +1,4 @@
-"""The protocol of a WebSocket connection, and that of one which a listener accepted."""
+"""Give what a WebSocket connection reads to its parser, and tell its transport of the end."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def control_frame(first: int, data: bytes) -> bytes:
 
 
 def masked_control_frame(first: int, data: bytes) -> bytes:
-    """Return the same frame of a client."""
+    """Return a client's ping, pong or close frame, masked with a random key; `first` is its first byte."""
     key = os.urandom(KEY_SIZE)
     return bytes((first, MASKED | len(data))) + key + masked(data, key)
 

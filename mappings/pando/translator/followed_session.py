@@ -499,7 +499,7 @@ class FollowedSessions(dict[str, FollowedSession]):
         _release_held(following, now, step)
 
     def check_times(self, most: int, now: int, step: Step[Event]) -> None:
-        """End the waits that are over in the next sessions, at most so many."""
+        """End the waits that are over at `now` (ns), in at most `most` further sessions."""
         for session, following in self.touch_active(most):
             if items := following.check_time(now):
                 step.bursts.append(Burst(items=items, session=session))
