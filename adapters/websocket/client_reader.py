@@ -40,10 +40,8 @@ class ClientReader(MessageParser):
             and data[0] in FINAL_MESSAGES
             and data[1] != 255
             and len(data) == (data[1] - 122 if data[1] < 254 else (data[2] << 8 | data[3]) + 8)
-        ):
+        ) or self._parser is None:
             return super().feed_data(data)
-        if self._parser is None:
-            return ()
         if self._work is None:
             self._work = self._new_work(self._fail)
         self._kept += len(data)

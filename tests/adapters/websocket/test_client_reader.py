@@ -17,7 +17,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.client_reader import ClientReader
 from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, CONTROL_UNITS, FRAME_UNITS, PIECE
 from dragoman.adapters.websocket.frames import masked_text_frames
-from dragoman.adapters.websocket.message_parser import Message
+from dragoman.adapters.websocket.message_parser import CLOSING_MAX, Message
 from dragoman.gateway.overload.fair_queue import LEAVE, QUANTUM, READ, STEP, FairQueue, SlicedWork
 
 PING = b"\x89\x80" + bytes(4)
@@ -220,6 +220,16 @@ async def test_frames_that_wait_are_dropped_with_their_client() -> None:
     clients.step()
     assert client.seen == []
     client.failed(ValueError("a bug"))
+    assert client.connection.aborted
+
+
+async def test_a_discarded_client_that_goes_on_sending_is_disconnected() -> None:
+    (client,) = Clients(1).all
+    client.reader.discard()
+    client.reader.close()
+    client.reader.feed_data(b"x" * CLOSING_MAX)
+    assert not client.connection.aborted
+    client.reader.feed_data(b"x")
     assert client.connection.aborted
 
 
