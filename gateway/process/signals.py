@@ -10,19 +10,23 @@ from collections.abc import Callable
 def stop_on_signals(stop: asyncio.Event, reload: Callable[[], None] | None = None) -> None:
     """Handle the signals of this process, which runs the current task and nothing else.
 
-    SIGTERM and SIGINT set `stop`, and a second one cancels the task at once, as SIGQUIT does. SIGHUP calls `reload`.
-    Without `reload` it sets `stop`, unless it was ignored at the start (`nohup`).
+    SIGTERM and SIGINT set `stop`, and a second one cancels the task at once, as SIGQUIT does. The first one never does,
+    even if `stop` is set: a launcher may close the standard input and send SIGTERM. SIGHUP calls `reload`. Without
+    `reload` it sets `stop`, unless it was ignored at the start (`nohup`).
     """
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
+    is_second = False
 
     def end() -> None:
         if main is not None:
             main.cancel()
 
     def stop_or_end() -> None:
-        if stop.is_set():
+        nonlocal is_second
+        if is_second:
             end()
+        is_second = True
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

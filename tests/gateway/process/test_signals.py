@@ -55,6 +55,18 @@ async def test_a_second_signal_ends_the_task(number: signal.Signals) -> None:
         assert task.cancelled()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_the_first_signal_lets_a_task_run_that_is_stopping_already(number: signal.Signals) -> None:
+    async with running() as (task, stop), asyncio.timeout(DEADLINE):
+        stop.set()
+        os.kill(os.getpid(), number)
+        await settle()
+        assert not task.cancelling()
+        os.kill(os.getpid(), number)
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+
 async def test_a_quit_signal_ends_the_task_at_once() -> None:
     async with running() as (task, stop), asyncio.timeout(DEADLINE):
         os.kill(os.getpid(), signal.SIGQUIT)
