@@ -155,8 +155,9 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors=errors)
     if not os.environ.get("COLUMNS", "").strip("0"):  # a width of 0 is an unknown one: rich would print nothing
         os.environ.pop("COLUMNS", None)
+    outputs = (sys.stdout, sys.stderr)  # typer replaces a stream that nobody reads, and the new one reports no error
     code = _run()
-    failed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
+    failed = [_flush(stream) for stream in outputs]
     sys.exit(code or max(failed))
 
 
