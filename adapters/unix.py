@@ -112,13 +112,16 @@ class UnixTransport(asyncio.Protocol):
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._wait_writable()
-        self._transport.writelines(line_buffers(frames))
+        self.try_send(frames)
         await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         if self._blocked is not None or self._transport.is_closing():
             return False
-        self._transport.writelines(line_buffers(frames))
+        for buffer in line_buffers(frames):  # `writelines` of asyncio never pauses us before 3.13.2 (CVE-2024-12254)
+            self._transport.write(buffer)
+        if self._blocked is not None:
+            self._count_unsent()  # type: ignore[unreachable]  # mypy does not know that the write may have paused us
         return True
 
     def peer_can_read(self) -> bool:
@@ -167,6 +170,10 @@ class UnixTransport(asyncio.Protocol):
         if self._transport.is_closing():
             raise ConnectionResetError(f"{self.peer} is gone")
 
+    def _count_unsent(self) -> None:
+        self._unsent = self._transport.get_write_buffer_size()  # nothing is added to it until it has drained
+        self.meter.add(self._unsent)
+
     # -- called by the event loop ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -194,8 +201,6 @@ class UnixTransport(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._blocked = Flag()
-        self._unsent = self._transport.get_write_buffer_size()  # nothing is added to it until it has drained
-        self.meter.add(self._unsent)
 
     def resume_writing(self) -> None:
         blocked, self._blocked = self._blocked, None
