@@ -27,6 +27,7 @@ def count_steps(work: Callable[[], object], readers: Container[str] = ()) -> int
         if event == "opcode":
             count += 1
         elif event == "call":
+            frame.f_trace = trace  # from Python 3.13 on f_trace_opcodes means nothing before
             frame.f_trace_lines, frame.f_trace_opcodes = False, True
             if frame.f_code.co_qualname in readers and frame not in read:
                 read.add(frame)

@@ -13,6 +13,19 @@ from cryptography.x509.oid import NameOID
 
 NOW = datetime.now(UTC)
 
+SIGNS = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""What the key of an authority may do. Python 3.13 requires this, and the identifiers (RFC 5280, section 4.2.1)."""
+
 
 class Authority:
     """A certificate authority; its certificate is in the file `path`."""
@@ -22,7 +35,9 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         basic = x509.BasicConstraints(ca=True, path_length=None)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         certificate = self._builder(self._name, self._key).add_extension(basic, critical=True)
+        certificate = certificate.add_extension(identifier, critical=False).add_extension(SIGNS, critical=True)
         self.path = folder / f"{name}.pem"
         signed = certificate.sign(self._key, hashes.SHA256())
         self.path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
@@ -35,6 +50,7 @@ class Authority:
             parts.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
         address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
         certificate = self._builder(x509.Name(parts), key).add_extension(address, critical=False)
+        certificate = certificate.add_extension(self._identifier(), critical=False)
         paths = self._folder / f"{name}.crt", self._folder / f"{name}.key"
         signed = certificate.sign(self._key, hashes.SHA256())
         paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
@@ -51,7 +67,11 @@ class Authority:
         entry = x509.RevokedCertificateBuilder().serial_number(revoked.serial_number).revocation_date(NOW).build()
         builder = x509.CertificateRevocationListBuilder().issuer_name(self._name).add_revoked_certificate(entry)
         dated = builder.last_update(NOW - timedelta(hours=1)).next_update(NOW + timedelta(hours=1))
+        dated = dated.add_extension(self._identifier(), critical=False)
         return dated.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def _identifier(self) -> x509.AuthorityKeyIdentifier:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         return (
