@@ -16,7 +16,8 @@ from dragoman.adapters.meter import STEP, Meter
 MEMORY_MAX = 1024 * 1024 * 1024  # the default on a large machine: 10,000 idle clients count as a third of it
 SHARE = 4  # a quarter of the memory: the agent beside the gateway needs the rest
 TIGHT = 0.8  # above this part of the limit new connections and sessions are refused
-RELIEVED = 0.95  # down to this part of the limit, so that the holders are not sorted again for each further step
+RELIEVED = 0.95  # down to this part of the limit
+GROWN = 1 - RELIEVED  # the part of the limit that is added before the holders are sorted again
 
 
 class MemoryBudget:
@@ -30,11 +31,12 @@ class MemoryBudget:
         """Number of times that a holder was told to free its memory."""
         self._relieve: dict[Meter, Callable[[], None]] = {}
         self._relieving = False
+        self._left = 0  # bytes that were left the last time, or fewer if some were freed since
         self._report = self._count  # one for all meters: each method that is asked for takes 70 bytes
 
     def change_limit(self, limit: int) -> None:
         """Use another limit from now on. Who holds too much for it is relieved with the next growth."""
-        self.limit = limit
+        self.limit, self._left = limit, 0
 
     def watch(self, meter: Meter, relieve: Callable[[], None]) -> None:
         """Count a holder. `relieve` frees what it can at once; it is called when this holder is the largest."""
@@ -47,6 +49,7 @@ class MemoryBudget:
         if self._relieve.pop(meter, None) is not None:
             meter.watch()
             self.used -= meter.counted
+            self._left = min(self._left, self.used)
 
     def refusal(self) -> str:
         """Return why nothing new is accepted, in words for a peer; "" if there is room."""
@@ -58,12 +61,14 @@ class MemoryBudget:
 
     def _count(self, change: int) -> None:
         self.used += change
-        if self.used > self.limit and change > 0 and not self._relieving:
+        if change < 0:
+            self._left = min(self._left, self.used)
+        elif self.used > max(self.limit, self._left + GROWN * self.limit) and not self._relieving:
             self._relieving = True
             try:
                 self._relieve_largest()
             finally:
-                self._relieving = False
+                self._relieving, self._left = False, self.used
 
     def _relieve_largest(self) -> None:
         goal = RELIEVED * self.limit

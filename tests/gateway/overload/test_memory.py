@@ -81,6 +81,30 @@ def test_a_user_of_little_memory_never_has_to_free_it() -> None:
     assert (idle.relieved, stubborn.relieved) == (0, 1)
 
 
+def test_holders_that_free_nothing_are_asked_again_only_after_further_growth() -> None:
+    budget = MemoryBudget(100 * STEP)
+    stubborn = Holder(budget, stubborn=True)
+    stubborn.meter.add(110 * STEP)
+    for _ in range(5):
+        stubborn.meter.add(STEP)
+    assert stubborn.relieved == 1, "a twentieth of the limit"
+    stubborn.meter.add(STEP)
+    assert stubborn.relieved == 2
+    budget.change_limit(90 * STEP)
+    stubborn.meter.add(STEP)
+    assert stubborn.relieved == 3
+
+
+def test_freed_memory_does_not_allow_more_growth_before_the_next_relief() -> None:
+    budget = MemoryBudget(100 * STEP)
+    stubborn, gone = Holder(budget, stubborn=True), Holder(budget, stubborn=True)
+    gone.meter.add(90 * STEP)
+    stubborn.meter.add(80 * STEP)
+    budget.release(gone.meter)
+    stubborn.meter.add(21 * STEP)
+    assert stubborn.relieved == 2
+
+
 @pytest.mark.parametrize(
     ("groups", "files", "limit"),
     [
