@@ -10,7 +10,6 @@ from msgspec import structs
 from dragoman.gateway.session.runs import Runs
 from dragoman.mappings.canonical import OpenTurn, events
 from dragoman.mappings.canonical.state import CallBlock, ReasoningBlock, TextBlock
-from dragoman.mappings.canonical.values import ToolCall
 
 
 class Content:
@@ -143,7 +142,7 @@ class Content:
         turn = self._runs.require_turn()
         block = _meant(turn, event.call, event.name, finished=True)
         if block is None and (known := self._call_of_before(event)):
-            name = event.name or self._state.unanswered.get(known, "")
+            name = event.name or self._state.earlier_calls.get(known) or ""
             self._runs.emit(structs.replace(event, call=known, name=name))
             return
         block = block or self._begun_call(turn, event)
@@ -156,13 +155,10 @@ class Content:
 
     def _call_of_before(self, event: events.ToolCallFinished) -> str:
         """Return the call of an earlier turn that this finishes, by id or else by name; "" if there is none."""
-        unanswered = self._state.unanswered
+        calls = self._state.earlier_calls
         if not event.call:
-            return next((call for call, called in unanswered.items() if called == event.name), "")
-        is_known = event.call in unanswered or any(
-            isinstance(item, ToolCall) and item.call == event.call for item in self._state.transcript
-        )
-        return event.call if is_known else ""
+            return next((call for call, unanswered in calls.items() if unanswered == event.name), "")
+        return event.call if event.call in calls else ""
 
     def complete_calls(self, turn: OpenTurn) -> None:
         """Send the whole arguments of the calls of which they were not sent."""

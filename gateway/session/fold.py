@@ -29,7 +29,7 @@ FoldInTurn = Callable[[OpenTurn, Any], None]
 N = TypeVar("N", int, float)
 
 DESCRIPTIONS = frozenset((events.HistorySnapshot, events.SessionActivated, events.SessionUpdated))
-UNANSWERED_KEPT = 256  # calls of ended turns whose result may still come after a resume
+CALLS_KEPT = 256  # newest calls of ended turns: their results may still come, or come again, after a resume
 
 
 def changes_more_than_description(events: Sequence[Event]) -> bool:
@@ -65,8 +65,10 @@ def _history(state: SessionState, event: events.HistorySnapshot) -> None:
     state.conversation = event.conversation or state.conversation
     state.summed_up = event.summed_up
     answered = {item.call for item in event.items if isinstance(item, ToolResult)}
-    calls = {item.call: item.name for item in event.items if isinstance(item, ToolCall) and item.call not in answered}
-    state.unanswered = dict(list(calls.items())[-UNANSWERED_KEPT:])
+    calls = {
+        item.call: None if item.call in answered else item.name for item in event.items if isinstance(item, ToolCall)
+    }
+    state.earlier_calls = dict(list(calls.items())[-CALLS_KEPT:])
     if event.status is not None:
         state.status = event.status
         state.found_running = event.status == "running" and state.turn is None
@@ -152,7 +154,8 @@ def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
         block.result, block.result_at, block.result_place = event, turn.now, len(turn.blocks)
         turn.running.get(block.name, {}).pop(event.call, None)
         return
-    state.unanswered.pop(event.call, None)
+    if event.call in state.earlier_calls:
+        state.earlier_calls[event.call] = None
     if turn is not None:  # the result of an earlier turn's call, after a resume
         turn.blocks.append(ResultBlock(result=event, at=turn.now))
 
@@ -243,9 +246,9 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
         _take_back(state)
     else:
         state.transcript += _items(turn, event.message)
-        for call in turn.calls.values():
-            if call.result is None and len(state.unanswered) < UNANSWERED_KEPT:
-                state.unanswered[call.call] = call.name
+        if turn.calls:
+            calls = {call.call: call.name if call.result is None else None for call in turn.calls.values()}
+            state.earlier_calls = dict([*state.earlier_calls.items(), *calls.items()][-CALLS_KEPT:])
     state.fresh = len(state.transcript)
 
 

@@ -209,7 +209,7 @@ class SessionState(Struct, kw_only=True):
     backend: BackendInfo = BackendInfo()
     transcript: list[Item] = field(default_factory=list)
     fresh: int = 0  # the index of the first item after the end of the last turn
-    unanswered: dict[str, str] = field(default_factory=dict)  # call id -> tool, for calls of ended turns without result
+    earlier_calls: dict[str, str | None] = field(default_factory=dict)  # of ended turns: id -> tool; None: has a result
     turn: OpenTurn | None = None
     usage: Usage = Usage()
     alerts: list[Alert] = field(default_factory=list)  # the newest ALERTS_KEPT

@@ -121,7 +121,7 @@ def test_calls_that_the_stream_of_the_model_began_before_it_broke_are_dropped() 
     assert [event.call for event in prelude(session.state) if isinstance(event, ToolCallStarted)] == ["a"]
     assert "ToolCallArguments" not in kinds(session.feed(StatusChanged(status="idle")))
     assert [item.call for item in session.state.transcript if isinstance(item, ToolCall)] == ["a"]
-    assert session.state.unanswered == {}
+    assert session.state.earlier_calls == {"a": None}
 
 
 def test_a_result_completes_the_arguments_of_its_call() -> None:
@@ -161,8 +161,19 @@ def test_a_result_of_a_call_of_an_earlier_turn_gets_no_call_start() -> None:
     session.feed(ToolCallStarted(call="a", name="ls"), ToolCallStarted(call="b", name="ls"))
     session.feed(ToolCallFinished(call="a", output="x"), StatusChanged(status="idle"))
     for call in ("a", "b"):
-        assert kinds(session.feed(ToolCallFinished(call=call, output="y")))[-1:] == ["ToolCallFinished"]
-        assert "ToolCallStarted" not in kinds(session.feed(StatusChanged(status="idle")))
+        said = kinds(session.feed(ToolCallFinished(call=call, output="y")))
+        assert said[-1] == "ToolCallFinished"
+        assert "ToolCallStarted" not in said
+        session.feed(StatusChanged(status="idle"))
+
+
+def test_the_result_of_an_unknown_call_costs_the_same_however_long_the_transcript_is() -> None:
+    def unknown_result(transcript: int) -> Callable[[], object]:
+        session = Session()
+        session.state.transcript += [Reasoning(text="", at=0)] * transcript
+        return lambda: session.feed(ToolCallFinished(call="c", name="ls", output="x"))
+
+    assert growth(unknown_result, [10_000, 10_000, 20_000]) < 1.1
 
 
 def test_a_model_turn_ends_after_what_a_broken_stream_left_open() -> None:

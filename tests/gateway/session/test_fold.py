@@ -16,9 +16,9 @@ from msgspec import Raw
 from dragoman.gateway import registry
 from dragoman.gateway.session.delivery import up_to_questions
 from dragoman.gateway.session.fold import (
+    CALLS_KEPT,
     FOLD,
     FOLD_IN_TURN,
-    UNANSWERED_KEPT,
     add_usage,
     changes_more_than_description,
 )
@@ -350,9 +350,9 @@ def test_a_named_session_keeps_its_title() -> None:
 
 
 def test_the_calls_of_ended_turns_that_wait_for_a_result_are_bounded() -> None:
-    calls = [ToolCallStarted(call=f"c{number}", name="ls") for number in range(UNANSWERED_KEPT + 1)]
+    calls = [ToolCallStarted(call=f"c{number}", name="ls") for number in range(CALLS_KEPT + 1)]
     live = played([[*calls, TurnResult(end="cancelled"), StatusChanged(status="idle")]])
-    assert len(live.state.unanswered) == UNANSWERED_KEPT
+    assert len(live.state.earlier_calls) == CALLS_KEPT
 
 
 def test_an_input_that_is_rolled_back_is_not_among_the_items_that_a_summary_replaces() -> None:
