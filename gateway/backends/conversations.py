@@ -53,10 +53,6 @@ class ReplayedKind(SessionOpener):
             return None
         return super().resume_session(link, command)
 
-    def _new_session(self, link: Link, _name: str) -> Session:
-        """Return a session that gets the id of its conversation once the backend has opened it."""
-        return self._sessions.make_unopened(link, self._connect)
-
     def _connect(self, session: Session, resume: str = "") -> Backend:
         loader = HistoryLoader(
             session,

@@ -177,8 +177,12 @@ class SessionOpener(BackendKind):
         self._ask(link, command, then)
 
     @abstractmethod
-    def _new_session(self, link: Link, name: str) -> Session:
-        """Return a new session for `link`, which asked for `name`; "" stands for any session."""
+    def _connect(self, session: Session) -> Backend:
+        """Make the backend of a new session."""
+
+    def _new_session(self, link: Link, _command: OpeningCommand) -> Session:
+        """Return a new session, which gets its id once the backend has opened it; raise Refused if there is no room."""
+        return self._sessions.make_unopened(link, self._connect)
 
     def _ask(self, link: Link, command: OpeningCommand, then: Command | None = None) -> None:
         """Ask the backend to open this session, and act on `then` once it is open.
@@ -194,7 +198,7 @@ class SessionOpener(BackendKind):
         elif listed is not None:
             command = structs.replace(command, session=listed.session)
         try:
-            session = self._new_session(link, command.session)
+            session = self._new_session(link, command)
         except Refused as refused:  # the backend may have been asked first, so no caller is above
             audit.refuse(link, refused.failure.text, command=type(command).__name__)
             link.send([Reply(request=command.request, failure=refused.failure)])

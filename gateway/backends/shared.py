@@ -50,6 +50,7 @@ from dragoman.mappings.canonical.commands import (
     CancelTurn,
     DeleteSession,
     GetSession,
+    OpeningCommand,
     OpenSession,
     ResumeSession,
     SubmitInput,
@@ -117,9 +118,11 @@ class SharedKind(RememberingOpener):
             self._made_up[newest.state.id] = newest
         return newest
 
-    def _new_session(self, link: Link, name: str) -> Session:
-        """Return a session under the id that the client asks for, because the backend opens it under that id."""
-        session = self._make(name, principal=link.principal)
+    def _new_session(self, link: Link, command: OpeningCommand) -> Session:
+        """Return a session, if the client opens it under the id that it chose: the backend opens it under that id."""
+        if not isinstance(command, OpenSession):
+            return super()._new_session(link, command)
+        session = self._make(command.session, principal=link.principal)
         self._sessions.claim(link, session)
         return session
 
@@ -136,18 +139,14 @@ class SharedKind(RememberingOpener):
     # -- sessions ------------------------------------------------------------------------------------------
 
     def _make(self, name: str, ids: Ext | None = None, principal: str | None = None) -> Session:
-        """Return a new session; "" gives it a new id, and `ids` are those of a session that the backend has.
-
-        `principal` is the user of the client that asks for it.
-        """
-
-        def connect(session: Session) -> Backend:
-            if ids is None:
-                session.pending.note_history()  # a new conversation has no history to wait for
-            return SharedBackend(self, self._upstream, session, self._services)
-
+        """Return a new session that a client of `principal` asks for, or that the backend has; "" gives it a new id."""
         own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()
-        return self._sessions.make(own, connect, ids=ids, principal=principal)
+        return self._sessions.make(own, self._connect, ids=ids, principal=principal)
+
+    def _connect(self, session: Session) -> Backend:
+        if session.state.backend_ids is None:
+            session.pending.note_history()  # a new conversation has no history to wait for
+        return SharedBackend(self, self._upstream, session, self._services)
 
     def _note_end(self, session: Session) -> None:
         if session not in self._sessions.index:
@@ -193,8 +192,10 @@ class SharedKind(RememberingOpener):
             self._upstream.attach(session.state)
 
     def unwatch(self, session: Session) -> None:
-        """Stop watching a session that nobody uses."""
-        self._watched.pop(session.state.id, None)
+        """Stop following a session that nobody uses, but not the open session that took its place."""
+        if session in self._sessions.index:
+            self._watched.pop(session.state.id, None)
+            self._upstream.detach(session.state)
 
     def ask(self, session: Session, asking: Asking[Command], command: Command) -> None:
         """Send a request of a session's script; its answer goes to the script."""
@@ -206,8 +207,7 @@ class SharedKind(RememberingOpener):
         named = [_named(command, session.state, self.dialect) for command in commands]
         for command in named:
             if len(self.requests) < ASKED_MAX:
-                answer = partial(_receive, session)
-                self.requests.add(command.request, SharedRequest(answer=answer, session=session))
+                self.requests.add(command.request, SharedRequest(answer=partial(_receive, session), session=session))
         self._upstream.send(named)
 
     # -- from the backend ----------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ class SharedBackend:
             if not self._asking.active:
                 self._asking.begin(self._open())
             return
-        if not all(isinstance(command, OpenSession) for command in commands):
+        if not all(isinstance(command, OpeningCommand) for command in commands):
             self._shared.watch(self._session)
         self._shared.send(self._session, commands)
 
@@ -376,7 +376,6 @@ class SharedBackend:
 
     def rest(self) -> None:
         self._shared.unwatch(self._session)
-        self._upstream.detach(self._session.state)
 
     def stop(self) -> None:
         self._asking.stop()

@@ -307,6 +307,37 @@ async def test_an_unknown_session_is_not_announced() -> None:
         assert frames(pando) == []
 
 
+async def test_a_session_is_unknown_to_each_client_that_asks_for_it_at_the_same_time() -> None:
+    async with in_memory_pando_gateway() as made:
+        first, second = made.join("smooth"), made.join("smooth")
+        for client in (first, second):
+            client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
+        await settle()
+        await made.begins()
+        while made.asked():
+            await made.answers("session.get", problem=NO_ROWS)
+        assert [frames(client)[-1]["error"]["code"] for client in (first, second)] == ["SESSION_NOT_FOUND"] * 2
+
+
+async def test_a_session_that_the_backend_tells_of_before_it_answers_a_client_is_opened_once() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = made.join("smooth")
+        client.say(json.dumps(ask("get_session", "r1", sessionId="call_1")).encode())
+        await settle()
+        await made.begins()
+        assert made.asked() == ["session.get"]
+        await made.publishes("session.update", **row("call_1", "A child"))
+        await made.answers("session.get", row("call_1", "A child"))
+        assert frames(client)[-1]["type"] == "immediate_response"
+        await made.answers("message.list", [])
+        made.time.passes(0)
+        assert len(made.router.sessions) == 1
+        beat = {"instanceId": "i-2", "projectId": "", "topic": "instance.heartbeat", "payload": {"instance_id": "i-2"}}
+        made.primaries[-1].say(b"instance.heartbeat\0" + json.dumps(beat).encode())
+        await settle()
+        assert "message.list" in made.asked(), "the history of a session with a client is read again"
+
+
 async def test_a_session_without_messages_is_not_listed_until_it_has_one() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
