@@ -417,6 +417,7 @@ async def a_stale_answer_under_the_id_of_the_turn(visit: Visit) -> None:
     values = {"email": "ann@example.com"}
     submit = {"sessionId": client.session, "values": values}
     await client.ask("submit_interaction", "t", **submit, interactionId="an-older-form")
+    await client.ask("submit_interaction", "s", **submit, interactionId=["an-older-form"])
     await client.ask("submit_interaction", "s", **submit, interactionId=form["interactionId"], kind="choices")
     await client.ask("submit_interaction", "n", **submit)
     await client.ask("submit_interaction", None, **submit, interactionId=form["interactionId"])
@@ -429,7 +430,8 @@ async def a_stale_answer_under_the_id_of_the_turn(visit: Visit) -> None:
 async def an_answer_that_nobody_asked_for(visit: Visit) -> None:
     client = await visit.connect()
     await client.open(supports=["identity_form"])
-    await client.ask("submit_interaction", "s", sessionId=client.session, interactionId="i", values={})
+    for interaction in ("i", 5):
+        await client.ask("submit_interaction", "s", sessionId=client.session, interactionId=interaction, values={})
 
 
 def fallback(**claims: Any) -> Walk:

@@ -463,6 +463,7 @@ WRONG_ANSWERS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({**SUBMIT, "values": "x"}, error("VALIDATION_ERROR", "q")),
         ({**SUBMIT, "values": "x", "requestId": ""}, error("VALIDATION_ERROR", "")),
         ({**SUBMIT, "interactionId": "i-2"}, error("INTERACTION_MISMATCH", "q")),
+        ({**SUBMIT, "interactionId": 5}, error("INTERACTION_MISMATCH", "q")),
         (without({**SUBMIT, "interactionId": "i-2"}, "values"), error("INTERACTION_MISMATCH", "q")),
         (without({**SUBMIT, "kind": "no_such_kind"}, "values"), error("INTERACTION_MISMATCH", "q")),
         ({**SUBMIT, "interactionId": "i-2", "requestId": "turn"}, error("INTERACTION_MISMATCH", "turn")),

@@ -130,6 +130,10 @@ CITED: tuple[tuple[str, tuple[type, ...], object], ...] = (
 """The required keys of a citation beside its id: name, types, and value if a server gives none."""
 
 
+OF_NO_QUESTION = "not a string"
+"""An interactionId in place of one of a wrong type: servers compare it with that of the open form."""
+
+
 def usual_action(value: object) -> object:
     """Return an action without the optional members of a wrong type, which every server ignores."""
     if not isinstance(value, dict):
@@ -157,6 +161,7 @@ def usual_action(value: object) -> object:
             for key in ("cursor", "query"):
                 _drop_unless(value, key, str)
         case "submit_interaction":
+            _keep_text(value, "interactionId", OF_NO_QUESTION)
             _drop_unless(value, "kind", str)
             _drop_unless(value, "values", dict)
             _drop_unless(value, "declined", bool)
@@ -168,6 +173,12 @@ def usual_action(value: object) -> object:
 def _drop_unless(value: JsonObject, key: str, *kinds: type) -> None:
     if key in value and type(value[key]) not in kinds:  # True is an int to isinstance
         del value[key]
+
+
+def _keep_text(value: JsonObject, key: str, other: str) -> None:
+    """Put `other` in place of a value that is neither a string nor null."""
+    if not isinstance(value.get(key), str | None):
+        value[key] = other
 
 
 def _drop_unless_whole(value: JsonObject, key: str) -> None:
