@@ -142,6 +142,11 @@ class PendingSteps:
             self._steps.append(run)
 
     @property
+    def size(self) -> int:
+        """Return how many bytes of frames and texts are kept, or as many as must be searched if those are more."""
+        return max(self._size, self.searched)
+
+    @property
     def streams(self) -> bool:
         """Return True if the last steps are a text that streams."""
         return self._run is not None

@@ -1,8 +1,8 @@
 """The recorder of one session: it gathers steps, then redacts, encodes and writes all of them in one piece.
 
 A step is flushed soon, together with those of other recordings. A text that streams is gathered for longer, because
-redacting and encoding many of its pieces at once costs much less than one by one. It is gathered until it ends, or for
-three quarters of the redactor's window.
+redacting and encoding many of its pieces at once costs much less than one by one. It is gathered until it ends, for
+three quarters of the redactor's window, or until its frames have SIZE_MAX bytes.
 
 Texts of several recordings that are due within ROUND are flushed together. A sync of the disk costs the same CPU for
 one file and for many. Code that runs once costs twice as much as in a row. Lone further pieces of a text are noted by a
@@ -20,11 +20,12 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Limits, RouteLimits
 from dragoman.gateway.overload.rates import TokenBucket
 from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header
 from dragoman.gateway.recording.parts import RecordingParts
-from dragoman.gateway.recording.pending import STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
+from dragoman.gateway.recording.pending import SIZE_MAX, STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
 from dragoman.gateway.recording.recordings import FLUSH, Recordings
 from dragoman.gateway.recording.session_redactor import SessionRedactor
 from dragoman.gateway.timers import Deadline, Schedule
@@ -86,6 +87,7 @@ class SessionRecorder:
         "closed",
         "step",
         "texts",
+        "texts_size",
     )
 
     def __init__(
@@ -112,6 +114,7 @@ class SessionRecorder:
         self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # the notes of the step that is not over
         self.texts: list[Any] = []  # lone pieces of a text behind the pending steps, as cells of a TextRun
+        self.texts_size = 0  # bytes of their frames
         self._texts_common: tuple[Any, ...] = ()
         redactor = SessionRedactor(recordings, self._parts)
         self._redactor: SessionRedactor | None = redactor
@@ -186,7 +189,7 @@ class SessionRecorder:
 
     def _gather_texts(self) -> None:
         """Add the lone pieces of a text to the pending steps, with their times in µs."""
-        run, self.texts = TextRun(self._texts_common, self.texts), []
+        run, self.texts, self.texts_size = TextRun(self._texts_common, self.texts), [], 0
         width = run.width
         times = [(now - self._start) // 1000 for now in run.cells[::width]]
         if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
@@ -331,12 +334,17 @@ class TextNotes:
         if received is None or recorder.actor is not self._actor or not (cells or self._begin()):
             return False
         noted = [self._monotonic(), seq, at, text, received]
+        size = len(received) if type(received) is bytes else memory(received)
         for place in self._places:
             frames = rendered[place]
             if len(frames) != 1:
                 return False
             noted += frames
+            size += len(frames[0])
         cells += noted
+        recorder.texts_size += size
+        if recorder.texts_size >= SIZE_MAX:
+            recorder.flush()
         return True
 
     def _begin(self) -> bool:

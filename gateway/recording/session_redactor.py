@@ -43,9 +43,9 @@ class SessionRedactor:
 
     def redact(self, notes: PendingSteps, now: int, then: Callable[[], None]) -> None:
         """Redact and write the gathered steps, then call `then`. Stop recording if too much waits for the thread."""
-        number, size = notes.count, notes.searched
+        number, size, in_loop = notes.count, notes.size, notes.searched <= INLINE_MAX
         lines = notes.take()
-        self._run(size, number, lambda: self.redactor.feed(lines(), now), then)
+        self._run(size, number, lambda: self.redactor.feed(lines(), now), then, in_loop=in_loop)
 
     def discard(self) -> None:
         """Drop what is held back, unless the thread has it, and stop recording for a while: memory is short."""
@@ -62,12 +62,14 @@ class SessionRedactor:
             self._tell_redacted()
             then()
 
-        self._run(0, 0, lambda: self.redactor.finish(), end)  # noqa: PLW0108  # a failure replaces it
+        self._run(0, 0, lambda: self.redactor.finish(), end, in_loop=True)  # noqa: PLW0108  # a failure replaces it
 
-    def _run(self, size: int, number: int, redact: Callable[[], list[StepLine]], then: Callable[[], None]) -> None:
-        """Redact and write `number` items, then call `then`: in the thread if it is busy or the text is large."""
+    def _run(
+        self, size: int, number: int, redact: Callable[[], list[StepLine]], then: Callable[[], None], *, in_loop: bool
+    ) -> None:
+        """Redact and write `number` items, then call `then`: in the loop if the thread is not busy and `in_loop`."""
         worker = self._recordings.worker
-        if not worker.busy and size <= INLINE_MAX:
+        if in_loop and not worker.busy:
             self._write(self._encoded(redact), number)
             then()
         elif size and not worker.has_room(size):

@@ -13,7 +13,7 @@ from dragoman.gateway.config.model import RouteLimits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
-from dragoman.gateway.recording.pending import LINES_MAX, FramesNote, TapPoint
+from dragoman.gateway.recording.pending import LINES_MAX, SIZE_MAX, FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recordings import AT_ONCE, FLUSH, Recordings
 from dragoman.gateway.recording.session_recorder import ROUND, CurrentCall, SessionRecorder, StrayFrames, TextNotes
@@ -312,6 +312,15 @@ def test_a_further_piece_is_flushed_in_time_after_a_pause(harness: RecorderHarne
     assert adds(harness, notes, "b")
     harness.flushes()
     assert len(harness.disk.lines()) == 4
+
+
+def test_further_pieces_with_large_frames_are_flushed_before_their_time(harness: RecorderHarness) -> None:
+    heard(harness, "a", "smooth-1")
+    notes = harness.recorder.open_text([["smooth-1"]])
+    for number in range(100):
+        assert adds(harness, notes, f"{number}", [b"x" * 32_768])
+        assert sum(len(cell) for cell in harness.recorder.texts if isinstance(cell, bytes)) < SIZE_MAX
+    assert lines_in_short(harness)[1::3] == [(3 * at + 2, text) for at, text in enumerate(["a", *map(str, range(100))])]
 
 
 FROM_POD = TapPoint(UP, "receive", "pod")
