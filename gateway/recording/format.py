@@ -388,6 +388,18 @@ def in_steps(seq: int, t: int, entries: Iterable[Line]) -> list[StepLine]:
     return steps
 
 
+def readable(step: StepLine) -> list[StepLine]:
+    """Return the step as readers accept it: if its frames are too large, a line in their place says that."""
+    if _unfolded_size(step) <= UNFOLDED_MAX:
+        return [step]
+    missing = [
+        FrameLine(link=frame.link, dir=frame.dir, dialect=frame.dialect, missing=f"over {UNFOLDED_MAX} characters")
+        for frame in step.frames
+    ]
+    told, rest = StepLine(seq=step.seq, t=step.t, frames=missing), structs.replace(step, frames=[])
+    return [told, structs.replace(rest, seq=step.seq + step.count - rest.count)] if rest.count else [told]
+
+
 def packed(lines: Iterable[Line]) -> Iterator[StepLine]:
     """Return the StepLines of frames, events and commands. Those of one time share a StepLine as far as they can."""
     together: list[Line] = []
@@ -487,7 +499,8 @@ def _check(step: StepLine) -> None:
             _check_texts(entry)
     if any(entry.command is None or entry.event is not None or entry.texts for entry in step.commands):
         raise ValueError("an entry of `commands` without a command, or with an event")
-    _check_size(step)
+    if _unfolded_size(step) > UNFOLDED_MAX:  # a small line may stand for very large frames
+        raise ValueError(f"its frames have over {UNFOLDED_MAX} characters")
     if step.rounds:
         _check_rounds(step)
     elif any(
@@ -497,8 +510,8 @@ def _check(step: StepLine) -> None:
         raise ValueError("`words` without `around`, or `around` without `words`")
 
 
-def _check_size(step: StepLine) -> None:
-    """Raise ValueError if a small line stands for very large frames."""
+def _unfolded_size(step: StepLine) -> int:
+    """Return how many characters the folded frames of a line have at most."""
     texts = step.texts if step.rounds and step.events else []
     length, size = sum(map(len, texts)), 0
     for frame in step.frames:
@@ -506,8 +519,7 @@ def _check_size(step: StepLine) -> None:
             fixed = sum(len(piece) + TIME_MAX for part in frame.around for piece in part)
             words = sum(map(len, frame.words)) or length
             size += fixed * (len(frame.words) or len(texts)) + len(frame.around) * words
-    if size > UNFOLDED_MAX:
-        raise ValueError(f"its frames have over {UNFOLDED_MAX} characters")
+    return size
 
 
 def _check_rounds(step: StepLine) -> None:

@@ -29,6 +29,7 @@ from dragoman.gateway.recording.format import (
     StepLine,
     frame_line,
     in_steps,
+    readable,
 )
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ToolOutputDelta
@@ -163,7 +164,8 @@ def _make_lines(steps: Sequence[GatheredStep | TextRun], around: KnownAround) ->
     """Return the StepLines of gathered steps. `around` is known of earlier texts, and learns of these."""
     lines: list[StepLine] = []
     for step in steps:
-        lines += _folded(step, around) if isinstance(step, TextRun) else _step_lines(*step)
+        for line in _folded(step, around) if isinstance(step, TextRun) else _step_lines(*step):
+            lines += readable(line)
     return lines
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, in_steps
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, decode_line, encode_lines, in_steps
 from dragoman.gateway.recording.pending import (
     LINES_MAX,
     RUN_MIN,
@@ -47,6 +47,23 @@ def test_pending_items_are_in_order_and_numbered_together() -> None:
     assert (notes.count, notes.take()()) == (0, [])
     notes.add(4, [FramesNote(SENT, [b"c"])])
     assert [(line.seq, line.t) for line in items_of(notes.take()())] == [(6, 4)]
+
+
+@pytest.mark.parametrize("said", [[TextDelta(text="x"), TextDelta(text="y")], []], ids=["rounds", "words"])
+def test_frames_that_are_too_large_for_readers_are_left_out_of_a_line(
+    said: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.gateway.recording.format.UNFOLDED_MAX", 1_000_000)
+    notes = PendingSteps()
+    frames = [b'{"id":"%s","text":"%s"}' % (b"i" * 20_000, letter) for letter in (b"x", b"y") * (1 if said else 5)]
+    sent = [FramesNote(TapPoint(f"smooth-{link}", "send", "smooth"), frames) for link in range(100)]
+    notes.add(2, [*([batch(*said)] if said else []), *sent])
+    following = notes.count + 1
+    notes.add(3, [batch(TextDone(text="end"))])
+    lines = [decode_line(line) for line in encode_lines(notes.take()()).splitlines()]
+    assert [entry.missing for line in lines for entry in line.frames] == ["over 1000000 characters"] * 100
+    assert [event.count for line in lines for event in line.events] == [len(said), 1][not said :]
+    assert lines[-1].seq == following
 
 
 def test_deltas_among_other_events_are_folded() -> None:
