@@ -72,14 +72,19 @@ def live_turns(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 def append_missing(path: Path, made: Iterable[Path]) -> int:
-    """Append the live turns of these recordings; return their number. Raise OSError if the file cannot be written."""
-    seq, t, position, dialled = _end(path)
+    """Append the live turns of these recordings; return their number. Raise OSError if the file cannot be written.
+
+    A turn that the file has already was added by a replay that was killed then.
+    """
+    seq, t, position, dialled, turns = _end(path)
     count = 0
     with path.open("ab+") as file:
         if not _ends_with_newline(path):
             file.write(b"\n")  # readers pass over a torn line
         for other in sorted(made):
             for turn in live_turns(open_recording(other).lines()):
+                if not turns.isdisjoint(_turn_ids(turn)):
+                    continue
                 lines = [line for line in turn if dialled or not _is_to_backend(line)]
                 begun = turn[0].t
                 added = []
@@ -98,15 +103,21 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
     return count
 
 
-def _end(path: Path) -> tuple[int, int, int, bool]:
-    """Return the last seq and time, the next place in the log, and whether commands to backends are recorded."""
+def _end(path: Path) -> tuple[int, int, int, bool, set[str]]:
+    """Return the last seq and time, the next place in the log, if commands to backends are recorded, and all turns."""
     seq = t = position = 0
     dialled = False
+    turns = set[str]()
     for line in open_recording(path).lines():
         seq, t = line.seq, line.t
         dialled = dialled or _is_to_backend(line)
         position += isinstance(line, EventLine) and line.logged
-    return seq, t, position, dialled
+        turns.update(_turn_ids([line]))
+    return seq, t, position, dialled, turns
+
+
+def _turn_ids(lines: Iterable[Line]) -> set[str]:
+    return {line.turn for line in lines if isinstance(line, EventLine) and line.turn}
 
 
 def _is_to_backend(line: Line) -> bool:

@@ -85,6 +85,16 @@ def test_turns_left_by_a_killed_replay_are_added_and_their_file_removed(tmp_path
     assert not folder.exists()
 
 
+def test_turns_are_added_once_although_a_replay_was_killed_before_it_removed_their_file(tmp_path: Path) -> None:
+    path = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)
+    folder = missing_folder(path)
+    folder.mkdir()
+    assert append_missing(path, [session(folder)]) == 1, "then it was killed"
+    assert keep_missing(path) == 0
+    assert texts(path) == ["one", "new"]
+    assert not folder.exists()
+
+
 def test_adding_to_a_compressed_recording_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(
