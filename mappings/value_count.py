@@ -6,17 +6,21 @@ refuses unknown content before it builds anything.
 
 Each value but the first follows a comma or an opening bracket outside of strings, so these signs are counted. Counting
 bytes with `translate` takes a third of the time of `bytes.count`. Strings are removed by a split at their quotes, after
-escaped quotes were removed. That takes 5 ms for each MiB; a regular expression would take three times as long.
+escaped characters were overwritten. That takes 0.5 ms for each MiB, and 4 ms if it is full of escapes; a regular
+expression would take three times as long. It is done in pieces that fit the processor's cache, so it ends with the
+piece that exceeds the limit.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from dragoman.mappings.errors import PeerError
 
 VALUES_MAX = 262_144  # one for each 64 bytes of the largest message; real messages have far fewer
 
 SIGNS = b",[{"
-BEGINNING = 1024 * 1024  # bytes that are counted first: if they exceed the limit, the rest is not read
+PIECE = 64 * 1024  # bytes
 
 
 def check_value_count(frame: bytes, limit: int = VALUES_MAX) -> None:
@@ -26,15 +30,24 @@ def check_value_count(frame: bytes, limit: int = VALUES_MAX) -> None:
     """
     if _count_signs(frame) <= limit:
         return
-    if _exceeds(frame[:BEGINNING], limit) or (len(frame) > BEGINNING and _exceeds(frame, limit)):
-        raise PeerError("too_large", f"more than {limit} JSON values in one message")
+    signs, in_string = 0, False
+    for piece in _pieces(frame):
+        parts = piece.split(b'"')
+        signs += _count_signs(b"".join(parts[in_string::2]))
+        in_string ^= len(parts) % 2 == 0
+        if signs > limit:
+            raise PeerError("too_large", f"more than {limit} JSON values in one message")
 
 
-def _exceeds(text: bytes, limit: int) -> bool:
-    """Return True if `text` has more than `limit` commas and opening brackets outside of strings."""
-    most = 4 * limit  # quotes: two strings, a key and its value, follow a sign, so more quotes have too many signs
-    pieces = text.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"', most)
-    return len(pieces) > most or _count_signs(b"".join(pieces[::2])) > limit
+def _pieces(frame: bytes) -> Iterator[bytes]:
+    """Yield the frame in pieces with escaped quotes and backslashes overwritten. No piece ends inside an escape."""
+    start = 0
+    while start < len(frame):
+        piece = frame[start : start + PIECE]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece = frame[start : start + PIECE + 1]
+        start += len(piece)
+        yield piece.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in piece else piece
 
 
 def _count_signs(text: bytes) -> int:

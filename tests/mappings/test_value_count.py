@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.value_count import BEGINNING, VALUES_MAX, check_value_count
+from dragoman.mappings.value_count import PIECE, VALUES_MAX, check_value_count
 from tests.step_counter import GROWTH, growth
 
 MANY = VALUES_MAX + 1
@@ -42,8 +42,17 @@ def test_a_value_after_an_escaped_backslash_at_the_end_of_a_string_is_counted(en
         check_value_count(b"[" + end * 100 + b"0]", 100)
 
 
+@pytest.mark.parametrize("shift", range(8))
+@pytest.mark.parametrize("text", ['\\",', "\\\\,", '",', "\\,"])
+def test_signs_in_a_string_of_several_pieces_are_not_counted(text: str, shift: int) -> None:
+    frame = json.dumps(["x" * shift + text * PIECE, 0]).encode()
+    check_value_count(frame, 2)
+    with pytest.raises(PeerError):
+        check_value_count(frame, 1)
+
+
 def test_values_behind_the_beginning_of_a_long_message_are_counted() -> None:
-    text = b'["' + b"x" * BEGINNING + b'"'
+    text = b'["' + b"x" * PIECE + b'"'
     check_value_count(text + b",0" * 99 + b"]", 100)
     with pytest.raises(PeerError):
         check_value_count(text + b",0" * 100 + b"]", 100)
