@@ -23,7 +23,8 @@ from msgspec import structs
 
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.ports import NO_BACKEND, Backend, BackendEvents
+from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.session.session import NO_BACKEND
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.events import Reply, SessionOpened
@@ -191,7 +192,7 @@ class RelayedBackend:
     def send(self, commands: Sequence[Command]) -> None:
         self._backend.send(commands)
 
-    def rest(self) -> bool | None:
+    def rest(self) -> bool:
         return self._backend.rest()
 
     def stop(self) -> None:
@@ -204,7 +205,7 @@ class RelayedBackend:
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
         return self._session.receive(bursts)
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         return self._session.lost(text, unsent, cause)
 
 
@@ -225,7 +226,7 @@ class AskingBackend(RelayedBackend):
         self._asking.stop()
         super().stop()
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         others, held = self._asking.lost(unsent)
         return super().lost(text, [*others, *held], cause)
 

@@ -81,13 +81,14 @@ class BackendCatalog(RelayedBackend):
             if others:
                 self._session.receive([structs.replace(burst, items=others)])
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Answer all lists without the store: a written request gets no answer now, and the others were not written."""
         for asking in self._lists.values():
             _tell(asking.lost([])[1], ())
         others = [command for command in unsent if not isinstance(command, ListSessions)]
         if others or not unsent:
             self._session.lost(text, others, cause)
+        return False
 
     def _takes(self, item: Any) -> bool:
         """Return True if a list takes this item as its answer."""

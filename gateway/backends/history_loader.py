@@ -96,7 +96,7 @@ class HistoryLoader(AskingBackend):
                 self._openings.add(command.request)
             self._backend.send([command])
 
-    def rest(self) -> bool | None:
+    def rest(self) -> bool:
         self._forget_readings()
         return super().rest()
 
@@ -130,7 +130,7 @@ class HistoryLoader(AskingBackend):
                 asking.answer(answer)
         return None
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """End the histories that are read: a new connection answers none of the old requests."""
         self._openings.clear()
         self._may_miss = self._stored and self.connected().backend_ids is not None

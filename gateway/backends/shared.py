@@ -374,8 +374,9 @@ class SharedBackend:
     def _refuse(self, held: list[Command], failure: Failure) -> None:
         self._session.receive(refusals(held, failure))
 
-    def rest(self) -> None:
+    def rest(self) -> bool:
         self._shared.unwatch(self._session)
+        return False
 
     def stop(self) -> None:
         self._asking.stop()

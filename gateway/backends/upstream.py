@@ -194,7 +194,7 @@ class Upstream:
         unsent, self._waiting = self._waiting, []
         cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
         text = f"{UNREACHABLE}: {public_reason(error) or late}"
-        self._may_go_on = bool(self._session.lost(text, unsent, cause))
+        self._may_go_on = self._session.lost(text, unsent, cause)
 
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""
@@ -263,7 +263,7 @@ class Upstream:
         if self._translator is not None:
             self._session.connected().abandoned = self._translator.unfinished_turn()
         self._over_at = self._services.monotonic()
-        self._may_go_on = bool(self._session.lost(text, []))
+        self._may_go_on = self._session.lost(text, [])
 
     def _hear(self, link: Link, bursts: list[Burst[Event]]) -> None:
         link.intake.stream_text(self._session.receive(bursts))

@@ -118,8 +118,8 @@ class DemoBackend:
                 case _:
                     self._refuse(command.request, "unsupported", "the demo backend does not know this")
 
-    def rest(self) -> None:
-        """Do nothing: an idle demo backend needs no resources."""
+    def rest(self) -> bool:
+        return False  # an idle demo backend needs no resources
 
     def stop(self) -> None:
         self._stopped = True

@@ -75,8 +75,8 @@ class ReplayBackend:
             self._started = True
             self._begin_turn(self._plan.turns[0])
 
-    def rest(self) -> None:
-        """Do nothing: an idle replay needs no resources."""
+    def rest(self) -> bool:
+        return False  # an idle replay needs no resources
 
     def stop(self) -> None:
         self._player.stop()

@@ -136,7 +136,7 @@ class PrivateConversation(AskingBackend):
         gap = Gap(text=f"{GONE}: the next input begins a new one, which does not know the old one")
         self._session.receive([Burst(items=[gap])])
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         self._exists = False
         return super().lost(text, unsent, cause)
 

@@ -115,7 +115,7 @@ class LiveBackend(AskingBackend):
             self.running = False  # the input was refused
         return not isinstance(item, events.SessionOpened) and type(item) not in self._left_out
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         others, held = self._asking.lost(unsent)
         concerned = self.running or bool(self._unanswered) or bool(others) or bool(held)
         self.running = False
@@ -124,6 +124,7 @@ class LiveBackend(AskingBackend):
             self._session.lost(text, [*others, *held], cause)
         else:
             log.debug("live backend lost", cause=text)  # the replay goes on; the upstream logs the loss once
+        return False
 
     # -- the history -----------------------------------------------------------------------------------------
 
@@ -177,8 +178,8 @@ class LiveFallback:
             else:
                 self._replay.send([command])
 
-    def rest(self) -> None:
-        """Keep the live connection, because the live backend knows this conversation only through it."""
+    def rest(self) -> bool:
+        return False  # the connection is kept: the live backend knows this conversation only through it
 
     def stop(self) -> None:
         self._replay.stop()

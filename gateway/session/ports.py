@@ -92,7 +92,7 @@ class Backend(Protocol):
     def send(self, commands: Sequence[Command]) -> None:
         """Write each command once, now or when the connection stands; report those that fail to `lost`."""
 
-    def rest(self) -> bool | None:
+    def rest(self) -> bool:
         """Close an idle connection until the next `start` or `send`.
 
         Return True if it stays open, because other sessions need it now.
@@ -100,29 +100,6 @@ class Backend(Protocol):
 
     def stop(self) -> None:
         """Close the connection for good."""
-
-
-class NoBackend:
-    """The backend of a session that has ended.
-
-    A session and its backend know each other. A stopped session takes this backend in place of its own. So both are
-    freed at once, and not by a later run of the garbage collector.
-    """
-
-    def start(self) -> None:
-        """Do nothing."""
-
-    def send(self, commands: Sequence[Command]) -> None:
-        """Drop the commands: the session has failed all that waited, and takes no more."""
-
-    def rest(self) -> None:
-        """Do nothing."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-
-NO_BACKEND = NoBackend()
 
 
 class BackendEvents(Protocol):
@@ -134,7 +111,7 @@ class BackendEvents(Protocol):
     def connected(self) -> SessionState:
         """Return the state that a new connection is about."""
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Handle a backend that cannot be reached; `unsent` were never written. The cause `busy` passes by itself.
 
         Return True if a turn may go on over a new connection: the backend then connects at once, and keeps its

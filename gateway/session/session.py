@@ -31,7 +31,7 @@ from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.memory import SessionMemory
 from dragoman.gateway.session.narrowing import tool_names_only
 from dragoman.gateway.session.normal_form import NormalForm
-from dragoman.gateway.session.ports import NO_BACKEND, Backend, Client, EventRecorder
+from dragoman.gateway.session.ports import Backend, Client, EventRecorder
 from dragoman.gateway.session.presence import PendingAttach, Presence
 from dragoman.gateway.session.question_form import Given
 from dragoman.gateway.session.questions import Questions
@@ -49,6 +49,29 @@ _DELTA_OF: dict[type, DeltaType] = {TextBlock: events.TextDelta, ReasoningBlock:
 _DELTAS = frozenset(_DELTA_OF.values())
 _TEXT = attrgetter("text")
 _ENDED = attrgetter("ended")
+
+
+class NoBackend:
+    """The backend of a session that has ended.
+
+    A session and its backend know each other. A stopped session takes this backend in place of its own. So both are
+    freed at once, and not by a later run of the garbage collector.
+    """
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Drop the commands: the session has failed all that waited, and takes no more."""
+
+    def rest(self) -> bool:
+        return False
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+NO_BACKEND = NoBackend()
 
 
 class SessionObserver(Struct, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ class Nobody:
     def receive(self, bursts: list[Burst[Any]]) -> None:
         self.heard += sum(len(burst.items) for burst in bursts)
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         raise AssertionError(text)
 
 

@@ -59,8 +59,8 @@ class Played:
         for command in commands:
             self.asked.put_nowait(command)
 
-    def rest(self) -> None:
-        """Do nothing: there is no connection to close."""
+    def rest(self) -> bool:
+        return False
 
     def stop(self) -> None:
         self.stopped = True

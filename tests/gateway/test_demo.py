@@ -209,7 +209,7 @@ class Stage(Awaited):
     def connected(self) -> SessionState:
         return self.state
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         raise AssertionError(f"played in process: never lost ({text})")
 
     async def sent(self, *commands: Command) -> list[Any]:

@@ -83,8 +83,9 @@ class Stage:
                 if isinstance(item, HistorySnapshot):
                     self.state.transcript = list(item.items)
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         self.failed.append((text, [command.request for command in unsent]))
+        return False
 
     # -- as backend ------------------------------------------------------------------------------------
 
@@ -94,8 +95,9 @@ class Stage:
     def send(self, commands: Sequence[Command]) -> None:
         self.asked += commands
 
-    def rest(self) -> None:
+    def rest(self) -> bool:
         self.asked = []
+        return False
 
     def stop(self) -> None:
         self.asked = []

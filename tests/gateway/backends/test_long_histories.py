@@ -45,8 +45,9 @@ class Store:
     def start(self) -> None:
         self.calls.append("start")
 
-    def rest(self) -> None:
+    def rest(self) -> bool:
         self.calls.append("rest")
+        return False
 
     def stop(self) -> None:
         self.calls.append("stop")
@@ -57,8 +58,9 @@ class Store:
     def receive(self, bursts: list[Burst[Any]]) -> None:
         self.told += [item for burst in bursts for item in burst.items]
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         self.failed.append([command.request for command in unsent])
+        return False
 
     def sends(self, *events: Event) -> None:
         self.loader.receive([Burst(items=list(events))])

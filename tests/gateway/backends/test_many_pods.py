@@ -122,8 +122,8 @@ class ManyPods:
     def send(self, commands: Sequence[Command]) -> None:
         raise AssertionError(f"{commands} were sent")
 
-    def rest(self) -> None:
-        pass
+    def rest(self) -> bool:
+        return False
 
     def stop(self) -> None:
         pass

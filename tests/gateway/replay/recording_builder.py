@@ -192,7 +192,7 @@ class WatchedReplay:
         for burst in bursts:
             self.events += burst.items
 
-    def lost(self, text: str, unsent: Any, cause: Any = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Any, cause: Any = "upstream_lost") -> bool:
         raise AssertionError(f"a replay cannot be lost: {text}")
 
     def asks(self, command: Command) -> list[Any]:

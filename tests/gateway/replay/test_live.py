@@ -52,8 +52,9 @@ class Session:
         for burst in bursts:
             self.events += burst.items
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: str = "") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: str = "") -> bool:
         self.losses.append((text, list(unsent)))
+        return False
 
 
 class Backend:
@@ -67,7 +68,7 @@ class Backend:
     def send(self, commands: Sequence[Command]) -> None:
         self.asked += commands
 
-    def rest(self) -> None:
+    def rest(self) -> bool:
         raise AssertionError("it is kept")
 
     def stop(self) -> None:

@@ -33,7 +33,7 @@ class Session:
         for burst in bursts:
             self.events += burst.items
 
-    def lost(self, *_said: object) -> None:
+    def lost(self, *_said: object) -> bool:
         raise AssertionError("a replay cannot be lost")
 
 

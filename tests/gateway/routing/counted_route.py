@@ -98,8 +98,8 @@ class OpenedConversation:
                 opened = SessionOpened(request=command.request, session=str(UUID(int=self._number)), ext={})
                 self._session.receive([Burst(items=[opened])])
 
-    def rest(self) -> None:
-        """Do nothing: this backend has no connection."""
+    def rest(self) -> bool:
+        return False
 
     def stop(self) -> None:
         """Do nothing: this backend has no connection."""

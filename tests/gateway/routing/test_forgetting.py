@@ -15,8 +15,7 @@ import pytest
 
 from dragoman.gateway.link import Link
 from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.ports import NoBackend
-from dragoman.gateway.session.session import Session
+from dragoman.gateway.session.session import NoBackend, Session
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import OpenSession
 from dragoman.mappings.dialect import Burst, Loss

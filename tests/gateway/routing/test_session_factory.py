@@ -9,8 +9,7 @@ from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.routing.ids import agent_id
 from dragoman.gateway.routing.session_factory import SessionFactory
-from dragoman.gateway.session.ports import NoBackend
-from dragoman.gateway.session.session import SessionObserver
+from dragoman.gateway.session.session import NoBackend, SessionObserver
 from dragoman.mappings.canonical.commands import OpenSession
 from tests.services import services
 

@@ -8,7 +8,7 @@ import json
 from msgspec import structs
 
 from dragoman.gateway.routing.sessions import STOPPED_AT_ONCE
-from dragoman.gateway.session.ports import NO_BACKEND
+from dragoman.gateway.session.session import NO_BACKEND
 from tests.gateway.backends.in_memory_pando import ROUTE, InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import ask
