@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.session.pieces import Stream, content_of, stream_of_all, with_content
+from dragoman.gateway.session.pieces import Stream, content_of_piece, stream_of_all, with_content
 from dragoman.gateway.session.weight import of_text
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
@@ -49,7 +49,7 @@ class LogEntry(Struct, kw_only=True):
         events = self.batch.events[skipped:]
         if self.ends is not None:
             (piece,) = self.batch.events
-            events = [with_content(piece, content_of(piece)[self.ends[skipped - 1] :])]
+            events = [with_content(piece, content_of_piece(piece)[self.ends[skipped - 1] :])]
         return structs.replace(self.batch, first_seq=seq, events=events)
 
 
@@ -223,7 +223,7 @@ class Log:
         if stream is None or len(pieces) < MERGED_MIN:
             self._merged += run
             return
-        texts = [*map(content_of, pieces)]
+        texts = [*map(content_of_piece, pieces)]
         batch = structs.replace(run[0].batch, events=[with_content(pieces[0], "".join(texts))])
         ends = array("I", accumulate(map(len, texts)))
         added = ends.itemsize * len(ends)

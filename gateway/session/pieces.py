@@ -38,7 +38,7 @@ def stream_of_all(events: Sequence[Event]) -> Stream | None:
     return stream if stream is not None and all(stream_of(event) == stream for event in events) else None
 
 
-def content_of(piece: Event) -> str:
+def content_of_piece(piece: Event) -> str:
     """Return the content of a piece."""
     content: str = getattr(piece, _CONTENT_FIELD[type(piece)])
     return content
@@ -57,5 +57,5 @@ def join_pieces(events: Sequence[Event]) -> list[Event]:
         if stream is None or len(some) == 1:
             joined += some
         else:
-            joined.append(with_content(some[0], "".join(map(content_of, some))))
+            joined.append(with_content(some[0], "".join(map(content_of_piece, some))))
     return joined

@@ -10,7 +10,7 @@ from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session import log as log_module
 from dragoman.gateway.session.log import EVENT_SIZE, Log, LogEntry
-from dragoman.gateway.session.pieces import Stream, content_of, stream_of
+from dragoman.gateway.session.pieces import Stream, content_of_piece, stream_of
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import (
     Heartbeat,
@@ -146,9 +146,9 @@ def told(log: Log, cursor: int, limit: int = 1 << 20) -> list[Told]:
                 if stream is None:
                     result.append((batch.turn, event, ""))
                 elif result and result[-1][:2] == (batch.turn, stream):
-                    result[-1] = batch.turn, stream, result[-1][2] + content_of(event)
+                    result[-1] = batch.turn, stream, result[-1][2] + content_of_piece(event)
                 else:
-                    result.append((batch.turn, stream, content_of(event)))
+                    result.append((batch.turn, stream, content_of_piece(event)))
     return result
 
 
