@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import msgspec
@@ -21,6 +21,7 @@ from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.codec import MALFORMED
 
+SESSION = "/sessions/{id}"
 BODY_DEADLINE = 5.0  # seconds for the body of a request, which is one packet
 
 
@@ -44,6 +45,17 @@ class Detached(Struct, frozen=True, kw_only=True):
     detached: int
 
 
+class Operation(Struct, frozen=True):
+    """A request that the ops port answers; `answer` and `query` are the types of its JSON and of its parameters."""
+
+    method: str
+    path: str
+    summary: str
+    handler: Callable[[web.Request], Awaitable[web.Response]]
+    answer: type[Struct] | None = None
+    query: type[Struct] | None = None
+
+
 class Admin:
     """The handlers of the ops port for operators. They read the gateway in its own loop."""
 
@@ -51,19 +63,23 @@ class Admin:
         self._gateway = gateway
         self._loop = loop
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the handlers by method and path."""
+    def operations(self) -> list[Operation]:
+        """Return the requests of operators."""
+        levels, set_levels = "Show the level of the log, by component.", "Change the level of the log, by component."
+        routes = "List the routes, with the connections to their backends."
+        config = "Show the configuration in force, without secrets."
+        links = "List the clients that are connected."
         return [
-            web.get("/sessions", self._sessions),
-            web.get("/sessions/{id}", self._session),
-            web.delete("/sessions/{id}", self._close),
-            web.post("/sessions/{id}/detach", self._detach),
-            web.get("/links", self._links),
-            web.get("/routes", self._routes),
-            web.get("/losses", self._losses),
-            web.get("/config", self._config),
-            web.get("/log-level", self._log_level),
-            web.put("/log-level", self._set_log_level),
+            Operation("get", "/sessions", "List sessions.", self._sessions, answers.SessionPage, SessionQuery),
+            Operation("get", SESSION, "Show a session with its clients.", self._session, answers.SessionDetail),
+            Operation("delete", SESSION, "Close a session.", self._close),
+            Operation("post", f"{SESSION}/detach", "Disconnect the clients of a session.", self._detach, Detached),
+            Operation("get", "/links", links, self._links, answers.LinkPage, PageQuery),
+            Operation("get", "/routes", routes, self._routes, answers.RouteList),
+            Operation("get", "/losses", "Show what was not delivered.", self._losses, answers.LossPage, LossQuery),
+            Operation("get", "/config", config, self._config, answers.ConfigInForce),
+            Operation("get", "/log-level", levels, self._log_level, LogLevels),
+            Operation("put", "/log-level", set_levels, self._set_log_level, LogLevels),
         ]
 
     async def _sessions(self, request: web.Request) -> web.Response:

@@ -32,7 +32,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.gateway.observability.log_throttle import bad_request_counter
-from dragoman.gateway.ops.admin import Admin
+from dragoman.gateway.ops.admin import Admin, Operation
 from dragoman.gateway.ops.connections import SHORT_MAX, OpsConnections
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
@@ -43,6 +43,8 @@ from dragoman.gateway.transports.spec import bind_failure
 
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
 BACKLOG = 128  # connections that the kernel keeps until they are accepted
+LIVENESS = "Tell whether the event loop turns (200) or is stuck (503)."
+READINESS = "Tell whether clients can be served (200) or why not (503)."
 CLOSE_DEADLINE = 1.0  # seconds for requests that are being answered when the gateway ends
 
 log = structlog.get_logger("dragoman.ops")
@@ -82,6 +84,7 @@ class OpsServer:
         self._loop: asyncio.AbstractEventLoop
         self._gateway_loop: GatewayLoop
         self._health: Health
+        self._operations: list[Operation]
         self._stop = asyncio.Event()
         self._started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="ops", daemon=True)
@@ -91,6 +94,13 @@ class OpsServer:
         self._file = _identity(self._address)
         self._gateway_loop = GatewayLoop()
         self._health = Health(self._gateway, self._gateway_loop)
+        self._operations = [
+            Operation("get", "/livez", LIVENESS, self._livez, Liveness),
+            Operation("get", "/readyz", READINESS, self._readyz, Readiness, ReadinessQuery),
+            Operation("get", "/metrics", "Show the metrics for Prometheus.", self._metrics),
+            *Admin(self._gateway, self._gateway_loop).operations(),
+            Operation("get", "/openapi.json", "Show this description.", self._openapi),
+        ]
         self._heartbeat.start()
         self._thread.start()
         await asyncio.wrap_future(self._started)
@@ -139,10 +149,8 @@ class OpsServer:
         self._loop = asyncio.get_running_loop()
         connections = OpsConnections()
         app = web.Application(middlewares=[connections.middleware, self._guard.middleware], client_max_size=BODY_MAX)
-        app.add_routes(
-            [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
-        )
-        app.add_routes([*Admin(self._gateway, self._gateway_loop).routes(), web.get("/openapi.json", _openapi)])
+        for operation in self._operations:
+            getattr(app.router, f"add_{operation.method}")(operation.path, operation.handler)  # a GET allows HEAD
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -190,6 +198,11 @@ class OpsServer:
         body, content_type = encode_metrics(metrics, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
+    async def _openapi(self, _request: web.Request) -> web.Response:
+        from dragoman.gateway.ops.openapi import describe_ops  # needed only by those who ask
+
+        return respond(describe_ops(self._operations))
+
     # -- probes ----------------------------------------------------------------------------------------
 
     async def _livez(self, _request: web.Request) -> web.Response:
@@ -209,12 +222,6 @@ class OpsServer:
         elif wanted.verbose is None:
             found = structs.replace(found, checks=[check for check in found.checks if not check.ready])
         return respond(found, 200 if found.ready else 503)
-
-
-async def _openapi(_request: web.Request) -> web.Response:
-    from dragoman.gateway.ops.openapi import describe_ops  # needed only by those who ask
-
-    return respond(describe_ops())
 
 
 def _identity(address: OpsAddress) -> tuple[int, int] | None:
