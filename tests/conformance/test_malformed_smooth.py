@@ -212,7 +212,9 @@ def wrong_fields() -> Iterator[MalformedInput]:
             if field == "values":
                 continue
             for value in WRONG["bool" if isinstance(good, bool) else "str"]:
-                yield row(f"3: {name} with {field} {value!r}", action(name, **{field: value}), BAD)
+                is_of_no_form = field == "interactionId" and value not in (ABSENT, None, "")  # section 6
+                told = error(NO_FORM) if is_of_no_form else BAD
+                yield row(f"3: {name} with {field} {value!r}", action(name, **{field: value}), told)
 
 
 FIELDS = [
