@@ -24,7 +24,7 @@ SIGNS = x509.KeyUsage(
     encipher_only=False,
     decipher_only=False,
 )
-"""The key of an authority signs certificates and lists. Python 3.13 requires this, and identifiers (RFC 5280, 4.2.1)."""
+"""The key of an authority signs certificates and lists, which Python requires from 3.13 on (RFC 5280, 4.2.1)."""
 
 
 class Authority:
