@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,20 +29,20 @@ SECRET_MIN = 32  # characters: as many as the bytes of an HS256 signature (RFC 7
 
 def settled(route: Route, auth: Auth) -> Route:
     """Return a route that says whether its clients are authenticated, and who shares its sessions."""
-    authenticated = _authenticated(route.listen, route.share, auth, roles=bool(route.roles))
+    authenticated = _authenticated(route.listen, route.share, route.roles, auth)
     share = route.share if route.share != "auto" else "owner" if authenticated else "all"
     return structs.replace(route, authenticated=authenticated, share=share)
 
 
-def _authenticated(listen: tuple[Endpoint, ...], share: str, auth: Auth, *, roles: bool = False) -> bool:
+def _authenticated(listen: Collection[Endpoint], share: str, roles: Any, auth: Auth) -> bool:
     listener_asks = any(any(map(endpoint.option, ASKING)) for endpoint in listen)
-    asked = listener_asks or roles or share == "owner" or bool(auth.tokens) or auth.jwt.is_used
+    asked = listener_asks or bool(roles) or share == "owner" or bool(auth.tokens) or auth.jwt.is_used
     return asked and any(names_clients(endpoint, auth) for endpoint in listen)
 
 
-def share_faults(listen: Endpoints, share: Any, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
+def share_faults(listen: Endpoints, share: Any, roles: Any, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
     """Yield the key of each listener that cannot tell apart the owners of sessions, and what to write instead."""
-    owned = share == "owner" or (share in (None, "auto") and _authenticated(tuple(listen.values()), "auto", auth))
+    owned = share == "owner" or (share in (None, "auto") and _authenticated(listen.values(), "auto", roles, auth))
     for key, endpoint in listen.items():
         if not owned or names_clients(endpoint, auth):
             continue

@@ -383,7 +383,7 @@ def _shares(drafts: Sequence[Draft], known: Auth) -> Iterator[Found]:
     """Find listeners without the authentication that their route or their address needs."""
     for draft in drafts:
         share = draft.table.get("share")
-        yield from share_faults(draft.listen, share, known)
+        yield from share_faults(draft.listen, share, draft.table.get("roles"), known)
         if draft.table.get("insecure") is not True:
             yield from public_faults(draft.listen, known, "`insecure = true`")
         if draft.table.get("upstream_auth") == "forward":

@@ -64,6 +64,16 @@ def test_a_listener_that_cannot_tell_clients_apart_is_refused_beside_one_with_to
     assert problem.startswith("4: route[0].listen[1]: pando")
 
 
+@pytest.mark.parametrize(("share", "refused"), [("", True), ('share = "all"\n', False)])
+def test_a_listener_that_cannot_tell_clients_apart_is_refused_beside_one_with_roles(
+    tmp_path: Path, share: str, refused: bool
+) -> None:
+    roles = '[route.roles]\n"*" = ["watch"]\n'
+    text = f'[[route]]\nlisten = ["{POD}", "{PANDO}"]\nupstream = "pod+unix:/u"\n{share}{roles}'
+    found = problems(tmp_path, text)
+    assert [problem.startswith("2: route[0].listen[1]: pando") for problem in found] == ([True] if refused else [])
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
