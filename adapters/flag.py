@@ -13,8 +13,8 @@ class Flag:
 
     __slots__ = ("_waiters", "is_set")
 
-    def __init__(self, *, is_set: bool = False) -> None:
-        self.is_set = is_set
+    def __init__(self) -> None:
+        self.is_set = False
         """True if the flag is set: no method, which would be one more call for each token."""
         self._waiters: list[asyncio.Future[None]] | None = None
 

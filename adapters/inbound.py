@@ -211,15 +211,11 @@ class Inbound:
 
 
 class PulledInbound:
-    """Passes frames to a sink for a task that reads them itself, and waits while the sink takes no more.
+    """Passes frames to a sink for a task that reads them itself, and waits while the sink takes no more."""
 
-    `meter` counts the frames that wait.
-    """
+    __slots__ = ("_frames", "_gives", "_sink", "_taken")
 
-    __slots__ = ("_frames", "_gives", "_meter", "_sink", "_taken")
-
-    def __init__(self, meter: Meter | None = None) -> None:
-        self._meter = meter or Meter()
+    def __init__(self) -> None:
         self._sink: Sink | None = None
         self._frames: Sequence[Frame] = ()
         self._gives = False  # `resume` pushes frames
@@ -229,15 +225,13 @@ class PulledInbound:
         """Push frames to the sink and return once it has taken all of them."""
         if not frames or (taken := sink(frames)) == len(frames):
             return
-        self._sink = sink
+        self._sink, self._frames = sink, frames[taken:]
         self._taken = asyncio.get_running_loop().create_future()
-        self._keep(frames[taken:])
         del frames
         try:
             await self._taken
         finally:
-            self._sink = None
-            self._keep(())
+            self._sink, self._frames = None, ()
 
     def resume(self) -> None:
         """Push the remaining frames to the sink; `give` raises what it raises."""
@@ -245,7 +239,7 @@ class PulledInbound:
             return
         self._gives = True
         try:
-            self._keep(self._frames[self._sink(self._frames) :])
+            self._frames = self._frames[self._sink(self._frames) :]
         except Exception as error:  # noqa: BLE001  # `give` raises it, in the task of the link
             self._sink = None
             self._taken.set_exception(error)
@@ -254,11 +248,6 @@ class PulledInbound:
             self._gives = False
         if not self._frames and not self._taken.done():
             self._taken.set_result(None)
-
-    def _keep(self, frames: Sequence[Frame]) -> None:
-        change = memory_of_all(frames) - memory_of_all(self._frames)
-        self._frames = frames
-        self._meter.add(change)
 
 
 def memory(frame: Frame) -> int:

@@ -25,7 +25,8 @@ async def test_a_flag_wakes_all_tasks_that_wait() -> None:
 
 
 async def test_a_set_flag_lets_a_task_pass_until_it_is_cleared() -> None:
-    flag = Flag(is_set=True)
+    flag = Flag()
+    flag.set()
     await flag.wait()
     assert flag.is_set
     flag.clear()
