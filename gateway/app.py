@@ -253,7 +253,6 @@ class App:
         return self._routes.routers
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run `work` as a task of the app."""
         return self._group.create_task(work, name=name)
 
     def join(self, dialect: Dialect, transport: Transport) -> None:

@@ -79,7 +79,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def secret_keys(self) -> list[str]:
-        """The options with a secret."""
         return [key for key, _value in self.options if _names_secret(key)]
 
     @property

@@ -70,7 +70,6 @@ class Upstreams:
         return [] if self.statuses[route.name].wanted else [route.upstream]
 
     def make_kind(self, route: Route, recorder: Recorder | None, sessions: Sessions) -> BackendKind:
-        """Return the kind of backend that a route has, for its sessions."""
         upstream, make, services = registry.upstream(route.upstream), self._make_backend, sessions.services
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)

@@ -64,5 +64,4 @@ class ParkedTurn(Struct):
         return shown
 
     def copy(self) -> ParkedTurn:
-        """Return an independent copy."""
         return ParkedTurn(parked=self.parked, held=self.held.copy())

@@ -19,7 +19,6 @@ describe: Callable[[Any], inspect.Type] = cache(inspect.type_info)
 
 
 def struct_type(kind: type[Struct]) -> inspect.StructType:
-    """Return the description of a struct."""
     shape = describe(kind)
     assert isinstance(shape, inspect.StructType)  # noqa: S101  # `kind` is a struct
     return shape

@@ -23,7 +23,6 @@ class CurveServer(Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> SocketOptions:
-        """The options of its sockets."""
         return {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: self.secret}
 
     def callback(self, _domain: str, key: bytes) -> bool:
@@ -39,7 +38,6 @@ class CurveClient(Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> SocketOptions:
-        """The options of its sockets."""
         return {
             zmq.CURVE_SERVERKEY: self.server,
             zmq.CURVE_SECRETKEY: self.secret,

@@ -103,7 +103,6 @@ class Subscribers:
                 self._refused(why)
 
     def _shut_down(self, descriptor: int, connection: socket.socket) -> None:
-        """Shut a connection down and forget it."""
         del self._connections[descriptor]
         with contextlib.suppress(OSError):  # the peer has left in the meantime
             connection.shutdown(socket.SHUT_RDWR)

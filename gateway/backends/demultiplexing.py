@@ -44,7 +44,6 @@ class SharedRequests:
         return len(self._waiting)
 
     def add(self, request: str, waiting: SharedRequest) -> None:
-        """Wait for the answer to a request."""
         self._waiting[request] = waiting
         if waiting.session is not None:
             self._of_session.setdefault(waiting.session.state.id, set()).add(request)

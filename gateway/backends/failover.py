@@ -131,7 +131,6 @@ class UpstreamPool:
         return not upstream.connected and (is_open or find_local_server(upstream.endpoint) is False)
 
     def find_upstream(self, endpoint: Endpoint) -> PooledUpstream:
-        """Return the upstream with this endpoint."""
         return next(one for one in self.upstreams if one.endpoint == endpoint)
 
     def choose(self, preferred: Endpoint | None = None) -> Endpoint:

@@ -52,7 +52,6 @@ class UnusedRows:
         return row
 
     def rows(self) -> list[SessionSummary]:
-        """Return all rows."""
         return list(self._rows.values())
 
     def keep_only(self, ids: set[str]) -> None:

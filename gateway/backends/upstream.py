@@ -153,7 +153,6 @@ class Upstream:
 
     @property
     def state(self) -> SessionState:
-        """The state of the session."""
         return self._session.connected()
 
     @property

@@ -136,7 +136,6 @@ class Terminal:
 
 
 def history_file() -> Path:
-    """Return the file of the history of inputs."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "dragoman" / "chat_history"
 

@@ -16,7 +16,6 @@ class TurnDisplay:
         self._error = ""  # the error that was shown last
 
     def begin(self) -> None:
-        """Begin a turn of this client."""
         self._error = ""
 
     def show(self, event: Event) -> None:

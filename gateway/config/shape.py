@@ -160,7 +160,6 @@ def either(words: Iterable[str]) -> str:
 
 
 def _unit_of(wanted: Any) -> str:
-    """Return the unit of a number, "" if it has none."""
     return next(((one.extra or {}).get("unit", "") for one in get_args(wanted) if isinstance(one, msgspec.Meta)), "")
 
 

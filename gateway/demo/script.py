@@ -126,7 +126,6 @@ class Scripts:
         self._named = {name: cycle(script) for name, script in bundled.items() if name != "conversation"}
 
     def turn(self, text: str) -> Iterator[Line]:
-        """Return the turn that answers `text`."""
         words = text.split()
         if not self._own and len(words) > 1 and words[0] == "count" and words[1].isdecimal():
             return _count(min(int(words[1][:DIGITS]), COUNT_MAX))

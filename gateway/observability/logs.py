@@ -134,7 +134,6 @@ class LineLogger:
         self.component = component
 
     def msg(self, message: str) -> None:
-        """Write one line."""
         tell(message, sys.stderr)
 
     log = debug = info = warn = warning = error = critical = exception = msg

@@ -80,7 +80,6 @@ class WatchedExporter:
         self._fails = False
 
     def export(self, spans: Sequence[Any]) -> Any:
-        """Export spans, and return the result of the exporter."""
         result = self._exporter.export(spans)
         fails = result.name != "SUCCESS"
         if fails and not self._fails:
@@ -91,7 +90,6 @@ class WatchedExporter:
         return result
 
     def shutdown(self) -> None:
-        """End the exporter."""
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:

@@ -284,7 +284,6 @@ def _link_row(link: Link) -> LinkRow:
 
 
 async def route_list(gateway: App) -> RouteList:
-    """Return all routes."""
     return RouteList(routes=[_route_row(gateway, router) for router in gateway.routers])
 
 

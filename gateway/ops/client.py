@@ -95,7 +95,6 @@ class _OpsConnection(http.client.HTTPConnection):
         self._path = address.path
 
     def connect(self) -> None:
-        """Connect to the ops port."""
         deadline = time.monotonic() + TIMEOUT
         if self._path:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

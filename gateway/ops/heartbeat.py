@@ -49,7 +49,6 @@ class LoopHeartbeat:
         self.start()
 
     def stop(self) -> None:
-        """Stop beating."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -119,7 +119,6 @@ class _Collected:
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        """Return the metrics."""
         return self._metrics
 
 

@@ -107,7 +107,6 @@ class PodIndex:
     # -- free pods -------------------------------------------------------------------------------------
 
     def add_candidate(self, name: str) -> None:
-        """Make a pod a candidate."""
         if name not in self._queued:
             self._queued.add(name)
             heappush(self._candidates, name)

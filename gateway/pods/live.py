@@ -105,7 +105,6 @@ class Pods:
         return pods
 
     def endpoint(self, name: str) -> Endpoint:
-        """Return the endpoint of the pod of this name."""
         return structs.replace(self._upstream, transport="unix", address=self._path(name, "sock"), options=())
 
     def _path(self, name: str, file: str) -> str:

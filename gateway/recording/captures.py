@@ -159,7 +159,6 @@ class ImportedCapture:
 
     @property
     def header(self) -> Header:
-        """Return the header of the recording."""
         return Header(
             started_at=self._started_at,
             route=self._capture.path.stem,

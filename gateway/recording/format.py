@@ -131,7 +131,6 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
     @property
     def count(self) -> int:
-        """Return the number of frames."""
         return len(self.words) or 1
 
     def frame(self) -> bytes | Parts | None:

@@ -249,7 +249,6 @@ class TextRun(Struct, eq=False):
         return FRAMES + len(self.common) - TAPPED
 
     def columns(self) -> Columns:
-        """Return the cells by columns."""
         width = self.width
         return [self.cells[at::width] for at in range(width)]
 

@@ -73,7 +73,6 @@ class Recorder:
         self._public_ids = public_ids
 
     def record_session(self, state: SessionState) -> SessionRecorder:
-        """Return a recorder for a new session."""
         header = structs.replace(self._header, session=state.id)
         recorder = self._sessions[state.id] = SessionRecorder(
             self._recordings, self.call, header, state, public_ids=partial(self._public_ids, state)
@@ -95,7 +94,6 @@ class Recorder:
             recorder.name(state.id)
 
     def tap(self, link: str, dialect: str) -> Tap:
-        """Return a tap for the link of a client."""
         return Tap(self, link, dialect)
 
     def upstream(self, dialect: Dialect, session: str) -> Tap:
@@ -212,7 +210,6 @@ class Tap:
             self._home = self._recorder.recorder_of(session)
 
     def record_frames(self, frames: Sequence[bytes]) -> None:
-        """Record frames that are sent."""
         session = self.call.session
         if session is not None and self._upstream is None:
             if session.actor == self.link:  # nearly always

@@ -76,7 +76,6 @@ class Recordings:
             self._timer, self._within = self.later(within, self._flush), within
 
     def _flush(self) -> None:
-        """Flush all recordings that asked for it."""
         self._timer = None
         waiting, self._waiting = self._waiting, {}
         self._flush_some(list(waiting))

@@ -190,7 +190,6 @@ class ReplayBackend:
         self._end_turn()
 
     def _send_answer(self, command: Command, answer: Event | None) -> None:
-        """Send the recorded answer."""
         self._send_events(structs.replace(answer or events.Reply(request=""), request=command.request))
 
     # -- turns and parts -----------------------------------------------------------------------------

@@ -71,7 +71,6 @@ class InProcessTransport:
         self._pulled = PulledInbound()
 
     def send_command(self, command: Command) -> None:
-        """Send this command as the client."""
         self._said.put_nowait(ENCODER.encode(command))
 
     def leave(self) -> None:

@@ -86,7 +86,6 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def inputs(self) -> list[RecordedTurn]:
-        """The turns that an input began."""
         return [turn for turn in self.turns if turn.input is not None]
 
     def events(self, part: TurnPart) -> Iterator[tuple[EventLine, Event]]:
@@ -134,11 +133,9 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
 
     @property
     def answer_to_client(self) -> Event | None:
-        """The answer that the client got."""
         return self.cause.answer if self.cause is not None else self.answer
 
     def part(self, last: int) -> TurnPart:
-        """Return the part of a turn that this command begins."""
         return TurnPart(
             seq=self.line.seq,
             t=self.line.t,

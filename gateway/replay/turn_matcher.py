@@ -60,7 +60,6 @@ class MatchReport(Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> bool:
-        """True if the command was refused."""
         return self.outcome in WHY
 
     def explained(self) -> list[str]:

@@ -95,7 +95,6 @@ class Router:
 
     @property
     def sessions(self) -> list[Session]:
-        """All sessions of the route."""
         return list(self._all.index)
 
     def find_id(self, name: str) -> str:

@@ -46,7 +46,6 @@ class UnopenedSessions:
             del self._chosen[self._names.pop(provisional)]
 
     def client(self, session: Session) -> Link:
-        """Return the client that has asked for a session."""
         return self._waiting[session.state.id][1]
 
     def sessions_of(self, link: Link) -> list[Session]:

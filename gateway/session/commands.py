@@ -77,7 +77,6 @@ class Commands:
     # -- asked -------------------------------------------------------------------------------------------
 
     def act(self, client: Client, command: Command) -> None:
-        """Act on a command of a client."""
         context = self._context
         match command:
             case commands.GetHistory() if context.knows_more_than_backend:

@@ -54,7 +54,6 @@ class Delivery:
 
     @property
     def links(self) -> list[Client]:
-        """Return the links that are attached."""
         return [attachment.link for attachment in self.attachments.values()]
 
     def enter(self) -> None:

@@ -55,7 +55,6 @@ class Groups:
         self._log.clear()
 
     def find_group(self, attachment: Attachment) -> Group | None:
-        """Return the group for an attachment, if there is one."""
         return self.by_key.get(_KEY(attachment))
 
     def join(self, attachment: Attachment) -> None:
@@ -71,7 +70,6 @@ class Groups:
         attachment.behind = None
 
     def leave(self, attachment: Attachment) -> None:
-        """Remove an attachment from its group."""
         if self._log.text_is_open:
             self._log.close_text()
         key = _KEY(attachment)

@@ -39,7 +39,6 @@ def stream_of_all(events: Sequence[Event]) -> Stream | None:
 
 
 def content_of_piece(piece: Event) -> str:
-    """Return the content of a piece."""
     content: str = getattr(piece, _CONTENT_FIELD[type(piece)])
     return content
 

@@ -42,7 +42,6 @@ class PendingAttach:
 
     @property
     def waiting(self) -> list[Client]:
-        """The clients that wait."""
         return [client for client, _action, _timer in self._waiting.values() if client is not None]
 
     def enter(self, client: Client) -> None:
@@ -157,7 +156,6 @@ class Presence:
 
     @property
     def links(self) -> list[Client]:
-        """The clients that are attached."""
         return self._context.delivery.links
 
     @property

@@ -53,7 +53,6 @@ class QuestionForm:
     # -- what the session knows of a question ------------------------------------------------------------
 
     def answered(self, given: Given, at: int) -> list[Run]:
-        """Answer the open question."""
         self._runs.begin(at)
         self._answer(given)
         return self._runs.finish()

@@ -116,7 +116,6 @@ class Runs:
         return begun.index if self._tells_model_turns else self._model_turns - 1
 
     def end_turn(self, event: TurnEnded) -> None:
-        """End the open turn and its run."""
         self.states.on(Trigger.ENDED)
         self.emit(event)
         self._runs[-1].ended = True

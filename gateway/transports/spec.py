@@ -96,7 +96,6 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
 
 
 def transport_limits(limits: Limits) -> TransportLimits:
-    """Return the limits of one transport."""
     return TransportLimits(
         max_message=limits.max_message,
         max_parts=limits.message_parts,

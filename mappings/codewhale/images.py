@@ -19,7 +19,6 @@ NOT_INLINE = "a codewhale takes images as `data:` URLs in base64 only, and no fi
 
 
 def as_attachment(image: InlineImage) -> ImageAttachment:
-    """Return an image as a canonical attachment."""
     return ImageAttachment(url=f"{SCHEME}{image.mime}{BASE64}{image.data_base64}")
 
 

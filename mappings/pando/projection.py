@@ -84,7 +84,6 @@ class Projection(Context):
 
     @property
     def in_turn(self) -> bool:
-        """True if a turn is open."""
         return bool(self._turn)
 
     def starts(self) -> bool:

@@ -93,7 +93,6 @@ FROM_SEGMENT: dict[type, Callable[[Any], wire.Segment]] = {
 
 
 def to_segments(segments: Iterable[wire.Segment]) -> tuple[values.Segment, ...]:
-    """Return wire segments as canonical segments."""
     return tuple([TO_SEGMENT[type(segment)](segment) for segment in segments])
 
 

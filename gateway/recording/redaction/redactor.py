@@ -250,7 +250,6 @@ class Redactor:
                 yield from self._origin_redacted(entry)
 
     def _origin_redacted(self, entry: EventLine) -> Sequence[EventLine]:
-        """Return the lines of an entry with its origin redacted."""
         self.ledger.seq = entry.seq
         origin = self._values.redact(entry.origin)
         if origin is entry.origin:

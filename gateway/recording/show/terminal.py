@@ -63,7 +63,6 @@ def print_turns(recording: Reader, turns: Sequence[TurnFigures]) -> None:
 
 
 def print_sessions(sessions: Iterable[RecordedSession]) -> None:
-    """Print a list of recorded sessions."""
     console = _console()
     for session in sessions:
         began = datetime.fromtimestamp(session.began / 1e9, UTC)

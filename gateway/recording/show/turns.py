@@ -66,7 +66,6 @@ class TurnNumbers:
 
 
 def turn_figures(lines: Iterable[Line], losses: LossFinder | None = None) -> list[TurnFigures]:
-    """Return the figures of all turns in these lines."""
     numbers = TurnNumbers()
     turns: list[TurnFigures] = []
     inputs: dict[tuple[str, str], int] = {}  # link and request -> when it was given

@@ -37,7 +37,6 @@ class WireRow:
         self.columns: tuple[list[Line], list[Line], list[Line]] = ([], [], [])
 
     def add(self, line: Line) -> None:
-        """Add a line to its column."""
         self.columns[_column(line)].append(line)
 
     def add_row(self, other: WireRow) -> None:

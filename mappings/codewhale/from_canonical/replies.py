@@ -132,7 +132,6 @@ def _number(item: Message, last: int) -> int:
 
 
 def _history_item(item: Message, number: int) -> HistoryItem:
-    """Return a message as an item of a history."""
     return HistoryItem(
         id=number,
         role=given(item.ext, "role", str, item.role),

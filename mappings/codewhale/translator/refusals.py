@@ -62,7 +62,6 @@ UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
 
 
 def unknown_method(name: str) -> Problem:
-    """Return the error for an unknown method."""
     return Problem(code=NO_METHOD, message=f"{UNSUPPORTED}{name}"[:TEXT_MAX])
 
 

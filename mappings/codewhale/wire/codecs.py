@@ -66,7 +66,6 @@ class Events:
             return _answer(decode_envelope(frame))
 
     def encode(self, message: Any) -> bytes:
-        """Return a message as a line."""
         return ENCODER.encode(message)
 
     def check(self, frame: bytes, _message: Any) -> None:
@@ -147,7 +146,6 @@ class Form:
 
     @cached_property
     def params(self) -> inspect.StructType | None:
-        """The type of the params."""
         shape = struct_field(self.kind, "params").type
         ignored = any(isinstance(member, inspect.RawType) for member in alternatives(shape))
         return None if ignored else structs(shape)[0]
@@ -184,7 +182,6 @@ class Requests:
         return make(jsonrpc=envelope.jsonrpc, id=own, method=envelope.method, params=params)
 
     def encode(self, message: Any) -> bytes:
-        """Return a request as a line."""
         params: Any = message.params
         if message.method in GROUPS:
             body = ENCODER.encode(params) if isinstance(params, Struct) else b"{}"

@@ -74,7 +74,6 @@ class Interrupt(Struct):
 
     @property
     def has_ended_run(self) -> bool:
-        """True if the run has ended."""
         return self.accepted and self.updated
 
 
@@ -94,7 +93,6 @@ class HeldEvents(list[tuple[Burst[Event], Any]]):
         return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
 
     def take_all(self) -> list[tuple[Burst[Event], Any]]:
-        """Remove and return all events."""
         taken = [*self]
         self.clear()
         return taken

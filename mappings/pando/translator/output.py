@@ -76,7 +76,6 @@ class StreamedOutput:
                 return self._take_call(event)
 
     def add_text(self, text: str) -> None:
-        """Note a piece of the text."""
         self.length += len(text)
         if self.length <= TEXT_MAX:
             self._text.append(text)

@@ -65,12 +65,10 @@ ENDED = "unexpected end of JSON input"
 
 
 def method_of(command: Command) -> str:
-    """Return the method by which a command was called."""
     return command.method if isinstance(command, commands.StoreWrite) else METHODS.get(type(command), "")
 
 
 def unknown_method() -> Problem:
-    """Return the error for an unknown method."""
     return Problem(code=NO_METHOD, message=NO_METHOD_TEXT)
 
 

@@ -59,7 +59,6 @@ class RunInput:
             self.stop_learning()
 
     def publish(self, message: Message) -> None:
-        """Note an input that was published."""
         self._is_known, self.id = True, message.id
 
     def begin(self, ours: str | None) -> None:
@@ -67,7 +66,6 @@ class RunInput:
         self.ours, self._learning = ours, None
 
     def end(self) -> None:
-        """End the run."""
         self._is_known, self.id = False, ""
 
     def find(self, listed: tuple[Message, ...], known: frozenset[str]) -> None:

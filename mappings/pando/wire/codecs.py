@@ -249,7 +249,6 @@ class Requests(Shared):
         return form.decode(frame) if form is not None else _refuse("an unknown method")
 
     def encode(self, message: Any) -> bytes:
-        """Return a request as a frame."""
         return ENCODER.encode(message)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:

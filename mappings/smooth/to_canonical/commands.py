@@ -31,7 +31,6 @@ def _if_empty(value: object) -> object:
 
 
 def _if_given(value: object) -> object:
-    """Return the value, UNSET if it is None."""
     return UNSET if value is None else value
 
 
