@@ -3,7 +3,7 @@
 from dragoman.adapters.zeromq.client import connect
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer, has_curve, is_key
 from dragoman.adapters.zeromq.server import PrimaryEvents, listen
-from dragoman.adapters.zeromq.sockets import ZeroMQLimits
+from dragoman.adapters.zeromq.sockets import ZeroMQLimits, tcp_address
 
 __all__ = [
     "CurveClient",
@@ -14,4 +14,5 @@ __all__ = [
     "has_curve",
     "is_key",
     "listen",
+    "tcp_address",
 ]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
@@ -25,7 +24,7 @@ from dragoman.adapters.lookup import look_up
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.curve import CurveClient
 from dragoman.adapters.zeromq.polled import BATCH, Message
-from dragoman.adapters.zeromq.sockets import Sockets, oversize, shared_context
+from dragoman.adapters.zeromq.sockets import Sockets, oversize, shared_context, tcp_address, use_ipv6
 from dragoman.mappings.dialect import Frame, Missed, Parts
 
 CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (docs/dialects/pando.md, section 5)
@@ -78,6 +77,7 @@ class Intake:
 
     async def connect(self, address: str) -> None:
         """Connect and complete the handshake; raise OSError if nothing listens or the listener does not speak ZMTP."""
+        use_ipv6(self.polled.socket, address)
         try:
             self.polled.socket.connect(address)
         except zmq.ZMQError as error:
@@ -171,8 +171,8 @@ class DialledSockets(Transport):
         """Connect both sockets. The subscriptions are set before the first call can be made."""
         for topic in topics:
             self._published.polled.socket.setsockopt(zmq.SUBSCRIBE, topic)
-        await self._published.connect(await _numeric(publications))
-        await self._answered.connect(await _numeric(calls))
+        await self._published.connect(publications)
+        await self._answered.connect(calls)
 
     async def run(self, sink: Sink) -> None:
         with self._published.inbound.feeding(sink) as published, self._answered.inbound.feeding(sink) as answered:
@@ -251,8 +251,24 @@ async def connect(
 ) -> DialledSockets:
     """Connect to a primary at two `tcp://HOST:PORT` and subscribe to `topics`; with `curve`, encrypted.
 
-    Raise OSError with the address and reason.
+    The addresses of a host are tried in turn, within CONNECT_DEADLINE. Raise OSError with the address and reason.
     """
+    *others, last = await _numeric(publications, calls)
+    deadline = CONNECT_DEADLINE / (len(others) + 1)
+    for addresses in others:
+        with suppress(OSError):
+            return await _connect_at(*addresses, limits, topics, curve, deadline)
+    return await _connect_at(*last, limits, topics, curve, deadline)
+
+
+async def _connect_at(
+    publications: str,
+    calls: str,
+    limits: TransportLimits,
+    topics: Sequence[bytes],
+    curve: CurveClient | None,
+    deadline: float,
+) -> DialledSockets:
     sockets = Sockets(limits, shared_context(), curve)
     try:
         transport = DialledSockets(publications.removeprefix("tcp://"), sockets)
@@ -260,30 +276,29 @@ async def connect(
         await sockets.release(0)
         raise OSError(error.errno, f"{publications}: {error.strerror}") from error
     try:
-        async with asyncio.timeout(CONNECT_DEADLINE):
+        async with asyncio.timeout(deadline):
             await transport.open(publications, calls, topics)
     except TimeoutError as error:
         await transport.close()
-        raise TimeoutError(
-            errno.ETIMEDOUT, f"{publications}: no ZeroMQ handshake within {CONNECT_DEADLINE:g} s"
-        ) from error
+        raise TimeoutError(errno.ETIMEDOUT, f"{publications}: no ZeroMQ handshake within {deadline:g} s") from error
     except BaseException:
         await transport.close()
         raise
     return transport
 
 
-async def _numeric(address: str) -> str:
-    """Return the address with the number of its host: libzmq would look it up in the thread that serves all sockets.
+async def _numeric(publications: str, calls: str) -> list[tuple[str, str]]:
+    """Return both for each address of their host: libzmq would look it up in the thread that serves all sockets.
 
     Raise OSError if the host is unknown.
     """
-    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    host, _, port = publications.removeprefix("tcp://").rpartition(":")
     with suppress(ValueError):
         ip_address(host.strip("[]"))
-        return address
+        return [(publications, calls)]
+    ports = int(port), int(calls.rpartition(":")[2])
     try:
-        (_family, number), *_ = await look_up(host, socket.AF_INET)
+        found = await look_up(host)
     except OSError as error:
-        raise OSError(errno.EHOSTUNREACH, f"{address}: unknown host: {error.strerror}") from error
-    return f"tcp://{number}:{port}"
+        raise OSError(errno.EHOSTUNREACH, f"{publications}: unknown host: {error.strerror}") from error
+    return [(tcp_address(address, ports[0]), tcp_address(address, ports[1])) for _family, address in found]

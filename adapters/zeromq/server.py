@@ -17,7 +17,15 @@ from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
 from dragoman.adapters.zeromq.curve import CurveServer
 from dragoman.adapters.zeromq.publication import Publication
-from dragoman.adapters.zeromq.sockets import SOCKETS_MAX, CountedContext, Sockets, ZeroMQLimits, shared_context
+from dragoman.adapters.zeromq.sockets import (
+    SOCKETS_MAX,
+    CountedContext,
+    Sockets,
+    ZeroMQLimits,
+    shared_context,
+    tcp_address,
+    use_ipv6,
+)
 from dragoman.mappings.dialect import Loss
 
 PORT_TRIES = 32  # the port next to a chosen one is in use about once in a thousand times
@@ -110,7 +118,8 @@ def _bind_both(
 
 
 def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
-    address = f"tcp://{host}:{port}"
+    address = tcp_address(host, port)
+    use_ipv6(socket, address)
     try:
         socket.bind(address)
     except zmq.ZMQError as error:

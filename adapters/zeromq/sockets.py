@@ -232,6 +232,17 @@ class Sockets:
             await self._context.leave()
 
 
+def tcp_address(host: str, port: int) -> str:
+    """Return the address of a port as libzmq reads it."""
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+
+
+def use_ipv6(socket: zmq.Socket[bytes], address: str) -> None:
+    """Let a socket use this address if it is one of IPv6: libzmq refuses them by default."""
+    if "[" in address:
+        socket.setsockopt(zmq.IPV6, 1)
+
+
 def oversize(message: Message, limits: TransportLimits) -> Oversize | None:
     """Return an Oversize if the message has too many parts or bytes, else None. Many small parts count with their
     overhead.

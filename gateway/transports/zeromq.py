@@ -106,8 +106,8 @@ async def _listen_project(endpoint: Endpoint, limits: Limits, callbacks: Listene
 async def _connect_at(
     host: str, publications: int, calls: int, limits: Limits, curve: zeromq.CurveClient | None = None
 ) -> Transport:
-    ports = (f"tcp://{host}:{publications}", f"tcp://{host}:{calls}")
-    return await zeromq.connect(*ports, transport_limits(limits), curve=curve)
+    addresses = (zeromq.tcp_address(host, publications), zeromq.tcp_address(host, calls))
+    return await zeromq.connect(*addresses, transport_limits(limits), curve=curve)
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:

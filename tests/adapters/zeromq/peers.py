@@ -14,7 +14,7 @@ from dragoman.adapters.zeromq.client import DialledSockets, connect
 from dragoman.adapters.zeromq.curve import CurveServer
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.server import PrimaryEvents, ZeroMQListener, listen
-from dragoman.adapters.zeromq.sockets import ZeroMQLimits
+from dragoman.adapters.zeromq.sockets import ZeroMQLimits, tcp_address
 from dragoman.mappings.dialect import Loss
 
 DEADLINE = 20.0  # what should happen at once happens far below
@@ -39,7 +39,8 @@ async def send_forever(caller: Caller) -> None:
 class Primary:
     """Our listener with its publication, its callers, and the losses that it reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str) -> None:
+        self.host = host
         self.accepted: asyncio.Queue[Caller] = asyncio.Queue()
         self.callers: list[Caller] = []
         self.losses: list[Loss] = []
@@ -64,11 +65,11 @@ class Primary:
 
     @property
     def publications(self) -> str:
-        return f"tcp://127.0.0.1:{self.listener.publish_port}"
+        return tcp_address(self.host, self.listener.publish_port)
 
     @property
     def calls(self) -> str:
-        return f"tcp://127.0.0.1:{self.listener.call_port}"
+        return tcp_address(self.host, self.listener.call_port)
 
     async def dial(self, limits: TransportLimits = LIMITS) -> DialledSockets:
         return await connect(self.publications, self.calls, limits)
@@ -87,11 +88,12 @@ async def primary(
     port: int = 0,
     call_port: int | None = None,
     curve: CurveServer | None = None,
+    host: str = "127.0.0.1",
 ) -> AsyncIterator[Primary]:
     async with asyncio.timeout(DEADLINE):
-        ours = Primary()
+        ours = Primary(host)
         ours.listener = await listen(
-            "127.0.0.1",
+            host,
             port,
             call_port,
             limits,

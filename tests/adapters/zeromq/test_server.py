@@ -11,7 +11,7 @@ import zmq
 
 from dragoman.adapters.zeromq import server, sockets
 from dragoman.adapters.zeromq.server import PrimaryEvents, listen
-from tests.adapters.zeromq.peers import DEADLINE, LIMITS, peer, primary
+from tests.adapters.zeromq.peers import DEADLINE, LIMITS, dialled, peer, primary
 from tests.reserved_ports import reserved_port
 
 UNHEARD = PrimaryEvents(accept=lambda _transport: None, lost=lambda _loss: None)
@@ -26,6 +26,14 @@ async def test_calls_go_to_the_port_after_a_given_one() -> None:
         async with primary(port=port) as ours:
             assert (ours.listener.publish_port, ours.listener.call_port) == (port, port + 1)
             assert ours.listener.address == f"tcp://127.0.0.1:{port}"
+
+
+async def test_a_primary_serves_its_clients_over_ipv6() -> None:
+    async with primary(host="::1") as ours:
+        assert ours.listener.address == f"tcp://[::1]:{ours.listener.publish_port}"
+        async with dialled(ours) as client:
+            await client.send([b"{}"])
+            await ours.accepted.get()
 
 
 async def test_chosen_ports_are_neighbours() -> None:
