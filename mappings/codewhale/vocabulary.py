@@ -31,6 +31,9 @@ INPUT_REFUSALS = frozenset((INVALID_PARAMS, NOT_FOUND, UNAVAILABLE))
 NEW = "New conversation"
 """The preview of a thread without messages."""
 
+UNLOADED = "Thread execution settings changed while preparing the turn; retry"
+"""A part of the error text for an input to a thread that a 0.10.2 had unloaded: the next input works."""
+
 UNKNOWN_THREAD = "thread not found"
 INTERRUPTED = "turn interrupted"
 CANCELLED = frozenset((INTERRUPTED, "turn canceled"))

@@ -35,6 +35,7 @@ from dragoman.mappings.codewhale.to_canonical.replies import (
     typed_answer,
 )
 from dragoman.mappings.codewhale.translator.opening import Opening
+from dragoman.mappings.codewhale.vocabulary import UNLOADED
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
 from dragoman.mappings.dialect import (
@@ -57,6 +58,9 @@ CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
 """Commands after which a server forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
 
 NOT_RUNNING = Failure(cause="not_running", text="no turn is in progress")
+
+TOLD_IN_RESULTS = (events.GoalUpdated, events.GoalCleared, events.McpStartup)
+"""Events to take from the results of requests that are no turns."""
 
 UNANSWERABLE = (events.ApprovalRequested, events.InteractionRequired, events.RunStarted)
 """Events to ignore in the result of a turn: the turn is over, so they cannot be answered any more."""
@@ -266,14 +270,13 @@ class ClientTranslator(Translator[Event, Command]):
             step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in items]
             return
         if isinstance(command, commands.SubmitInput):
-            _add(step, self._end_turn(items, step))
+            if command.request and _must_be_repeated(items) and not (self._turn and self._turn.stopped):
+                self._write_commands([replace(command, request="")], step)  # a second refusal counts
+            else:
+                _add(step, self._end_turn(items, step))
             return
         *inside, last = items
-        told = [
-            plain(item)
-            for item in inside
-            if isinstance(item, events.GoalUpdated | events.GoalCleared | events.McpStartup)
-        ]
+        told = [plain(item) for item in inside if isinstance(item, TOLD_IN_RESULTS)]
         event = last if isinstance(last, events.Reply) else events.Reply(request="")
         if isinstance(command, commands.CancelTurn):
             _add(step, told)
@@ -332,6 +335,11 @@ def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
             start = end
     if start < len(items):
         yield items[start:]
+
+
+def _must_be_repeated(items: Sequence[Any]) -> bool:
+    """Return True if the server refused an input only because it had unloaded the thread; it has loaded that now."""
+    return _is_error(items) and UNLOADED in items[-1].failure.text
 
 
 def _is_error(items: Sequence[Event]) -> bool:

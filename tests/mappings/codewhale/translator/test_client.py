@@ -500,6 +500,45 @@ def test_an_error_ends_the_turn_as_failed_or_after_an_interrupt_as_cancelled() -
             assert child.answers("thread/interrupt", {"thread_id": THREAD, "interrupted": True}) == []
 
 
+TO_REPEAT = (
+    -32603,
+    (
+        'runtime API returned 400 Bad Request: {"error":{"message":'
+        '"Thread execution settings changed while preparing the turn; retry","status":400}}'
+    ),
+)
+"""The error of a 0.10.2 for the first input of a thread that it had unloaded."""
+
+
+def test_an_input_that_the_server_refused_because_it_had_unloaded_the_thread_is_sent_once_more() -> None:
+    child = Child().open()
+    assert child.message("hi") == [events.TurnAccepted(request="m")]
+    assert child.answers("thread/message", error=TO_REPEAT) == []
+    assert [request["params"]["input"] for request in child.asked] == ["hi"]
+    child.streams("start")
+    assert child.streams("delta", delta="Hello") == [events.TextDelta(text="Hello")]
+    assert child.answers("thread/message", {"thread_id": THREAD, "status": "accepted"}) == [
+        events.TurnEnded(end="completed")
+    ]
+
+
+def test_an_input_that_the_server_refuses_twice_fails() -> None:
+    child = Child().open()
+    child.message()
+    child.answers("thread/message", error=TO_REPEAT)
+    (end,) = child.answers("thread/message", error=TO_REPEAT)
+    assert (end.end, end.failure.text) == ("failed", TO_REPEAT[1])
+    assert child.asked == []
+
+
+def test_an_input_that_was_cancelled_meanwhile_is_not_sent_again() -> None:
+    child = Child().open()
+    child.message()
+    child.sent(commands.CancelTurn(request="c", session=SESSION))
+    assert child.answers("thread/message", error=TO_REPEAT) == [events.TurnEnded(end="cancelled")]
+    assert [request["method"] for request in child.asked] == ["thread/interrupt"]
+
+
 def interrupts(child: Child) -> int:
     return sum(request["method"] == "thread/interrupt" for request in child.asked)
 
