@@ -9,8 +9,9 @@ rely on it:
     tool calls  have complete arguments before their result (content.py)
     question    has an id, is put in words beside the backend's own form, and is over before its turn (question_form.py)
 
-Only the call that waits for the answer may come while a question is open. Any other content shows that the backend
-asks no more, and the question is closed as denied (docs/translation.md, rule 3.3).
+Only tool calls may come while a question is open: a backend with several calls at once may tell of the earlier ones
+late. A result closes the question if an answer is on its way. Any other content shows that the backend asks no more,
+and the question is closed as denied (docs/translation.md, rule 3.3).
 
 Pure: events in, runs of events out, each run within one turn.
 """
@@ -147,6 +148,10 @@ class NormalForm:
         self._runs.require_turn()
         self._runs.emit(event)
 
+    def _call_finished(self, event: events.ToolCallFinished) -> None:
+        self.questions.close_answered()
+        self._content.call_finished(event)
+
     def _message(self, event: events.MessageAppended) -> None:
         message = event.message
         if not message.id or not message.at:
@@ -169,7 +174,7 @@ class NormalForm:
         events.ReasoningDone: ("_content", Content.reasoning_done),
         events.ToolCallStarted: ("_content", Content.call_started),
         events.ToolCallArguments: ("_content", Content.call_arguments),
-        events.ToolCallFinished: ("_content", Content.call_finished),
+        events.ToolCallFinished: ("", _call_finished),
         events.ModelContinuation: ("_content", Content.model_continued),
         events.ModelTurnEnded: ("_content", Content.model_turn_ended),
         events.ApprovalRequested: ("questions", QuestionForm.open_question),

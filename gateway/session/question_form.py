@@ -100,6 +100,11 @@ class QuestionForm:
         if turn is not None and turn.question is not None:
             self._answer(self._given() or Given(resolved=denied(turn.question.asked)))
 
+    def close_answered(self) -> None:
+        """Close an open question if an answer is on its way, because the backend has taken it."""
+        if self._given() is not None:
+            self.close_question()
+
     def code_wanted(self, event: events.OtpRequired) -> None:
         """Ask for a one-time code. The turn is not parked, it goes on to its end."""
         turn = self._runs.require_turn()

@@ -202,7 +202,7 @@ class ToolOutputDelta(TurnDetail, frozen=True, kw_only=True):
     streamed = True
 
 
-class ToolCallFinished(TurnEvent, frozen=True, kw_only=True):
+class ToolCallFinished(TurnDetail, frozen=True, kw_only=True):
     """A tool returned a `summary`, an `output`, or both."""
 
     call: str = ""

@@ -138,8 +138,12 @@ class Projection(Context):
         if not events:
             return events
         last = events[-1]
-        if self._parked_turn.parked or (type(last) is QuestionAsked and self.asks_in_words(last.kind)):
-            return self._parked_turn.admit_events(events, self.lose)
+        in_words = type(last) is QuestionAsked and self.asks_in_words(last.kind)
+        if self._parked_turn.parked or in_words:
+            shown = self._parked_turn.admit_events(events, self.lose)
+            if type(last) is QuestionAsked and last.parked:
+                self._parked_turn.parked = in_words  # a further question may have a form of its own
+            return shown
         if type(last) is QuestionAnswered and self.asks_in_words(last.kind):
             self.end_run(last)  # happens only in a prelude: the runs before this question's answer have ended
             return ()

@@ -187,6 +187,25 @@ async def test_a_pod_client_answers_in_words_and_the_turn_continues_as_a_new_run
         assert made.time.waiting == []
 
 
+async def test_a_question_stays_open_while_the_backend_tells_of_earlier_calls() -> None:
+    """The server in Rust asks before it tells of the calls before the one that waits (docs/dialects/smooth.md)."""
+    async with in_memory_gateway(upstream="smooth") as made:
+        script = (
+            mixed(made)
+            .server_sends(confirmation("$t"), called("$t", "find"), result("$t", "find", "x"), called("$t", "delete"))
+            .receives("p", *ASKED)
+            .receives("q", *ASKED)
+            .receives("a", needs("$turn"), *[chunk("$turn")] * 3)
+            .sends("a", confirm("y", approved=True))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"))
+            .receives("a", ok("y"))
+        )
+        for pod in ("p", "q"):
+            script.receives(pod, *WOKE, *CALLED, say("tool_result"), *CALLED)
+        await ends(script, "p", "q", smooth=("a",)).done()
+
+
 async def test_a_pando_client_that_only_makes_calls_answers_in_words() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await parked(made).done()

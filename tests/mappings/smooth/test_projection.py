@@ -275,6 +275,16 @@ def test_an_approval_ends_no_run_of_clients_that_cannot_show_forms() -> None:
     assert [(frame["requestId"], told(frame)) for frame in seen] == [("q", "Sure. ")]
 
 
+def test_a_call_beside_an_approval_is_shown_at_once_also_after_a_question_in_words() -> None:
+    projection = Projection("q", VIEW)
+    projection.render(batch(FORM, words()))
+    asked = events.ApprovalRequested(tool="t", description="May I?")
+    projection.render(batch(answered(), asked, words(2, kind="")))
+    call = events.ToolCallArguments(call="c", name="t", json="{}", done=True)
+    seen = frames(projection.render(batch(events.ToolCallStarted(call="c", name="t"), call)))
+    assert [frame["type"] for frame in seen] == ["stream_chunk"]
+
+
 def test_after_a_question_in_words_each_run_has_its_own_id_and_text() -> None:
     projection = Projection("q", VIEW)
     projection.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
