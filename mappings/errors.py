@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+ERROR_TEXT_MAX = 500  # characters of an error's text for a peer: it may quote what the peer said
+
 PeerErrorCode = Literal[
     "not_utf8",  # the frame is not UTF-8 text
     "not_json",  # the text is not one JSON value

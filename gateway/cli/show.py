@@ -24,7 +24,7 @@ from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording, sessions_in
 from dragoman.gateway.recording.show.projected import LossFinder, projected
 from dragoman.gateway.recording.show.terminal import print_entries, print_sessions, print_turns
-from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, transcript
+from dragoman.gateway.recording.show.transcript import HIDDEN, KINDS, TranscriptEntry, transcript
 from dragoman.gateway.recording.show.turns import turn_figures
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
@@ -35,7 +35,6 @@ EXAMPLES = (
     "dragoman show atlas.jsonl --kind tool --kind result --from 1:30",
     "dragoman show atlas.jsonl --as pod | jq .event",
 )
-HIDDEN = frozenset({"detail", "asked"})
 MINUTES = 60  # of an hour, and seconds of a minute
 CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
 

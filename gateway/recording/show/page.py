@@ -25,12 +25,11 @@ from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line, Pa
 from dragoman.gateway.recording.printable import printable, sample
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.show.projected import LossFinder
-from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, kind_of, transcript
+from dragoman.gateway.recording.show.transcript import HIDDEN, KINDS, TranscriptEntry, kind_of, transcript
 from dragoman.gateway.recording.show.turns import TurnFigures, shown_duration, turn_figures
 from dragoman.gateway.recording.show.wire import WireRow, folded, label_of, wire_rows
 from dragoman.mappings.dialect import Dialect
 
-HIDDEN = frozenset({"detail", "asked"})  # entries that the wire shows better
 NAMED = frozenset({"tool", "result", "output", "error", "command", "reply", "loss"})
 LARGE = 1 << 11  # characters: a longer text on the wire is compressed, because it stands there several times
 SAMPLE = 120  # characters of an input in the table of turns, and of a frame in its summary

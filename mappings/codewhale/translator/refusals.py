@@ -27,9 +27,9 @@ from dragoman.mappings.codewhale.vocabulary import (
     given,
 )
 from dragoman.mappings.codewhale.wire import results
-from dragoman.mappings.codewhale.wire.codecs import GROUPS, TEXT_MAX, typed, unknown_kind
+from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed, unknown_kind
 from dragoman.mappings.codewhale.wire.results import Problem
-from dragoman.mappings.errors import PeerError
+from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR
 from dragoman.mappings.losses import Losses
@@ -62,7 +62,7 @@ UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
 
 
 def unknown_method(name: str) -> Problem:
-    return Problem(code=NO_METHOD, message=f"{UNSUPPORTED}{name}"[:TEXT_MAX])
+    return Problem(code=NO_METHOD, message=f"{UNSUPPORTED}{name}"[:ERROR_TEXT_MAX])
 
 
 def of_seed(command: Command) -> Problem | None:
@@ -81,10 +81,10 @@ def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
     """Return the id to answer and the error, for a line that is not a request or has wrong params."""
     value = fault.value if isinstance(fault.value, dict) else None
     if value is None:
-        return results.NULL, Problem(code=PARSE_ERROR, message=f"invalid json: {fault.text}"[:TEXT_MAX])
+        return results.NULL, Problem(code=PARSE_ERROR, message=f"invalid json: {fault.text}"[:ERROR_TEXT_MAX])
     version = value.get("jsonrpc")
     code = INVALID_PARAMS if version in (None, "2.0") else INVALID_REQUEST
-    return echo_id(raw(value.get("id"))), Problem(code=code, message=fault.text[:TEXT_MAX])
+    return echo_id(raw(value.get("id"))), Problem(code=code, message=fault.text[:ERROR_TEXT_MAX])
 
 
 def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:

@@ -25,14 +25,13 @@ from dragoman.mappings.codec import check_depth, is_utf8, read_json
 from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.wire import lines, requests, results
 from dragoman.mappings.codewhale.wire.values import Wire
-from dragoman.mappings.errors import PeerError
+from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerError
 from dragoman.mappings.jsonrpc import Envelope, decode_envelope
 from dragoman.mappings.pruning import Pruner
 from dragoman.mappings.reflection import alternatives, struct_field, struct_type, structs
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 127  # levels; the real parser, serde_json, refuses 128
-TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 ENCODER = msgspec.json.Encoder()
 
@@ -363,13 +362,13 @@ def in_words(error: str, params: object) -> str:
     if found := MISSING.search(error):
         return f"missing field `{found[1]}`"
     if found := UNKNOWN_FIELD.search(error):
-        return f"unknown field `{found[1]}`, expected {IMAGE_FIELDS}"[:TEXT_MAX]
+        return f"unknown field `{found[1]}`, expected {IMAGE_FIELDS}"[:ERROR_TEXT_MAX]
     if found := OUT_OF_RANGE.search(error):
         return _mistaken(params, found[1], "value", "i64")
     if found := WRONG_TYPE.search(error):
         expected = found[1].removesuffix(" | null")
         return _mistaken(params, found[2] or "", "type", EXPECTED.get(expected, expected))
-    return error[:TEXT_MAX]
+    return error[:ERROR_TEXT_MAX]
 
 
 def _mistaken(params: object, path: str, fault: str, expected: str) -> str:
@@ -381,7 +380,7 @@ def _mistaken(params: object, path: str, fault: str, expected: str) -> str:
     expected = OF_ITEM.get(path.partition("[")[0][1:], expected) if index else OF_MEMBER.get(name, expected)
     kind = rust_kind_of(value)
     fault = "type" if kind.startswith("floating") else fault
-    return f"invalid {fault}: {kind}, expected {expected}"[:TEXT_MAX]
+    return f"invalid {fault}: {kind}, expected {expected}"[:ERROR_TEXT_MAX]
 
 
 def rust_kind_of(value: object) -> str:

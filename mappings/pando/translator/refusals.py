@@ -10,7 +10,7 @@ import re
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, flatten
-from dragoman.mappings.errors import PeerError
+from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerError
 from dragoman.mappings.jsonrpc import NO_METHOD
 from dragoman.mappings.pando.vocabulary import (
     BAD_JSON,
@@ -25,7 +25,6 @@ from dragoman.mappings.pando.wire.replies import Problem
 
 ID_MAX = 256  # characters of an id that a client chooses: seven times the length of a UUID
 
-TEXT_MAX = 500  # characters of an error's text: it may quote the caller's text
 
 METHODS: dict[type, str] = {
     commands.Ping: "instance.ping",
@@ -94,7 +93,7 @@ def bad_params(method: str, value: dict[str, object], why: str) -> Problem:
             text = f"dbproxy handler: unmarshal WriteRequest: {_in_go(method, why) if 'params' in value else ENDED}"
     else:
         text = f"{method}: invalid params: {_in_go(method, why) if 'params' in value else ENDED}"
-    return Problem(code=FAILED, message=text[:TEXT_MAX])
+    return Problem(code=FAILED, message=text[:ERROR_TEXT_MAX])
 
 
 def _in_go(method: str, why: str) -> str:
@@ -134,17 +133,17 @@ def refusal(command: Command, failure: Failure) -> Problem:
     code = given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause])
     if isinstance(command, WRITES):
         if text.startswith("dbproxy"):  # the text comes from a real primary
-            return Problem(code=FAILED, message=text[:TEXT_MAX])
+            return Problem(code=FAILED, message=text[:ERROR_TEXT_MAX])
         word = WRITE_CODE.get(failure.cause, "INTERNAL")
         if failure.cause == "not_found":
             text = NO_ROWS
-        return Problem(code=FAILED, message=f"dbproxy: {word} ({method}): {text}"[:TEXT_MAX])
+        return Problem(code=FAILED, message=f"dbproxy: {word} ({method}): {text}"[:ERROR_TEXT_MAX])
     if isinstance(command, commands.GetCapabilities) and code == NO_METHOD:
         return unknown_method()
     if code == NO_METHOD:
-        return Problem(code=code, message=text[:TEXT_MAX])
+        return Problem(code=code, message=text[:ERROR_TEXT_MAX])
     if failure.cause == "not_found" and isinstance(command, commands.GetSession | commands.ResumeSession):
         text = NO_ROWS
     if method and not text.startswith(f"{method}: "):
         text = f"{method}: {text}"
-    return Problem(code=code, message=text[:TEXT_MAX])
+    return Problem(code=code, message=text[:ERROR_TEXT_MAX])

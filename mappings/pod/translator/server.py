@@ -15,7 +15,7 @@ from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Translator
-from dragoman.mappings.errors import PeerErrorCode
+from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerErrorCode
 from dragoman.mappings.pod.directions import FROM_CLIENT
 from dragoman.mappings.pod.entries import opaque
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
@@ -28,8 +28,6 @@ from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.pod.wire.codecs import EVENTS
 from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Emulated
-
-TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 
 class ServerTranslator(Translator[Command, Event]):
@@ -162,5 +160,5 @@ def _not_paused(failure: Failure) -> Failure:
 
 
 def _bad_method(text: str) -> bytes:
-    data = wire.Problem(code="internal", message=(BAD_METHOD + text)[:TEXT_MAX])
+    data = wire.Problem(code="internal", message=(BAD_METHOD + text)[:ERROR_TEXT_MAX])
     return EVENTS.encode(wire.Error(data=data))

@@ -6,7 +6,8 @@ import pytest
 
 from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.pando.translator.refusals import ID_MAX, TEXT_MAX, bad_params, method_of, missing, refusal
+from dragoman.mappings.errors import ERROR_TEXT_MAX
+from dragoman.mappings.pando.translator.refusals import ID_MAX, bad_params, method_of, missing, refusal
 from dragoman.mappings.pando.vocabulary import NO_ROWS, keep
 
 
@@ -45,5 +46,5 @@ def test_an_id_of_the_longest_size_may_be_chosen_and_no_longer_one() -> None:
 
 
 def test_the_text_of_a_refusal_is_bounded() -> None:
-    assert len(bad_params("session.get", {"params": 1}, "x" * 10_000).message) == TEXT_MAX
-    assert len(refusal(commands.Ping(), Failure(cause="internal", text="x" * 10_000)).message) == TEXT_MAX
+    assert len(bad_params("session.get", {"params": 1}, "x" * 10_000).message) == ERROR_TEXT_MAX
+    assert len(refusal(commands.Ping(), Failure(cause="internal", text="x" * 10_000)).message) == ERROR_TEXT_MAX
