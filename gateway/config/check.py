@@ -27,12 +27,11 @@ from dragoman.gateway.config.access import (
     settled,
     share_faults,
 )
-from dragoman.gateway.config.file_secrets import FileSecrets
-from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.paths import resolve_paths
+from dragoman.gateway.config.references import FileSecrets, Interpolation
 from dragoman.gateway.config.role_names import person_faults, role_faults
 from dragoman.gateway.config.shape import faults, table_at, texts_in
 from dragoman.gateway.config.socket_folders import find_socket_hazard

@@ -1,4 +1,4 @@
-"""Replace references in the strings of a configuration, after TOML was parsed, so that no value can become TOML.
+"""Replace what the strings of a configuration refer to, after TOML was parsed, so that no value can become TOML.
 
     ${VAR}          the environment variable; it must be set and not empty
     ${VAR:-text}    the same, or this text if the variable is not set or empty
@@ -7,6 +7,8 @@
 
 A dollar sign before any other character stands for itself. A relative PATH starts at the folder of the configuration
 file. A value that was read from a file counts as secret; errors show a reference and never its value.
+
+A secret in a table may also be written `env:NAME` or `file:PATH`. Those of endpoints are read for each connection.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.config.lines import KeyPath, map_texts
-from dragoman.gateway.config.source import read_secret
+from dragoman.gateway.config.source import ENV, FILE, find_secret, read_secret
 from dragoman.mappings.errors import ConfigError
 
 REFERENCE = re.compile(
     r"\$\$|\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?)\}|\$\{", re.ASCII
 )
 EXAMPLES = "write ${VAR}, ${VAR:-default} or ${file:PATH}, or $${ for the characters themselves"
+PLACES = (("auth", "tokens"), ("auth", "jwt", "secret"), ("ops", "tokens"), ("recording", "redact", "salt"))
+"""The keys with a secret, or with a list or a table of secrets."""
 SHORTEST = 3  # characters of a value that is recognised in an error
 
 
@@ -83,3 +87,41 @@ class Interpolation:
         if len(value) >= SHORTEST:
             self._references[value] = match[0]
         return value
+
+
+class FileSecrets:
+    """The secrets of one configuration: which cannot be read, and which stand in the file itself.
+
+    A relative PATH starts at `folder`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.faults: list[tuple[KeyPath, str]] = []
+        self.literal: list[KeyPath] = []  # keys whose value is the secret
+
+    def read(self, table: dict[str, Any]) -> dict[str, Any]:
+        """Return a table with each secret in place of what names it; one that cannot be read stays as it is."""
+        for place in PLACES:
+            table = self._read_below(table, (), place)
+        return table
+
+    def _read_below(self, value: Any, path: KeyPath, place: tuple[str, ...]) -> Any:
+        if not place:
+            return map_texts(value, self._read_one, path)
+        key, below = place[0], place[1:]
+        if not isinstance(value, dict) or key not in value:
+            return value
+        return {**value, key: self._read_below(value[key], (*path, key), below)}
+
+    def _read_one(self, path: KeyPath, text: str) -> str:
+        if not text.startswith((ENV, FILE)):
+            self.literal += [path] if text else []
+            return text
+        if text.startswith(FILE):
+            text = f"{FILE}{self._folder / text.removeprefix(FILE)}"
+        try:
+            return find_secret(text)
+        except ConfigError as error:
+            self.faults.append((path, str(error)))
+            return text
