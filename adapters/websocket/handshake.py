@@ -1,13 +1,13 @@
 """The handshake of one connection: read its request, authenticate the peer, and respond.
 
-aiohttp parses the request. All else happens in the call that read its last byte, without a task, unless the
-authentication has to wait.
+aiohttp parses the request. All else happens in the call that parsed its last byte, without a task, unless the
+authentication has to wait. Handshakes take turns: after a restart all clients may come in one moment.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +16,7 @@ from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessa
 from aiohttp.http_exceptions import LineTooLong
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, ConnectionCallbacks, PeerFacts
+from dragoman.adapters.base import Accept, ConnectionCallbacks, PeerFacts, Work
 from dragoman.adapters.websocket.connection import AcceptedConnection
 from dragoman.adapters.websocket.http_response import HttpResponse, acceptance
 from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, passed_headers
@@ -26,6 +26,8 @@ log = structlog.get_logger("dragoman.link")
 
 RETRY_AFTER = "1"  # seconds: `connection_rate` counts by the second, and a client of a full gateway loses little
 REQUEST_MAX = 512 * 1024  # bytes before the end of a handshake: two full reads, which may hold early messages, too
+REQUEST_UNITS = 32 * 1024  # units of work of a whole request: 0.2 to 0.4 ms
+PART_UNITS = 2048  # units of work of a part of a request
 BODY_MAX = 64 * 1024  # bytes of a body that are kept: a request with one is refused
 ADMISSION_DEADLINE = 60.0  # seconds for the authentication: `auth_delay` and the read of a JWKS take less
 CAUSE_MAX = 200  # characters of the text about a foreign page that are reported: it repeats the page's name
@@ -74,6 +76,7 @@ class Handshake:
         "_task",
         "_tcp",
         "_timer",
+        "_work",
     )
 
     def __init__(
@@ -95,29 +98,48 @@ class Handshake:
             connection, loop, BODY_MAX, auto_decompress=False, max_msg_queue_size=2
         )
         self._room = REQUEST_MAX
-        self._early = b""  # what came behind the request
+        self._early = b""  # what was read and is not parsed yet
+        self._work: Work | None = None  # while the data waits for its turn
         self._task: asyncio.Task[Any] | None = None  # while the authentication waits
         self._timer = loop.call_later(deadline, self._give_up)
 
     def feed_data(self, data: bytes) -> None:
-        """Read a part of the request, and respond at its end."""
+        """Read a part of the request in its turn, and respond at its end."""
         self._room -= len(data)
         if self._tcp.is_closing():
             return
         if self._room < 0:
             self._callbacks.bad_request("RequestTooLarge")
             self._respond(TOO_LONG)
-        elif self._parser is None:
-            self._early += data
-            self._tcp.pause_reading()  # until the peer is authenticated
-        else:
-            self._parse(self._parser, data)
+            return
+        self._early += data
+        if self._parser is None or self._work is not None:
+            self._tcp.pause_reading()  # until the data is parsed, or the peer is authenticated
+            return
+        self._work = self._callbacks.work(self._fail)
+        self._work.add_work(self._parse_in_turn(self._work, self._parser))
 
     def feed_eof(self) -> None:
         """End the handshake: the connection is lost."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+        if self._work is not None:
+            self._work.stop()
+            self._work = None
+
+    def _parse_in_turn(self, work: Work, parser: HttpRequestParser) -> Iterator[None]:
+        self._work = None  # it refers to us
+        if not self._tcp.is_closing():
+            self._tcp.resume_reading()
+            self._parse(parser, self._early)
+        work.count(PART_UNITS if self._parser is not None else REQUEST_UNITS)
+        yield from ()
+
+    def _fail(self, error: Exception) -> None:
+        """Disconnect the peer: its request was not read."""
+        log.error("the handshake failed, disconnecting the peer", exc_info=error)
+        self._tcp.abort()
 
     def _parse(self, parser: HttpRequestParser, data: bytes) -> None:
         try:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -74,10 +75,12 @@ async def serving(
     identify: Callable[[PeerFacts], str] = lambda _facts: "",
     bad_request: Callable[[str], None] = lambda _kind: None,
     wait: Callable[[str], Awaitable[Accept | str]] = refused_later,
+    queue: FairQueue | None = None,
 ) -> AsyncIterator[Server]:
     """Run a listener; close its transports at the end within the deadline.
 
-    `identify` returns why a peer is refused, or nothing. What `wait` returns is then waited for.
+    `identify` returns why a peer is refused, or nothing. What `wait` returns is then waited for. All connections share
+    `queue`, if it is given.
     """
 
     def admit(facts: PeerFacts) -> Admission:
@@ -89,7 +92,7 @@ async def serving(
         callbacks = ConnectionCallbacks(
             admit=admit,
             spawn=lambda work, name: group.create_task(work, name=name),
-            work=new_work,
+            work=new_work if queue is None else partial(SlicedWork, queue),
             connect=connect,
             disconnect=disconnect,
             bad_request=bad_request,

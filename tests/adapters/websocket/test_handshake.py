@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.websocket import handshake
-from dragoman.adapters.websocket.handshake import REQUEST_MAX
+from dragoman.adapters.websocket.handshake import REQUEST_MAX, REQUEST_UNITS
+from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from tests.adapters.websocket.peers import Server, request, serving
 from tests.idle import settle
 from tests.transport_reader import receive
@@ -39,6 +40,35 @@ async def test_a_handshake_that_comes_byte_by_byte_is_accepted() -> None:
             await settle()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
         assert await receive(await server.next()) == [b"hi"]
+
+
+async def test_a_handshake_waits_for_its_turn_if_those_of_others_fill_the_step() -> None:
+    steps = list[Callable[[], None]]()
+    queue = FairQueue(steps.append)
+    async with serving(queue=queue) as server, client(server) as (reader, writer):
+        queue.budget.left = 0
+        writer.write(request())
+        await settle()
+        writer.write(FRAME * 2)
+        await settle()
+        assert server.transports == []
+        steps.pop()()
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        assert queue.budget.left <= STEP - REQUEST_UNITS
+        assert await receive(await server.next()) == [b"hi", b"hi"]
+
+
+async def test_a_handshake_whose_peer_has_left_takes_no_turn() -> None:
+    steps = list[Callable[[], None]]()
+    queue = FairQueue(steps.append)
+    async with serving(queue=queue) as server:
+        queue.budget.left = 0
+        async with client(server) as (_, writer):
+            writer.write(request())
+            await settle()
+        await settle()
+        steps.pop()()
+        assert (server.transports, queue.budget.left) == ([], STEP)
 
 
 @pytest.mark.parametrize(
