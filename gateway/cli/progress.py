@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import (
@@ -20,32 +20,26 @@ from rich.progress import (
 LONG = 8 << 20  # bytes: a smaller file is done before anybody looks
 
 
-@contextmanager
-def progress(what: str, size: int) -> Iterator[Callable[[int], None]]:
+def progress(what: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
     """Show a progress bar in bytes; yield the function that sets how many of `size` are done."""
-    console = Console(stderr=True)
-    if not console.is_terminal or size < LONG:
-        yield lambda _done: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with _bars(*columns, console=console) as bars:
-        task = bars.add_task(what, total=size)
-        yield lambda done: bars.update(task, completed=done)
+    if size < LONG:
+        return nullcontext(lambda _done: None)
+    return _shown(what, size, DownloadColumn(), TimeRemainingColumn())
+
+
+def steps(what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+    """Show a progress bar in steps; yield the function that sets how many of `total` are done."""
+    return _shown(what, total, MofNCompleteColumn())
 
 
 @contextmanager
-def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar in steps; yield the function that sets how many of `total` are done."""
+def _shown(what: str, total: int, *columns: ProgressColumn) -> Iterator[Callable[[int], None]]:
+    """Show a bar with these columns; output of the command appears above it if stdout is a terminal too."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _done: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with _bars(*columns, console=console) as bars:
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    with Progress(*shown, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
         task = bars.add_task(what, total=total)
         yield lambda done: bars.update(task, completed=done)
-
-
-def _bars(*columns: ProgressColumn, console: Console) -> Progress:
-    """Return the bars; output of the command appears above them if stdout is a terminal too."""
-    return Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())
