@@ -23,7 +23,9 @@ from dragoman.gateway.config.access import (
     auth_faults,
     forward_faults,
     jwt_faults,
+    person_faults,
     public_faults,
+    role_faults,
     settled,
     share_faults,
 )
@@ -32,7 +34,6 @@ from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, 
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.references import FileSecrets, Interpolation
-from dragoman.gateway.config.role_names import person_faults, role_faults
 from dragoman.gateway.config.shape import faults, table_at, texts_in
 from dragoman.gateway.config.socket_folders import find_socket_hazard
 from dragoman.gateway.config.source import read_small, why_guessable
