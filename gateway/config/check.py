@@ -32,8 +32,7 @@ from dragoman.gateway.config.access import (
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
-from dragoman.gateway.config.paths import resolve_paths
-from dragoman.gateway.config.references import FileSecrets, Interpolation
+from dragoman.gateway.config.references import FileSecrets, Interpolation, resolve_paths
 from dragoman.gateway.config.shape import faults, table_at, texts_in
 from dragoman.gateway.config.socket_folders import find_socket_hazard
 from dragoman.gateway.config.source import read_small, why_guessable

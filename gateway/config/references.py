@@ -13,6 +13,7 @@ A secret in a table may also be written `env:NAME` or `file:PATH`. Those of endp
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 from dragoman.gateway.config.lines import KeyPath, map_texts
 from dragoman.gateway.config.source import ENV, FILE, find_secret, read_secret
+from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 
 REFERENCE = re.compile(
@@ -100,21 +102,13 @@ class FileSecrets:
         self.faults: list[tuple[KeyPath, str]] = []
         self.literal: list[KeyPath] = []  # keys whose value is the secret
 
-    def read(self, table: dict[str, Any]) -> dict[str, Any]:
+    def read(self, table: dict[str, Any]) -> Any:
         """Return a table with each secret in place of what names it; one that cannot be read stays as it is."""
-        for place in PLACES:
-            table = self._read_below(table, (), place)
-        return table
-
-    def _read_below(self, value: Any, path: KeyPath, place: tuple[str, ...]) -> Any:
-        if not place:
-            return map_texts(value, self._read_one, path)
-        key, below = place[0], place[1:]
-        if not isinstance(value, dict) or key not in value:
-            return value
-        return {**value, key: self._read_below(value[key], (*path, key), below)}
+        return map_texts(table, self._read_one)
 
     def _read_one(self, path: KeyPath, text: str) -> str:
+        if not any(path[: len(place)] == place for place in PLACES):
+            return text
         if not text.startswith((ENV, FILE)):
             self.literal += [path] if text else []
             return text
@@ -125,3 +119,38 @@ class FileSecrets:
         except ConfigError as error:
             self.faults.append((path, str(error)))
             return text
+
+
+def resolve_paths(table: dict[str, Any], folder: Path) -> Any:
+    """Return the table of a configuration with absolute paths: relative ones start at the folder of its file.
+
+    So a configuration means the same wherever the gateway is started. A value of the wrong type stays as it is, so that
+    its error quotes what the user wrote.
+    """
+
+    def resolve(path: KeyPath, text: str) -> str:
+        match path:
+            case ("recording", "path") | ("route", int(), "file_roots", int()):
+                return _below(folder, text)
+            case ("auth", "jwt", "jwks"):
+                return text if "://" in text else _below(folder, text)
+            case ("route", int(), "upstream") | ("route", int(), "listen" | "upstream", int()):
+                return _resolve_endpoint(text, folder)
+            case _:
+                return text
+
+    return map_texts(table, resolve)
+
+
+def _below(folder: Path, text: str) -> str:
+    """Return a path below a folder; one that begins with `~` is below the folder of its user."""
+    return f"{folder / os.path.expanduser(text)}{'/' if text.endswith('/') else ''}" if text else text
+
+
+def _resolve_endpoint(text: str, folder: Path) -> str:
+    try:
+        endpoint = parse(text)
+    except ConfigError:  # reported by the check
+        return text
+    resolved = endpoint.relative_to(folder)
+    return text if resolved == endpoint else str(resolved)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.config.paths import resolve_paths
+from dragoman.gateway.config.references import resolve_paths
 
 
 @pytest.mark.parametrize(
