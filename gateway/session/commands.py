@@ -254,7 +254,8 @@ class Commands:
             self._done(command)
         if self._questions.replied(pending, failure) or pending.client is None:
             return
-        result = event.result if event is not None else UNSET
+        in_own_dialect = pending.client.dialect.name == self._context.upstream.name
+        result = event.result if event is not None and in_own_dialect else UNSET  # it is JSON of the backend's dialect
         if self._context.route.share == "owner" and _is_unknown(command, failure):
             failure, result = NOT_FOUND, UNSET  # the backend's own words could tell it from one of another user
         pending.client.send([Reply(request=command.request, failure=failure, result=result)])

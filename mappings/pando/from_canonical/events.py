@@ -16,10 +16,11 @@ from msgspec import UNSET, Raw, Struct
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.extras import raw, read_raw
+from dragoman.mappings.jsonrpc import NO_METHOD
 from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.pando.from_canonical import replies
 from dragoman.mappings.pando.from_canonical.context import Context, Messages
-from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE, given
+from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE, NO_METHOD_TEXT, given
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 from dragoman.mappings.pando.wire.values import duration, rfc3339
@@ -212,6 +213,8 @@ def reply(event: events.Reply, context: Context) -> Messages:
         return (Reply(id=request, error=_problem(event.failure)),)
     if event.result is UNSET and isinstance(context.asked, commands.CancelTurn | commands.SubmitInput):
         return _answer(context, request, Done())
+    if event.result is UNSET and isinstance(context.asked, commands.GetCapabilities):
+        return (Reply(id=request, error=Problem(code=NO_METHOD, message=NO_METHOD_TEXT)),)  # those of another dialect
     return (Reply(id=request, result=event.result),)
 
 

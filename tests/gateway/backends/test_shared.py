@@ -268,6 +268,17 @@ async def test_a_delete_is_answered_once_although_its_event_comes_first() -> Non
         assert made.router.sessions == []
 
 
+async def test_a_smooth_client_that_renames_a_session_does_not_receive_the_row_of_the_primary() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await watching(made, ONE)
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        sends(client, ask("rename_conversation", "r", conversationId=ONE, title="New"))
+        await settle()
+        await made.answers("UpdateSession", row(ONE, "New"))
+        assert frames(client)[-1]["data"] == {"conversationId": ONE, "title": "New"}
+
+
 async def test_an_unlisted_session_is_requested_by_its_own_id() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")

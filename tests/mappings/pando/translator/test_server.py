@@ -275,6 +275,14 @@ def test_a_command_that_the_backend_cannot_do_is_an_unknown_method() -> None:
     assert reply["error"]["code"] == -32601
 
 
+def test_the_capabilities_of_another_dialect_are_an_unknown_method() -> None:
+    """Real pandos answer instance.info so (docs/dialects/pando.md, section 6)."""
+    caller = Caller()
+    caller.calls("instance.info", {})
+    (reply,) = caller.receives(events.Reply(request=caller.commands[0].request))
+    assert reply == error("r", -32601, "ipc: method not found")
+
+
 def test_an_answer_that_pando_has_no_form_for_is_still_one_reply() -> None:
     caller = Caller()
     caller.calls("session.get", {"session_id": SESSION})
