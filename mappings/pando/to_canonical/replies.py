@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import Ext, Message, SessionSummary
+from dragoman.mappings.canonical.values import Ext, Failure, Message, SessionSummary
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, keep
 from dragoman.mappings.pando.wire import replies as wire
@@ -143,14 +143,18 @@ def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | Non
             return None
 
 
-def _page_of(command: commands.GetHistory, reply: events.Reply) -> events.HistorySnapshot | None:
+def _page_of(command: commands.GetHistory, reply: events.Reply) -> events.HistorySnapshot | events.Reply | None:
     """Return the requested page of a history, newest first, cut from pando's list of all messages."""
     rows = stored_rows(reply.result)
     if rows is None:
         return None
     messages = with_text(rows)
     if command.cursor:
-        messages = messages[: next((i for i, m in enumerate(messages) if m.id == command.cursor), 0)]
+        place = next((i for i, m in enumerate(messages) if m.id == command.cursor), None)
+        if place is None:
+            failure = Failure(cause="invalid", text=f"unknown cursor {command.cursor!r}")
+            return events.Reply(request=command.request, failure=failure)
+        messages = messages[:place]
     page = messages[-command.limit :] if command.limit else messages
     more = len(page) < len(messages)
     return events.HistorySnapshot(

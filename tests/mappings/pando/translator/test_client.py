@@ -214,6 +214,14 @@ def test_a_page_of_the_history_is_cut_out_of_all_messages_newest_first() -> None
     assert ([m.id for m in page.items], page.next_cursor) == (["m2", "m1", "m0"], None)
 
 
+def test_an_unknown_cursor_is_refused() -> None:
+    """A smooth server answers it with VALIDATION_ERROR, or with a page (docs/dialects/smooth.md, section 5)."""
+    primary = Primary().opened()
+    primary.sent(commands.GetHistory(request="a", session="s-1", cursor="m9"))
+    (refused,) = primary.sends("message.list", [])
+    assert (refused.request, refused.failure.cause) == ("a", "invalid")
+
+
 def test_a_call_without_an_answer_is_given_up_after_10_seconds() -> None:
     primary = Primary().opened()
     primary.sent(commands.GetSession(request="a", session="s-1"))
