@@ -115,7 +115,7 @@ class Demo:
         files = ("-keyout", str(self.folder / "server.key"), "-out", str(self.folder / "server.crt"))
         curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
         command = ("openssl", "req", "-x509", *curve, *files, *subject)
-        subprocess.run(command, check=True, capture_output=True, timeout=10)
+        subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE)
         self.tls = ssl.create_default_context(cafile=str(self.folder / "server.crt"))
 
     def write_config(self, approvals: str) -> Path:
@@ -177,7 +177,7 @@ class Demo:
         text = self.write_config("ask").read_text()
         file.write_text(text.replace("listen = [\n", 'listen = [\n    "pando+tcp://127.0.0.1:48254",\n', 1))
         command = (sys.executable, "-m", "dragoman", "check", str(file))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
         expect(done.returncode, 2)
         words = (done.stdout + done.stderr).strip().splitlines()[0]
         say("pando", f"is refused by check: {words.rpartition('pando.toml')[2][:110]}")

@@ -385,7 +385,8 @@ async def test_send_does_not_return_while_more_than_the_mark_waits() -> None:
         first.cancel()
         sending = group.create_task(ours.send([b"one"]))
         await asyncio.sleep(0)
-        assert not sending.done()
+        waiting = ours._tcp.get_write_buffer_size()  # on a busy machine the kernel may take more only now
+        assert not sending.done() or waiting <= limits.send_high
         while not sending.done():
             await peer.reader.read(1 << 16)
         assert ours._tcp.get_write_buffer_size() <= limits.send_high
