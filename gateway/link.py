@@ -184,7 +184,6 @@ class Link:
             finally:
                 if not self._ended:
                     self._finish()  # waiting frames are still written: the peer may have closed its own direction
-                self.outbox.close()
             self._die()
             left = await _flush(self.outbox.writer, 0.0 if self._reason is CloseReason.TOO_SLOW else FLUSH_DEADLINE)
         except Exception:
@@ -249,8 +248,9 @@ class Link:
         self._ledger.counters[f"links_cut_{code}"] += 1
 
     def _finish(self) -> None:
-        """Mark the link as over: the peer is gone or is disconnected, and its waiting frames are dropped."""
+        """Mark the link as over: nothing more is read, and only what waits now is still written."""
         self._ended = True
+        self.outbox.close()  # the end of a turn would answer the request again that was just refused
         self._reading.end()
         self._alarm.stop()
         self.intake.stop()

@@ -227,6 +227,14 @@ async def test_pending_frames_are_written_before_the_link_ends_and_final_frames_
         assert made.transport.closed is CloseReason.GOING_AWAY
 
 
+async def test_no_frame_follows_the_final_ones() -> None:
+    async with served() as made:
+        made.link.end(CloseReason.GOING_AWAY, "bye")
+        made.link.put([b"late"])
+        await settle()
+        assert made.transport.got == [b"bye"]
+
+
 async def test_a_link_that_ends_for_its_memory_frees_it_at_once_and_says_why_in_its_close() -> None:
     async with served() as made:
         memory = made.link._memory
