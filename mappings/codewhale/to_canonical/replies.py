@@ -7,12 +7,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, cast
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import ImageAttachment, Message, Role, SessionSummary, Status, Text
+from dragoman.mappings.canonical.values import (
+    ImageAttachment,
+    Item,
+    Message,
+    Reasoning,
+    Role,
+    SessionSummary,
+    Status,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from dragoman.mappings.codewhale.ids import session_id
 from dragoman.mappings.codewhale.vocabulary import NEW, keep
 from dragoman.mappings.codewhale.wire.codecs import typed
@@ -127,11 +138,35 @@ class ImageUrl(Struct, frozen=True, gc=False):
     url: str
 
 
-class ImagePart(Struct, frozen=True, gc=False):
+class ImagePart(Struct, frozen=True, gc=False, tag="image_url"):
     """A content block with an image, in the form of a model API."""
 
-    type: Literal["image_url"]
     image_url: ImageUrl
+
+
+class Thinking(Struct, frozen=True, gc=False, tag="thinking"):
+    """A content block with a thought of the model."""
+
+    thinking: str
+
+
+class ToolUse(Struct, frozen=True, gc=False, tag="tool_use"):
+    """A content block with a tool call of the model."""
+
+    id: str
+    name: str
+    input: Raw
+
+
+class ToolOutcome(Struct, frozen=True, gc=False, tag="tool_result"):
+    """A content block with the result of a tool."""
+
+    tool_use_id: str
+    content: str
+    is_error: bool | None = None
+
+
+Block = ImagePart | Thinking | ToolUse | ToolOutcome
 
 
 class SavedSession(Struct, frozen=True, gc=False):
@@ -166,21 +201,23 @@ TURN_META = "<turn_meta"
 """The beginning of the text that a server adds to an input for the model: date, folder and permissions."""
 
 
-def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
-    """Return the messages of a thread, oldest first; other roles than user and assistant become system."""
+def history(result: Raw | UnsetType) -> tuple[Item, ...] | None:
+    """Return the items of a thread, oldest first; other roles than user and assistant become system."""
     data = _thread_data(result)
     if data is not None:
         return tuple(map(_message, data.history))
     known = _known(result)
     saved = read_raw(known.data, SavedThreadData) if isinstance(known, ThreadResponse) else None
-    return None if saved is None else tuple(_saved_messages(saved.history.session, saved.items))
+    return None if saved is None else tuple(_saved_items(saved.history.session, saved.items))
 
 
-def _saved_messages(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator[Message]:
-    """Return the messages of a saved session that have text; thinking and tool blocks have none.
+def _saved_items(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator[Item]:
+    """Return the thoughts, texts, tool calls and results of a saved session.
 
-    A message has the time of the item with its text, if there is one.
+    A message has the time of the item with its text, if there is one. The others have the time of the message before.
     """
+    names: dict[str, str] = {}
+    before = 0
     times: dict[tuple[str, str], deque[int]] = {}
     for item in items:
         text = item.detail or ""
@@ -188,15 +225,29 @@ def _saved_messages(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator
             text = text.partition(f"\n{TURN_META}")[0]
         times.setdefault((item.kind, text), deque()).append(parse(item.started_at or "") or 0)
     for message in saved.messages:
+        blocks = _blocks_of(message)
+        for block in blocks:
+            if isinstance(block, Thinking):
+                yield Reasoning(text=block.thinking, at=before)
         if text := _text_of(message):
             known = times.get((ITEM_KINDS.get(message.role, ""), text))
-            images = _images_of(message)
+            at = known.popleft() if known else 0
+            before = at or before
+            images = [ImageAttachment(url=block.image_url.url) for block in blocks if isinstance(block, ImagePart)]
             yield Message(
                 role=ROLES.get(message.role, "system"),
                 text=text,
                 segments=(Text(text=text), *images) if images else (),
-                at=known.popleft() if known else 0,
+                at=at,
             )
+        for block in blocks:
+            if isinstance(block, ToolUse):
+                names[block.id] = block.name
+                yield ToolCall(call=block.id, name=block.name, arguments=bytes(block.input).decode(), at=before)
+            elif isinstance(block, ToolOutcome):
+                call, failed = block.tool_use_id, block.is_error is True
+                name = names.get(call, "")
+                yield ToolResult(call=call, name=name, output=block.content, is_error=failed, at=before)
 
 
 def goal(result: Raw | UnsetType) -> tuple[events.GoalUpdated, ...]:
@@ -240,10 +291,11 @@ def _text_of(message: ModelMessage) -> str:
     return "".join(text for n, text in enumerate(said) if n == 0 or not text.startswith(TURN_META))
 
 
-def _images_of(message: ModelMessage) -> list[ImageAttachment]:
+def _blocks_of(message: ModelMessage) -> list[Block]:
+    """Return the content blocks that are no text."""
     parts = message.content if isinstance(message.content, list) else []
-    found = (read_raw(raw(part), ImagePart) for part in parts)
-    return [ImageAttachment(url=part.image_url.url) for part in found if part is not None]
+    found = (read_raw(raw(part), cast("type[Block]", Block)) for part in parts)
+    return [block for block in found if block is not None]
 
 
 def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | None:
@@ -257,12 +309,8 @@ def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | Non
         case commands.ListSessions():
             return sessions_listed(request, reply.result)
         case commands.GetHistory():
-            messages = history(reply.result)
-            return (
-                events.HistorySnapshot(items=tuple(reversed(messages)), request=request)
-                if messages is not None
-                else None
-            )
+            items = history(reply.result)
+            return None if items is None else events.HistorySnapshot(items=tuple(reversed(items)), request=request)
         case commands.Ping():
             return events.Pong(request=request, at=now)
         case _:

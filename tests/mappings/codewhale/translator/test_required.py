@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import Gap, HistorySnapshot, SessionOpened
-from dragoman.mappings.canonical.values import ImageAttachment, Message, Text
+from dragoman.mappings.canonical.values import ImageAttachment, Item, Message, Reasoning, Text, ToolCall, ToolResult
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
@@ -175,6 +175,36 @@ def test_the_history_of_a_thread_is_read_from_its_saved_session() -> None:
     ]
 
 
+def test_a_history_has_the_thoughts_and_tool_calls_of_the_saved_session() -> None:
+    """A server of 0.10.2 wrote these messages; a pod client sees the same items when it attaches (rule 4.7)."""
+    denied = "Error: Tool 'read_file' was denied: Tool 'read_file' is not in the allowed-tools list for the command."
+    thought = {"type": "thinking", "thinking": "Let me think"}
+    call = {"type": "tool_use", "id": "call0", "name": "read_file", "input": {"path": "a"}, "execution_id": "0910"}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "call0",
+        "content": denied,
+        "execution_id": "0910",
+        "is_error": True,
+    }
+    said: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": META}]},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "I will call. "}, call]},
+        {"role": "user", "content": [result]},
+        {"role": "assistant", "content": [{"type": "text", "text": "done"}, {"type": "server_tool_use", "id": "x"}]},
+    ]
+    times = saved_item("user_message", f"hi\n{META}", 6), saved_item("agent_message", "I will call. ", 7)
+    first, second = (parse(f"2026-11-27T15:12:{n:02}.5Z") or 0 for n in (6, 7))
+    assert items_read(said, *times) == [
+        Message(role="user", text="hi", at=first),
+        Reasoning(text="Let me think", at=first),
+        Message(role="assistant", text="I will call. ", at=second),
+        ToolCall(call="call0", name="read_file", arguments='{"path":"a"}', at=second),
+        ToolResult(call="call0", name="read_file", output=denied, is_error=True, at=second),
+        Message(role="assistant", text="done"),
+    ]
+
+
 META = (
     "<turn_meta>\nCurrent local date: 2026-11-27\nCurrent workspace: /w\nCurrent permission posture: Ask\n</turn_meta>"
 )
@@ -197,7 +227,7 @@ def saved_item(kind: str, detail: str | None, second: int) -> dict[str, Any]:
     }
 
 
-def messages_read(said: list[dict[str, Any]], *items: dict[str, Any]) -> list[Message]:
+def items_read(said: list[dict[str, Any]], *items: dict[str, Any]) -> list[Item]:
     """Return the history of a thread with these messages and items, oldest first."""
     server = Server(FACTS)
     server.asked(commands.ResumeSession(request="r", session=THREAD), RESUMED)
@@ -205,7 +235,12 @@ def messages_read(said: list[dict[str, Any]], *items: dict[str, Any]) -> list[Me
     server.asked(commands.GetHistory(request="h", session=THREAD), RESUMED | {"status": "ok", "data": data})
     history = server.events[-1]
     assert isinstance(history, HistorySnapshot)
-    return [item for item in reversed(history.items) if isinstance(item, Message)]
+    return [*reversed(history.items)]
+
+
+def messages_read(said: list[dict[str, Any]], *items: dict[str, Any]) -> list[Message]:
+    """Return the messages in the history of a thread, oldest first."""
+    return [item for item in items_read(said, *items) if isinstance(item, Message)]
 
 
 def test_an_input_is_read_without_the_text_that_the_server_added_for_the_model() -> None:
