@@ -138,7 +138,7 @@ class ReplayedEvents:
         self._echo = True
         return [events.TurnAccepted(request=request)]
 
-    def _titled(self, event: events.SessionNews) -> list[Event]:
+    def _titled(self, event: events.SessionUpdated | events.SessionActivated | events.SessionClosed) -> list[Event]:
         """Return only the change of the title, because the other fields describe the recorded session."""
         title, state = event.session.title, self._state()
         if not title or title == state.title:

@@ -300,7 +300,9 @@ class Session:
         now = self._services.clock()
         self.deliver(self.form.feed([event], now), now)
 
-    def describe(self, kind: type[events.SessionNews] = events.SessionUpdated) -> None:
+    def describe(
+        self, kind: type[events.SessionUpdated | events.SessionActivated | events.SessionClosed] = events.SessionUpdated
+    ) -> None:
         """Tell subscribers what the session is now, or what was done with it."""
         if self.delivery.publications:
             self.tell_clients(kind(session=self.summary()))

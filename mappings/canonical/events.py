@@ -33,22 +33,21 @@ class SessionUpdated(EventBase, frozen=True, kw_only=True):
     """A session's description changed."""
 
     session: SessionSummary
-    bookkeeping = True
+    bookkeeping = gateway_adds = True
 
 
 class SessionActivated(EventBase, frozen=True, kw_only=True):
     """A client brought this session to the front."""
 
     session: SessionSummary
+    gateway_adds = True
 
 
 class SessionClosed(EventBase, frozen=True, kw_only=True):
     """A session was closed; `session` is its last description."""
 
     session: SessionSummary
-
-
-SessionNews = SessionUpdated | SessionActivated | SessionClosed
+    gateway_adds = True
 
 
 class SessionsListed(AnswerEvent, frozen=True, kw_only=True):
@@ -79,8 +78,7 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
     compacted: bool = False
     summed_up: int = 0
     answers = "by_request"
-    gateway_adds = True
-    bookkeeping = True
+    bookkeeping = gateway_adds = True
 
 
 class MessageAppended(EventBase, frozen=True, kw_only=True):
@@ -109,7 +107,7 @@ class ModelTurnStarted(TurnEvent, frozen=True, kw_only=True):
     """A model turn began; `index` counts the model turns of the session, None if the dialect does not count."""
 
     index: int | None = None
-    bookkeeping = True
+    bookkeeping = gateway_adds = True
 
 
 class ModelTurnEnded(TurnDetail, frozen=True, kw_only=True):
@@ -117,7 +115,7 @@ class ModelTurnEnded(TurnDetail, frozen=True, kw_only=True):
 
     index: int | None = None
     result: Literal["finished", "paused"] = "finished"
-    bookkeeping = True
+    bookkeeping = gateway_adds = True
 
 
 class ModelCallStarted(TurnDetail, frozen=True, kw_only=True):
@@ -303,8 +301,7 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True):
 
     If `parked`, the turn waits for the answer and the client's run ends here. `before` is then the turn's visible text
     before the question, and `number` counts the runs of the turn that ended with a question. A one-time code does not
-    end the run. `kind` is the kind of an interaction, else "". `after_text` is True if the run showed text before the
-    question.
+    end the run. `kind` is the kind of an interaction, else "". `after_text` is True if the run showed text before.
     """
 
     text: str
@@ -344,6 +341,7 @@ class UsageReported(TurnDetail, frozen=True, kw_only=True):
     """The tokens that one model call used."""
 
     usage: Usage
+    gateway_adds = True
 
 
 class ModelRetry(TurnDetail, frozen=True, kw_only=True):
@@ -394,6 +392,7 @@ class ErrorReported(TurnEvent, frozen=True, kw_only=True):
 
     cause: values.Cause
     text: str
+    gateway_adds = True
 
 
 # -- reports of a backend about itself ------------------------------------------------------------
@@ -406,6 +405,7 @@ class Alert(InternalEvent, frozen=True, kw_only=True):
     source: str
     text: str
     at: int = 0
+    gateway_adds = True
 
 
 class CompactionStarted(InternalEvent, frozen=True, kw_only=True):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -14,6 +17,7 @@ from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
 from tests.mappings.golden import GOLDEN, documented, said
 from tests.mappings.measured import QUESTIONS, differing, faults, misheard
 
+GATEWAY = Path(registry.__file__).parent
 DIALECTS = list(registry.dialects().values())
 DIRECTIONS = [(dialect, name) for dialect in DIALECTS for name in ("events", "commands")]
 WRITTEN = [
@@ -27,6 +31,23 @@ READ = [
     for dialect, name in DIRECTIONS
     for kind in getattr(dialect, name).to_canonical.entries
 ]
+
+
+def made_by_the_gateway() -> set[str]:
+    """Return the names of the kinds of events that the gateway makes. Pieces of text are always a backend's."""
+    kinds = {kind.__name__ for kind in get_args(Event) if kind is not Unmapped and not kind.streamed}
+    paths = [path for part in ("session", "backends", "routing") for path in (GATEWAY / part).rglob("*.py")]
+    calls = [node for path in paths for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    described = [arg for call in calls if getattr(call.func, "attr", "") == "describe" for arg in call.args]
+    made = [*(call.func for call in calls), *described]
+    return kinds & {getattr(node, "attr", getattr(node, "id", "")) for node in made}
+
+
+def test_an_event_that_the_gateway_makes_has_a_grade_for_each_pair() -> None:
+    cells = Counter(cell.canonical for cell in matrix(DIALECTS) if cell.direction == "event")
+    shown = sorted(made_by_the_gateway() & set(cells))
+    assert "ModelTurnEnded" in shown  # which the loss ledger counts for each backend
+    assert {kind: cells[kind] for kind in shown} == dict.fromkeys(shown, len(DIALECTS) ** 2)
 
 
 # -- the rules, measured ----------------------------------------------------------------------------
