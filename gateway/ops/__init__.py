@@ -3,7 +3,8 @@
 server        the listener and its routes, in a thread with an event loop of its own
 connections   the bound on its connections
 guard         who may ask, and the form of each refusal
-gateway_loop  runs requests in the gateway's event loop, and watches its turns
+gateway_loop  runs requests in the gateway's event loop
+heartbeat     the turns of that loop
 health        whether the gateway is alive and ready
 metrics       counters and gauges for Prometheus
 admin         the requests of operators, and answers, which makes what they are told

@@ -34,9 +34,10 @@ from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.ops.admin import Admin, Operation
 from dragoman.gateway.ops.connections import SHORT_MAX, OpsConnections
-from dragoman.gateway.ops.gateway_loop import LOOK, GatewayLoop, LoopHeartbeat
+from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
+from dragoman.gateway.ops.heartbeat import LOOK, LoopHeartbeat
 from dragoman.gateway.ops.queries import ReadinessQuery, parse_query
 from dragoman.gateway.transports.spec import bind_failure
 

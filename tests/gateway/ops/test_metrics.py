@@ -13,7 +13,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.ops.gateway_loop import SLICE, LoopHeartbeat
+from dragoman.gateway.ops.gateway_loop import SLICE
+from dragoman.gateway.ops.heartbeat import LoopHeartbeat
 from dragoman.gateway.ops.metrics import KINDS, collect_metrics
 from dragoman.mappings.canonical.values import End
 from dragoman.mappings.dialect import Loss
