@@ -26,6 +26,7 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.codewhale.ids import session_id
 from dragoman.mappings.codewhale.vocabulary import NEW, keep
+from dragoman.mappings.codewhale.wire import saved_thread as wire
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, Interrupted, ThreadResponse
 from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
@@ -125,77 +126,6 @@ class ReadThreadData(Struct, frozen=True, gc=False):
     goal: Raw = Raw(b"null")
 
 
-class ModelMessage(Struct, frozen=True, gc=False):
-    """A history item from a client's resume, or a message of a saved session, in the form of a model API."""
-
-    role: str = ""
-    content: Any = None
-
-
-class ImageUrl(Struct, frozen=True, gc=False):
-    """The image of a content block."""
-
-    url: str
-
-
-class ImagePart(Struct, frozen=True, gc=False, tag="image_url"):
-    """A content block with an image, in the form of a model API."""
-
-    image_url: ImageUrl
-
-
-class Thinking(Struct, frozen=True, gc=False, tag="thinking"):
-    """A content block with a thought of the model."""
-
-    thinking: str
-
-
-class ToolUse(Struct, frozen=True, gc=False, tag="tool_use"):
-    """A content block with a tool call of the model."""
-
-    id: str
-    name: str
-    input: Raw
-
-
-class ToolOutcome(Struct, frozen=True, gc=False, tag="tool_result"):
-    """A content block with the result of a tool."""
-
-    tool_use_id: str
-    content: str
-    is_error: bool | None = None
-
-
-Block = ImagePart | Thinking | ToolUse | ToolOutcome
-
-
-class SavedSession(Struct, frozen=True, gc=False):
-    """The conversation of a thread, as servers store it since 0.10.2."""
-
-    messages: tuple[ModelMessage, ...]
-
-
-class Snapshot(Struct, frozen=True, gc=False):
-    """The member `history` of a thread's `data` since 0.10.2."""
-
-    session: SavedSession
-
-
-class SavedItem(Struct, frozen=True, gc=False):
-    """An item of a turn since 0.10.2: an input or an answer among them, with its time."""
-
-    kind: str = ""
-    detail: str | None = None
-    started_at: str | None = None
-
-
-class SavedThreadData(Struct, frozen=True, gc=False):
-    """The `data` of a thread with its saved session, as servers write it since 0.10.2."""
-
-    history: Snapshot
-    items: tuple[SavedItem, ...] = ()
-
-
 ITEM_KINDS = {"user": "user_message", "assistant": "agent_message"}
 TURN_META = "<turn_meta"
 """The beginning of the text that a server adds to an input for the model: date, folder and permissions."""
@@ -207,11 +137,11 @@ def history(result: Raw | UnsetType) -> tuple[Item, ...] | None:
     if data is not None:
         return tuple(map(_message, data.history))
     known = _known(result)
-    saved = read_raw(known.data, SavedThreadData) if isinstance(known, ThreadResponse) else None
+    saved = read_raw(known.data, wire.SavedThreadData) if isinstance(known, ThreadResponse) else None
     return None if saved is None else tuple(_saved_items(saved.history.session, saved.items))
 
 
-def _saved_items(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator[Item]:
+def _saved_items(saved: wire.SavedSession, items: Iterable[wire.SavedItem]) -> Iterator[Item]:
     """Return the thoughts, texts, tool calls and results of a saved session.
 
     A message has the time of the item with its text, if there is one. The others have the time of the message before.
@@ -227,13 +157,13 @@ def _saved_items(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator[It
     for message in saved.messages:
         blocks = _blocks_of(message)
         for block in blocks:
-            if isinstance(block, Thinking):
+            if isinstance(block, wire.Thinking):
                 yield Reasoning(text=block.thinking, at=before)
         if text := _text_of(message):
             known = times.get((ITEM_KINDS.get(message.role, ""), text))
             at = known.popleft() if known else 0
             before = at or before
-            images = [ImageAttachment(url=block.image_url.url) for block in blocks if isinstance(block, ImagePart)]
+            images = [ImageAttachment(url=block.image_url.url) for block in blocks if isinstance(block, wire.ImageUrl)]
             yield Message(
                 role=ROLES.get(message.role, "system"),
                 text=text,
@@ -241,10 +171,10 @@ def _saved_items(saved: SavedSession, items: Iterable[SavedItem]) -> Iterator[It
                 at=at,
             )
         for block in blocks:
-            if isinstance(block, ToolUse):
+            if isinstance(block, wire.ToolUse):
                 names[block.id] = block.name
                 yield ToolCall(call=block.id, name=block.name, arguments=bytes(block.input).decode(), at=before)
-            elif isinstance(block, ToolOutcome):
+            elif isinstance(block, wire.ToolResult):
                 call, failed = block.tool_use_id, block.is_error is True
                 name = names.get(call, "")
                 yield ToolResult(call=call, name=name, output=block.content, is_error=failed, at=before)
@@ -277,24 +207,24 @@ def _message(item: HistoryItem) -> Message:
 
 def _model_message(item: HistoryItem) -> tuple[str, str]:
     """Return role and text of a history item from a client's resume; its `content` is the item's JSON as text."""
-    message = read_raw(item.item, ModelMessage)
+    message = read_raw(item.item, wire.ModelMessage)
     if message is None:
         return item.role, item.content
     text = _text_of(message)
     return (message.role, text) if message.role in ROLES and text else (item.role, item.content)
 
 
-def _text_of(message: ModelMessage) -> str:
+def _text_of(message: wire.ModelMessage) -> str:
     parts = message.content if isinstance(message.content, list) else [message.content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     said = [text for text in texts if isinstance(text, str)]
     return "".join(text for n, text in enumerate(said) if n == 0 or not text.startswith(TURN_META))
 
 
-def _blocks_of(message: ModelMessage) -> list[Block]:
+def _blocks_of(message: wire.ModelMessage) -> list[wire.ContentBlock]:
     """Return the content blocks that are no text."""
     parts = message.content if isinstance(message.content, list) else []
-    found = (read_raw(raw(part), cast("type[Block]", Block)) for part in parts)
+    found = (read_raw(raw(part), cast("type[wire.ContentBlock]", wire.ContentBlock)) for part in parts)
     return [block for block in found if block is not None]
 
 
