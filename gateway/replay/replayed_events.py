@@ -21,6 +21,7 @@ from msgspec import structs
 from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
+from dragoman.mappings.canonical.facts import SessionNews
 
 ADDED_BY_SESSION = frozenset({events.ModelTurnStarted, events.ModelTurnEnded, events.TurnResult})
 """Events that a session adds, unless it relies on its backend for model turns.
@@ -138,7 +139,7 @@ class ReplayedEvents:
         self._echo = True
         return [events.TurnAccepted(request=request)]
 
-    def _titled(self, event: events.SessionUpdated | events.SessionActivated | events.SessionClosed) -> list[Event]:
+    def _titled(self, event: SessionNews) -> list[Event]:
         """Return only the change of the title, because the other fields describe the recorded session."""
         title, state = event.session.title, self._state()
         if not title or title == state.title:

@@ -12,9 +12,16 @@ from typing import Literal, Union
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import values
-from dragoman.mappings.canonical.facts import AnswerEvent, EndOfTurn, EventBase, InternalEvent, TurnDetail, TurnEvent
+from dragoman.mappings.canonical.facts import (
+    AnswerEvent,
+    EndOfTurn,
+    EventBase,
+    InternalEvent,
+    SessionNews,
+    TurnDetail,
+    TurnEvent,
+)
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Failure, SessionSummary, Status, Usage
 
 # -- sessions and their history --------------------------------------------------------------------
 
@@ -26,35 +33,28 @@ class SessionOpened(AnswerEvent, frozen=True, kw_only=True):
     session: str
     agent: str = ""
     title: str = ""
-    status: Status = "idle"
+    status: values.Status = "idle"
 
 
-class SessionUpdated(EventBase, frozen=True, kw_only=True):
+class SessionUpdated(SessionNews, frozen=True, kw_only=True):
     """A session's description changed."""
 
-    session: SessionSummary
-    bookkeeping = gateway_adds = True
+    bookkeeping = True
 
 
-class SessionActivated(EventBase, frozen=True, kw_only=True):
+class SessionActivated(SessionNews, frozen=True, kw_only=True):
     """A client brought this session to the front."""
 
-    session: SessionSummary
-    gateway_adds = True
 
-
-class SessionClosed(EventBase, frozen=True, kw_only=True):
+class SessionClosed(SessionNews, frozen=True, kw_only=True):
     """A session was closed; `session` is its last description."""
-
-    session: SessionSummary
-    gateway_adds = True
 
 
 class SessionsListed(AnswerEvent, frozen=True, kw_only=True):
     """Answer to ListSessions, newest first; `next_cursor` is None on the last page."""
 
     request: str
-    sessions: tuple[SessionSummary, ...]
+    sessions: tuple[values.SessionSummary, ...]
     next_cursor: str | None = None
 
 
@@ -69,7 +69,7 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
 
     items: tuple[values.Item, ...]
     request: str = ""
-    status: Status | None = None
+    status: values.Status | None = None
     backend: values.BackendInfo | None = None
     next_cursor: str | None = None
     rotated: bool = False
@@ -301,7 +301,7 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True):
 
     If `parked`, the turn waits for the answer and the client's run ends here. `before` is then the turn's visible text
     before the question, and `number` counts the runs of the turn that ended with a question. A one-time code does not
-    end the run. `kind` is the kind of an interaction, else "". `after_text` is True if the run showed text before.
+    end the run. `kind` is that of an interaction, else "". `after_text` is True if the run showed text before it.
     """
 
     text: str
@@ -340,7 +340,7 @@ class QuestionAnswered(EventBase, frozen=True, kw_only=True):
 class UsageReported(TurnDetail, frozen=True, kw_only=True):
     """The tokens that one model call used."""
 
-    usage: Usage
+    usage: values.Usage
     gateway_adds = True
 
 
@@ -376,14 +376,14 @@ class TurnEnded(EndOfTurn, frozen=True, kw_only=True):
 
     text: str = ""
     message: str = ""
-    usage: Usage | None = None
-    failure: Failure | None = None
+    usage: values.Usage | None = None
+    failure: values.Failure | None = None
 
 
 class StatusChanged(EventBase, frozen=True, kw_only=True):
     """The status of the backend changed."""
 
-    status: Status
+    status: values.Status
     gateway_adds = True
 
 
@@ -530,7 +530,7 @@ class Reply(AnswerEvent, frozen=True, kw_only=True):
     """Answer to the command `request` if no typed answer exists: a failure, or a success with optional JSON."""
 
     request: str
-    failure: Failure | None = None
+    failure: values.Failure | None = None
     result: Raw | UnsetType = UNSET
 
 

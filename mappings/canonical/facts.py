@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from dragoman.mappings.canonical.values import End, Ext, Visibility, snake_case
+from dragoman.mappings.canonical.values import End, Ext, SessionSummary, Visibility, snake_case
 
 
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
@@ -43,6 +43,13 @@ class AnswerEvent(EventBase, frozen=True, kw_only=True):
     """Base class of answers that the gateway gives itself if the backend's dialect has no such answer."""
 
     answers = "always"
+    gateway_adds = True
+
+
+class SessionNews(EventBase, frozen=True, kw_only=True):
+    """Base class of descriptions of a session for subscribers. The gateway adds what a backend does not describe."""
+
+    session: SessionSummary
     gateway_adds = True
 
 
