@@ -9,6 +9,7 @@ A dollar sign before any other character stands for itself. A relative PATH star
 file. A value that was read from a file counts as secret; errors show a reference and never its value.
 
 A secret in a table may also be written `env:NAME` or `file:PATH`. Those of endpoints are read for each connection.
+Relative paths of the configuration become absolute.
 """
 
 from __future__ import annotations

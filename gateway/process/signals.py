@@ -16,17 +16,17 @@ def stop_on_signals(stop: asyncio.Event, reload: Callable[[], None] | None = Non
     """
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
-    is_second = False
+    was_signalled = False
 
     def end() -> None:
         if main is not None:
             main.cancel()
 
     def stop_or_end() -> None:
-        nonlocal is_second
-        if is_second:
+        nonlocal was_signalled
+        if was_signalled:
             end()
-        is_second = True
+        was_signalled = True
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

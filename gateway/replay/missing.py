@@ -104,7 +104,10 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
 
 
 def _end(path: Path) -> tuple[int, int, int, bool, set[str]]:
-    """Return the last seq and time, the next place in the log, if commands to backends are recorded, and all turns."""
+    """Return the last seq and time, the next place in the log, and the ids of all turns.
+
+    The value before the last one is True if commands to backends are recorded.
+    """
     seq = t = position = 0
     dialled = False
     turns = set[str]()
