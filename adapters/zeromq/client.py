@@ -288,7 +288,7 @@ async def _connect_at(
 
 
 async def _numeric(publications: str, calls: str) -> list[tuple[str, str]]:
-    """Return the two addresses for each number of their host. libzmq would look it up in the thread of all sockets.
+    """Return both addresses with each IP address of their host: libzmq would look it up in the thread of all sockets.
 
     Raise OSError if the host is unknown.
     """

@@ -119,7 +119,7 @@ class SharedKind(RememberingOpener):
         return newest
 
     def _new_session(self, link: Link, command: OpeningCommand) -> Session:
-        """Return a session, if the client opens it under the id that it chose: the backend opens it under that id."""
+        """Return a new session. If a client opens it, its id is the one that the client chose, as at the backend."""
         if not isinstance(command, OpenSession):
             return super()._new_session(link, command)
         session = self._make(command.session, principal=link.principal)

@@ -144,7 +144,7 @@ class PendingSteps:
 
     @property
     def size(self) -> int:
-        """Return how many bytes of frames and texts are kept, or as many as must be searched if those are more."""
+        """Return the bytes of frames and texts that wait, or those that must be searched if they are more."""
         return max(self._size, self.searched)
 
     @property
