@@ -89,7 +89,7 @@ async def calls_of_tokens(folder: Path, *, redacts: bool) -> tuple[Counter[str],
         with counting() as called:
             await pod.say(say("text_delta", text="counted"))
             await client.until(lambda: tokens(client) == WARM + 1)
-        seen = WARM + 1
+        seen, whole = WARM + 1, Counter[str]()
         for text, before in enumerate(("01234counted", "")):  # the first text fills the caches of the redaction
             words = [f"word {number}, " for number in range(FLUSHED)]
             with counting() as whole:
