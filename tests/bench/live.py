@@ -195,25 +195,35 @@ def bulk(rounds: int, quick: bool) -> Report:
 
 
 def scale(rounds: int, quick: bool) -> Report:
-    """G12 to G14: what many sessions cost."""
+    """G12 to G14: what many sessions cost. The bare bridge and the relay in C show what the machine itself costs."""
     crowd, total, seconds = (1000, 5000, 2) if quick else (5000, 5000, 4)
     wide = Load(sessions=crowd, rate=total / crowd, tokens=max(2, total // crowd * (seconds + 4)))
     narrow = Load(rate=total, tokens=total * seconds)
     idle = Load(sessions=1000, tokens=20, block=1)
-    memory = "1,000 sessions"
+    memory, lone, many = "1,000 sessions", "1 session", "many"
+    copied = [structs.replace(load, client="pod", backend="pod", framing="c") for load in (narrow, wide)]
     cases = [
-        Case(what="1 session", program=OURS, load=narrow, bridge=bridges.dragoman),
-        Case(what="many", program=OURS, load=wide, bridge=bridges.dragoman, separate=True, directory=True),
+        Case(what=lone, program=OURS, load=narrow, bridge=bridges.dragoman),
+        Case(what=many, program=OURS, load=wide, bridge=bridges.dragoman, separate=True, directory=True),
+        Case(what=lone, program=BARE, load=narrow, bridge=bridges.bare),
+        Case(what=many, program=BARE, load=wide, bridge=bridges.bare),
+        Case(what=lone, program=RELAY, load=copied[0], bridge=bridges.relay),
+        Case(what=many, program=RELAY, load=copied[1], bridge=bridges.relay),
         Case(what=memory, program=OURS, load=idle, bridge=bridges.dragoman, separate=True, directory=True),
         Case(what=memory, program=WEBSOCKETS, load=idle, bridge=bridges.naive_websockets),
         Case(what=memory, program=BARE, load=idle, bridge=bridges.bare),
     ]
     taken = measured("scale", cases, rounds)
-    grown = [results["many", OURS].cost / results["1 session", OURS].cost for results in taken]
+    grown = {
+        program: [results[many, program].cost / results[lone, program].cost for results in taken]
+        for program in (OURS, BARE, RELAY)
+    }
     growth = [_growth(results[memory, OURS]) / 1024 for results in taken]
     connects = [1 / ratio for ratio in ratios(taken, memory, WEBSOCKETS, lambda result: result.connect)]
     figures = [
-        most("G12", f"CPU an event, {crowd:,} sessions to 1, {total:,} events/s in sum", grown, 1.25, 1.15),
+        most("G12", f"CPU an event, {crowd:,} sessions to 1, {total:,} events/s in sum", grown[OURS], 1.25, 1.15),
+        most("", "the same of the bare bridge", grown[BARE]),
+        most("", "the same of the relay in C", grown[RELAY]),
         most(
             "G13", "memory of an idle session, to naive websockets", ratios(taken, memory, WEBSOCKETS, _idle), 1.2, 0.9
         ),
