@@ -225,11 +225,12 @@ def between_bytecodes(act: Callable[[int], None]) -> Iterator[None]:
             act(next(number))
         return trace
 
+    before = sys.gettrace()
     sys.settrace(trace)
     try:
         yield
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
 
 
 def test_a_text_with_more_secrets_than_the_limit_is_one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
