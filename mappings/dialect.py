@@ -335,12 +335,6 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         """Read `frames` into `step`: bursts, faults, and removed keys as losses."""
         if self.unwrap is not None:
             frames = _unwrapped(self.unwrap, frames, step)
-        if (self.envelope is None or len(frames) == 1) and self._receive_at_once(frames, step):
-            return
-        self._receive_slowly(frames, step)
-
-    def _receive_at_once(self, frames: Sequence[Frame], step: Step[T]) -> bool:
-        """Read frames of one envelope, or without any, as one burst; return False if the slow path must read them."""
         try:
             messages = list(map(self.codec.decode, frames))
             if not self.codec.watched.isdisjoint(map(type, messages)):
@@ -348,34 +342,12 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
                     if type(message) in self.codec.watched:
                         self.codec.check(frame, message)
         except (*MALFORMED, PeerError):
-            return False
-        functions = self.to_canonical.functions
-        items: list[T] = []
-        for message in messages:
-            items += functions[type(message)](message)
-        if items:
-            request, at = ("", 0) if self.envelope is None else self.envelope(messages[0])
-            session, ext = NOWHERE if self.place is None else self.place(messages[0])
-            step.bursts.append(Burst(items=items, request=request, at=at, session=session, ext=ext))
-        return True
-
-    def _receive_slowly(self, frames: Sequence[Frame], step: Step[T]) -> None:
+            messages = self._mended(frames, step)
         functions, envelope, place = self.to_canonical.functions, self.envelope, self.place
         items: list[T] = []
         burst_of: tuple[str, int] | None = None
         where = before = NOWHERE
-        for frame in frames:
-            try:
-                message = self.codec.decode(frame)
-                if type(message) in self.codec.watched:
-                    self.codec.check(frame, message)
-            except (*MALFORMED, PeerError) as error:
-                step.mended += 1
-                try:
-                    message = self._mend(frame, error, step)
-                except PeerError as fault:
-                    step.add_fault(fault)
-                    continue
+        for message in messages:
             kind = type(message)
             if kind is Unmapped:
                 items.append(message)
@@ -389,6 +361,24 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
                     items, burst_of, before = [], placed, where
             items += functions[kind](message)
         _flush(items, burst_of, step, before)
+
+    def _mended(self, frames: Sequence[Frame], step: Step[T]) -> list[Any]:
+        """Decode frames of which at least one is refused by the fast decoder; add the faults of the others."""
+        messages: list[Any] = []
+        for frame in frames:
+            try:
+                message = self.codec.decode(frame)
+                if type(message) in self.codec.watched:
+                    self.codec.check(frame, message)
+            except (*MALFORMED, PeerError) as error:
+                step.mended += 1
+                try:
+                    message = self._mend(frame, error, step)
+                except PeerError as fault:
+                    step.add_fault(fault)
+                    continue
+            messages.append(message)
+        return messages
 
     def _mend(self, frame: Frame, error: Exception, step: Step[T]) -> Any:
         if isinstance(error, PeerError):

@@ -16,12 +16,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.mappings.alike import TEXT
 from dragoman.mappings.canonical import Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale import images
-from dragoman.mappings.codewhale.directions import FROM_SERVER, is_blank
+from dragoman.mappings.codewhale.directions import FROM_SERVER
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.to_canonical.frames import plain
@@ -99,7 +100,7 @@ class ClientTranslator(Translator[Event, Command]):
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Read bare lines as events of the running turn, and answers as its end or as answers to our commands."""
         step: Step[Event] = Step()
-        FROM_SERVER.receive([frame for frame in frames if not is_blank(frame)], step)
+        FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, bytes) or frame.strip()], step)
         bursts, step.bursts = step.bursts, []
         for burst in bursts:
             if burst.request:
@@ -108,6 +109,8 @@ class ClientTranslator(Translator[Event, Command]):
                     if own == "null" and len(self._pending) == 1 and _is_error(answer):
                         (own,) = self._pending  # a server that cannot read a request does not know its id
                     self._take_answer(own, answer, step)
+            elif self._turn is not None and self._turn.spoke and TEXT.issuperset(map(type, burst.items)):
+                _add(step, burst.items)
             else:
                 _add(step, [event for item in burst.items for event in self._take_line(item, step)])
         for fault in step.faults:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from dragoman.mappings.alike import TEXT
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.unmapped import Unmapped
@@ -46,8 +47,6 @@ WAITING_MAX = 1024
 
 OVER_MAX = 64
 """Ended turns of this link whose late events are still recognised: 7 KB, in which an id is looked up in 0.7 us."""
-
-ONLY_TEXT = frozenset({events.TextDelta})
 
 VERDICTS: dict[type, type] = {
     events.OtpVerified: commands.AnswerOtp,
@@ -194,7 +193,7 @@ class ClientTranslator(Translator[Event, Command]):
     def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
         own = burst.request
         request = self._turns.get(own)
-        if request is not None and ONLY_TEXT.issuperset(map(type, burst.items)):  # the hot path
+        if request is not None and TEXT.issuperset(map(type, burst.items)):  # the hot path
             return Burst(items=burst.items, request=request, at=burst.at)
         items: list[Event] = []
         for event in burst.items:
