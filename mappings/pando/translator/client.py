@@ -14,6 +14,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from dragoman.mappings.alike import TEXT
 from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
@@ -130,7 +131,10 @@ class ClientTranslator(Translator[Event, Command]):
         self._received_at = now = self._clock()
         for burst in bursts:
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)
-            if items := [event for item in burst.items for event in self._take_event(burst, item, now, step)]:
+            pieces: list[Any] = burst.items
+            if TEXT.issuperset(map(type, pieces)) and self._sessions.add_pieces(burst.session, pieces, now):
+                step.bursts.append(burst)
+            elif items := [event for item in burst.items for event in self._take_event(burst, item, now, step)]:
                 step.bursts.append(replace(burst, items=items, request=""))
         for frame in frames:
             if isinstance(frame, Missed):

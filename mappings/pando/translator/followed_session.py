@@ -402,6 +402,14 @@ class FollowedSessions(dict[str, FollowedSession]):
         following.add_text(token.token, now)
         return True
 
+    def add_pieces(self, session: str, pieces: Sequence[events.TextDelta], now: int) -> bool:
+        """Note pieces that only append to the open text; return False if `take_event` must take them one by one."""
+        following = self.get(session)
+        if following is None or following.is_lost or not following.streams:
+            return False
+        following.add_text("".join(piece.text for piece in pieces), now)
+        return True
+
     def lose_turns(self) -> None:
         """Mark all open turns as lost with their primary: each ends with its session's next event or check of time."""
         for following in self.values():
