@@ -8,7 +8,7 @@ something fails, it is undone, and the routes in force serve on. Then the new ro
     route with the same backend         keeps its router: new sessions get the new options
     route with another backend          gets a new router; clients and sessions of the old one stay until they leave
     other recordings                    each recorded route gets a new router, too
-    removed route                       stops accepting, lets open turns finish, disconnects its clients
+    removed route                       stops accepting, lets open turns finish or fails them, disconnects its clients
     listener of a pando                 if it is closed or gets another router, the same: its clients share its sockets
 """
 
@@ -180,6 +180,7 @@ class Routes:
         identities: Identities,
     ) -> None:
         """Open the listeners that are missing and close those of `closing`; undo both if one cannot be opened."""
+        used = {running.router for running in planned}
         occupied = {place for _, one in closing for place in registry.places(one.endpoint)}
         missing = [(new, endpoint) for new in planned for endpoint in _missing(new)]
         opened: list[OpenListener] = []
@@ -190,7 +191,7 @@ class Routes:
                     opened.append(await self._open(new, endpoint, identities))
             for old, listener in closing:
                 closed.append((old, listener))
-                await self._close(old.router, listener)
+                await self._close(old.router, listener, is_used=old.router in used)
             for new, endpoint in missing:
                 if not occupied.isdisjoint(registry.places(endpoint)):
                     opened.append(await self._open(new, endpoint, identities))
@@ -200,20 +201,25 @@ class Routes:
         for listener in opened:
             self._listening(listener.address)
 
-    async def _close(self, router: Router, listener: OpenListener) -> None:
+    async def _close(self, router: Router, listener: OpenListener, *, is_used: bool) -> None:
         """Stop accepting. Clients that share the sockets of a listener are disconnected after their turns."""
         if not listener.shares_sockets:
             await listener.close()
             return
-        await self._finish_turns(router)
+        await self._finish_turns(router, str(listener.endpoint), is_used=is_used)
         await listener.close()
         await self._clients.end(self._clients.links_of(router, str(listener.endpoint)), NOT_SERVED)
 
-    async def _finish_turns(self, router: Router) -> None:
-        """Return once no session of a router is busy, or the drain deadline has passed."""
+    async def _finish_turns(self, router: Router, endpoint: str = "", *, is_used: bool = False) -> None:
+        """Return once no session of a router is busy, or the drain deadline has passed.
+
+        If no route uses the router any more, the turns of clients that are about to be disconnected fail then.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._clients.services.limits.drain_deadline):
                 await router.busy.finish()
+        if not is_used:
+            router.end_turns(self._clients.links_of(router, endpoint), NOT_SERVED)
 
     async def _undo(
         self,

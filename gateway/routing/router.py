@@ -7,7 +7,7 @@ unknown one (routing/policy.py). Which sessions the backend has is asked of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -121,6 +121,14 @@ class Router:
         session.describe(SessionClosed)
         self._all.replace_session(session)
         return ""
+
+    def end_turns(self, links: Collection[Link], why: str) -> None:
+        """Fail each open turn that has no client but these; what its backend still says of it is dropped."""
+        leaving, failure = {link.id for link in links}, Failure(cause="upstream_lost", text=why)
+        for session in list(self.busy):
+            if leaving.issuperset(session.delivery.attachments):
+                now = self.services.clock()
+                session.deliver(session.form.cut("failed", failure, now, discard=True), now)
 
     def change_route(self, route: Route, services: Services) -> None:
         """Open new sessions with these options and limits; sessions that are open keep theirs.

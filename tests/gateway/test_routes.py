@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -19,6 +20,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.reload import ConfigReloader
+from dragoman.gateway.routes import NOT_SERVED
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical.events import StatusChanged, TextDelta, TurnAccepted, TurnResult
 from tests.gateway.test_app import Played
@@ -216,6 +218,18 @@ async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients:
         await app.change_config(config_of(route_of(tmp_path, "b", "t")))  # so that the test does not wait
 
 
+async def test_a_client_of_a_removed_route_is_told_that_its_turn_failed(tmp_path: Path, clients: Clients) -> None:
+    async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, _):
+        reader = await clients.connect("s")
+        played[0].sends(TurnAccepted(request="1"), TextDelta(text="half"))
+        await app.change_config(config_of(route_of(tmp_path, "b", "t")))
+        *_, error, status, shutdown = map(json.loads, (await reader.read()).splitlines())
+        assert (error["event"], error["data"]["message"]) == ("error", NOT_SERVED)
+        assert (status, shutdown["event"]) == ({"event": "status", "data": {"status": "idle"}}, "shutdown")
+        await settle()
+        assert played[0].stopped
+
+
 async def test_a_session_stays_with_the_backend_that_a_reload_takes_from_its_route(
     tmp_path: Path, clients: Clients
 ) -> None:
@@ -289,6 +303,19 @@ async def test_a_pando_listener_is_opened_again_for_another_backend(pando: str, 
         async with PandoClient.connected(pando) as other:
             assert other.session
         assert played[0].stopped, "the clients of the former backend are gone"
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["route removed", "listener removed"])
+async def test_a_pando_client_is_told_the_end_of_a_turn_that_a_removed_route_ends(
+    pando: str, tmp_path: Path, kept: bool
+) -> None:
+    route = route_of(tmp_path, "a", "s")
+    with_pando = structs.replace(route, listen=(*route.listen, parse(f"pando+{pando}")))
+    async with running(config_of(with_pando)) as (app, played, _), PandoClient.connected(pando) as client:
+        played[0].sends(TurnAccepted(request="1"), TextDelta(text="half"))
+        await app.change_config(config_of(route if kept else route_of(tmp_path, "b", "t")))
+        await client.until(lambda: client.told[-1][0] == "instance.shutdown")
+        assert ("llm.end" in client.topics()) is not kept
 
 
 async def test_a_pando_listener_that_was_closed_can_be_opened_again(pando: str, tmp_path: Path) -> None:
