@@ -51,21 +51,21 @@ class Parts(Struct, frozen=True):
 class Oversize(Struct, frozen=True):
     """Placeholder for a frame that the adapter refused because of its size.
 
-    The frame had `size` bytes or parts (so far), against a limit of `limit`. If the limit is one of JSON values, `size`
-    is in bytes. An `endless` frame is so far above its limit that its peer cannot be expected to end it.
+    The frame had `size` bytes (so far), or parts if they are limited. `limit` is the value of the setting `name`. An
+    `endless` frame is so far above its limit that its peer cannot be expected to end it.
     """
 
     size: int
     limit: int
-    unit: Literal["bytes", "parts", "values"] = "bytes"
+    name: Literal["max_message", "max_command", "message_parts", "message_values"] = "max_message"
     endless: bool = False
 
     @property
     def text(self) -> str:
         """The reason for the refusal, for the peer and for recordings."""
-        if self.unit == "values":
-            return f"message of {self.size} bytes has more than {self.limit} JSON values"
-        return f"message of {self.size} {self.unit} is over the limit of {self.limit}"
+        unit = "parts" if self.name == "message_parts" else "bytes"
+        wrong = "has more JSON values than" if self.name == "message_values" else "is over"
+        return f"message of {self.size} {unit} {wrong} the limit of {self.limit} (`{self.name}`)"
 
 
 class Missed(Struct, frozen=True):

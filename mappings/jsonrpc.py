@@ -108,6 +108,7 @@ class Replies(Generic[R]):
     """The peer's requests that are not answered yet; replies go out in the order of the requests."""
 
     def __init__(self) -> None:
+        self._refusal = ""  # the reason why the peer is about to be disconnected
         self._count: Callable[[int], None] | None = None
         self._order: deque[R] = deque()
         self._waiting: dict[str, R] = {}
@@ -149,18 +150,23 @@ class Replies(Generic[R]):
                 self._count(-request.size)
         return frames
 
-    def close(self, refuse: Callable[[R], tuple[bytes, ...]]) -> list[bytes]:
-        """Remove and return all remaining replies, with a refusal for each request that has none."""
+    def note_refusal(self, text: str) -> None:
+        """Remember why the peer is about to be disconnected."""
+        self._refusal = text
+
+    def close(self, cause: str, refuse: Callable[[R, str], tuple[bytes, ...]]) -> list[bytes]:
+        """Remove and return all remaining replies, with a refusal and its reason for each request that has none."""
+        text = self._refusal or (f"the gateway closes: {cause}" if cause else "the gateway closes")
         self._waiting.clear()
         for request in self._order:
-            request.reply = refuse(request) if request.reply is None else request.reply
+            request.reply = refuse(request, text) if request.reply is None else request.reply
         return self.flush()
 
     def check_flood(self, step: Step[T]) -> None:
         """Add a fault that ends the link if too many requests wait for a reply."""
         if len(self._order) > PENDING_MAX:
-            text = f"more than {PENDING_MAX} requests wait for a reply (PENDING_MAX)"
-            step.add_fault(PeerError("flooding", text, can_continue=False))
+            self.note_refusal(f"more than {PENDING_MAX} requests wait for a reply (PENDING_MAX)")
+            step.add_fault(PeerError("flooding", self._refusal, can_continue=False))
 
 
 def read_frame(direction: Direction[S], frame: Frame, step: Step[T]) -> Iterator[S | PeerError]:

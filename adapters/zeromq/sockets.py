@@ -248,6 +248,6 @@ def oversize(message: Message, limits: TransportLimits) -> Oversize | None:
     overhead.
     """
     if len(message) > limits.max_parts:
-        return Oversize(size=len(message), limit=limits.max_parts, unit="parts")
+        return Oversize(size=len(message), limit=limits.max_parts, name="message_parts")
     size = len(message[0]) if len(message) == 1 else sum(map(len, message)) + FRAME_OVERHEAD * len(message)
     return Oversize(size=size, limit=limits.max_message) if size > limits.max_message else None

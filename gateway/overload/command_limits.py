@@ -35,12 +35,12 @@ class CommandLimits:
         if size <= self.unchecked:
             return frame
         if size > self._size and size - sum(map(self._large_part, parts)) > self._size:
-            return Oversize(size=size, limit=self._size)
+            return Oversize(size=size, limit=self._size, name="max_command")
         try:
             for part in parts:
                 check_value_count(part, self._values)
         except PeerError:
-            return Oversize(size=size, limit=self._values, unit="values")
+            return Oversize(size=size, limit=self._values, name="message_values")
         return frame
 
 

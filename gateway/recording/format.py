@@ -245,9 +245,7 @@ def frame_line(link: str, dir: Direction, dialect: str, frame: Frame) -> FrameLi
 
 def _why_missing(frame: Oversize | Missed) -> str:
     if isinstance(frame, Oversize):
-        if frame.unit == "values":
-            return f"too large: {frame.text}"
-        return f"too large: {frame.size} {frame.unit}, over the limit of {frame.limit}"
+        return f"too large: {frame.text}"
     return f"{frame.count} messages of {frame.channel} were not read in time"
 
 

@@ -208,7 +208,7 @@ def test_the_cost_of_a_message_of_many_parts_is_proportional_to_their_number(nam
 
             def prepare(n: int, direction: Any = direction, channel: str = channel) -> Callable[[], object]:
                 parts = Parts(channel, b"i", (b"",) * n + (b"{}",))
-                return lambda: direction.receive([parts, Oversize(n, 1, "parts")], Step())
+                return lambda: direction.receive([parts, Oversize(n, 1, "message_parts")], Step())
 
             assert growth(prepare, [4 * n for n in SIZES]) <= GROWTH
 

@@ -116,8 +116,8 @@ def test_a_frame_with_many_undocumented_keys_is_a_bounded_number_of_losses() -> 
 
 
 def test_a_frame_of_too_many_parts_is_refused_with_their_number() -> None:
-    (fault,) = received(Oversize(size=65, limit=64, unit="parts")).faults
-    assert (fault.code, fault.text) == ("too_large", "message of 65 parts is over the limit of 64")
+    (fault,) = received(Oversize(size=65, limit=64, name="message_parts")).faults
+    assert (fault.code, fault.text) == ("too_large", "message of 65 parts is over the limit of 64 (`message_parts`)")
 
 
 @pytest.mark.parametrize(

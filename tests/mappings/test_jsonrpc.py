@@ -102,7 +102,8 @@ def test_closing_refuses_each_request_without_a_reply() -> None:
     replies = Replies[PeerCall]()
     for request in (PeerCall(peer_id="a"), PeerCall(peer_id="b", reply=(b"2",))):
         replies.add(request)
-    assert replies.close(lambda request: (request.peer_id.encode(),)) == [b"a", b"2"]
+    told = replies.close("the end", lambda request, text: (f"{request.peer_id}: {text}".encode(),))
+    assert told == [b"a: the gateway closes: the end", b"2"]
 
 
 def test_a_request_more_than_may_wait_ends_the_link() -> None:

@@ -64,7 +64,6 @@ class ServerTranslator(Translator[Command, Event]):
         self._shut = False
         self._inputs, self._inputs_max = 0, PENDING_MAX  # inputs that wait for the requests before them
         self._nested = 0  # requests whose execution is nested in the answer to the previous request, at most
-        self._refusal = ""  # the reason why this client is about to be disconnected
 
     @property
     def view(self) -> str:
@@ -152,9 +151,9 @@ class ServerTranslator(Translator[Command, Event]):
     def closed(self, cause: str) -> Step[Command]:
         """Answer every pending request; the ones that were not executed are refused."""
         self._shut = True
-        text = self._refusal or (f"the gateway closes: {cause}" if cause else "the gateway closes")
-        problem = Problem(code=FAILED, message=text)
-        return Step(frames=self._replies.close(lambda call: refused(call, problem)))
+        return Step(
+            frames=self._replies.close(cause, lambda call, text: refused(call, Problem(code=FAILED, message=text)))
+        )
 
     # -- from the client --------------------------------------------------------------------------------
 
@@ -227,7 +226,7 @@ class ServerTranslator(Translator[Command, Event]):
 
     def _refuse_client(self, failure: Failure, step: Step[Command]) -> None:
         """Send the reason of a disconnection as the error of each pending request; if there is none, with id null."""
-        self._refusal = failure.text
+        self._replies.note_refusal(failure.text)
         if self._replies.head is None:
             step.frames += refused(ThreadCall(peer_id=""), Problem(code=FAILED, message=failure.text))
 

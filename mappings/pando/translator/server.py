@@ -93,9 +93,11 @@ class ServerTranslator(Translator[Command, Event]):
 
     def closed(self, cause: str) -> Step[Command]:
         """Write an error reply for each call without a reply, because its caller waits."""
-        text = f"the gateway closes: {cause}" if cause else "the gateway closes"
-        problem = Problem(code=FAILED, message=text)
-        return Step(frames=self._replies.close(lambda call: _refused(call.peer_id, problem)))
+
+        def refuse(call: PeerCall, text: str) -> tuple[bytes, ...]:
+            return _refused(call.peer_id, Problem(code=FAILED, message=text))
+
+        return Step(frames=self._replies.close(cause, refuse))
 
     # -- from the client --------------------------------------------------------------------------------
 

@@ -359,7 +359,7 @@ async def test_a_call_of_too_many_parts_comes_as_oversize_and_the_next_one_uncha
         with peer(zmq.DEALER, ours.calls) as dealer:
             dealer.send_multipart([b"x"] * many)
             caller, (frame,) = await heard(ours)
-            assert frame == Oversize(size=65, limit=64, unit="parts")
+            assert frame == Oversize(size=65, limit=64, name="message_parts")
             dealer.send_multipart([b"x"] * 64)
             assert await receive(caller) == [Parts("rpc", caller.identity, (b"x",) * 64)]
 

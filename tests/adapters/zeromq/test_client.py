@@ -139,7 +139,7 @@ async def test_many_tiny_parts_count_as_a_large_message() -> None:
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 20)
         (frame,) = await receive(transport)
         assert isinstance(frame, Oversize)
-        assert frame.unit == "bytes"
+        assert frame.name == "max_message"
 
 
 async def test_a_message_of_too_many_parts_comes_as_oversize_and_the_next_one_unchanged() -> None:
@@ -147,7 +147,7 @@ async def test_a_message_of_too_many_parts_comes_as_oversize_and_the_next_one_un
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 5_000)
         (frame,) = await receive(transport)
         assert isinstance(frame, Oversize)
-        assert (frame.size > 64, frame.limit, frame.unit) == (True, 64, "parts")
+        assert (frame.size > 64, frame.limit, frame.name) == (True, 64, "message_parts")
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 64)
         assert await receive(transport) == [Parts("pub", b"", (b"x",) * 64)]
 

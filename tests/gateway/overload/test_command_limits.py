@@ -38,15 +38,19 @@ def test_a_frame_within_the_limits_stays_as_it_is(frame: Frame) -> None:
 
 
 def test_a_frame_over_max_command_is_refused() -> None:
-    assert checked(b"x" * 20_001) == Oversize(size=20_001, limit=20_000)
-    assert checked(Parts("rpc", b"me", (b"x" * 20_000, b"x"))) == Oversize(size=20_001, limit=20_000)
+    assert checked(b"x" * 20_001) == Oversize(size=20_001, limit=20_000, name="max_command")
+    assert checked(Parts("rpc", b"me", (b"x" * 20_000, b"x"))) == Oversize(
+        size=20_001, limit=20_000, name="max_command"
+    )
 
 
 @pytest.mark.parametrize("frame", [b"[" + b"0," * 9_000 + b"0]", b"[" * 9_000, b'{"a":' * 3_500 + b"[" * 2_000])
 def test_a_frame_of_more_values_than_message_values_is_refused(frame: bytes) -> None:
     refused = checked(frame)
     assert isinstance(refused, Oversize)
-    assert refused.text == f"message of {len(frame)} bytes has more than 5000 JSON values"
+    assert (
+        refused.text == f"message of {len(frame)} bytes has more JSON values than the limit of 5000 (`message_values`)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,12 +87,12 @@ def test_attachments_stored_messages_and_histories_may_be_longer(name: str, fram
 )
 def test_the_rest_of_a_command_and_all_other_commands_may_not_be_longer(name: str, frame: dict[str, Any]) -> None:
     data = json.dumps(frame).encode()
-    assert checked(data, name) == Oversize(size=len(data), limit=20_000)
+    assert checked(data, name) == Oversize(size=len(data), limit=20_000, name="max_command")
 
 
 def test_an_attachment_does_not_make_room_for_more_values() -> None:
     frame = b'{"action":"send_message","images":[' + b"0," * 9_000 + b"0]}"
-    assert checked(frame) == Oversize(size=len(frame), limit=5_000, unit="values")
+    assert checked(frame) == Oversize(size=len(frame), limit=5_000, name="message_values")
 
 
 INPUTS = {

@@ -195,8 +195,8 @@ def test_a_zeromq_message_is_read_back_with_its_parts_and_without_its_identity()
 @pytest.mark.parametrize(
     ("frame", "why"),
     [
-        (Oversize(20, 10), "too large: 20 bytes"),
-        (Oversize(65, 64, "parts"), "too large: 65 parts"),
+        (Oversize(20, 10), "too large: message of 20 bytes"),
+        (Oversize(65, 64, "message_parts"), "too large: message of 65 parts"),
         (Missed("sub", 3), "3 messages"),
     ],
 )

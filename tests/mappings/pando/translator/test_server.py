@@ -119,6 +119,8 @@ def test_a_caller_with_too_many_open_calls_is_disconnected() -> None:
     assert caller.step.faults == []
     caller.sends(body)
     assert [(fault.code, fault.can_continue) for fault in caller.step.faults] == [("flooding", False)]
+    told = {json.loads(frame)["error"]["message"] for frame in caller.link.closed("flooding").frames}
+    assert told == {f"more than {PENDING_MAX} requests wait for a reply (PENDING_MAX)"}
 
 
 def test_calls_that_wait_when_the_link_closes_are_refused_in_order() -> None:
@@ -218,8 +220,10 @@ def test_a_call_without_a_required_param_is_refused_at_once(method: str, params:
 
 
 def test_a_call_of_too_many_parts_is_answered_as_one_that_cannot_be_read() -> None:
-    step = Caller().link.receive([Oversize(size=65, limit=64, unit="parts")])
-    assert [json.loads(frame)["error"]["code"] for frame in step.frames] == [PARSE_ERROR]
+    step = Caller().link.receive([Oversize(size=65, limit=64, name="message_parts")])
+    (reply,) = map(json.loads, step.frames)
+    text = "parse error: message of 65 parts is over the limit of 64 (`message_parts`)"
+    assert reply == error("", PARSE_ERROR, text)
     assert [fault.code for fault in step.faults] == ["too_large"]
 
 
