@@ -80,6 +80,21 @@ LEGAL = {
         token("b"),
         answer("ab"),
     ),
+    "an answer without the text before a tool call": (
+        SEND,
+        accepted(),
+        token("a"),
+        chunk("t", "toolCall"),
+        chunk("t", "toolResult"),
+        token("b"),
+        answer("b"),
+    ),
+    "an answer whose last call of the model said nothing": (
+        token("a", "t"),
+        chunk("t", "toolCall", "t"),
+        chunk("t", "toolResult", "t"),
+        answer("a", "t"),
+    ),
     "commands in the middle of a turn": (
         SEND,
         sends("ping", "p"),
@@ -204,6 +219,15 @@ ILLEGAL = [
     ),
     ("the tokens of a turn are its answer", [SEND, accepted(), token("a"), answer("ab")]),
     ("the tokens of a turn are its answer", [token("b", "t"), answer("ab", "t")]),
+    ("the tokens of a turn are its answer", [token("a", "t"), token("b", "t"), answer("b", "t")]),
+    (
+        "the tokens of a turn are its answer",
+        [SEND, accepted(), token("a"), chunk("t", "toolCall"), chunk("t", "toolResult"), token("b"), answer("a")],
+    ),
+    (
+        "the tokens of a turn are its answer",
+        [SEND, accepted(), token("a"), chunk("t", "toolCall"), chunk("t", "toolResult"), token("b"), answer("")],
+    ),
     ("immediate_response answers a command", [reply()]),
     ("immediate_response answers a command", [sends("get_session"), reply("other")]),
     ("immediate_response answers a command", [sends("get_session"), reply(), reply()]),
