@@ -129,6 +129,9 @@ How to read the tables:
 - Request ids and session ids are addresses, not content. If a dialect has no field for them, the connection implies
   them. Times have the precision of each dialect.
 - Events that a session adds by itself, such as the single end of every turn, count as sent by every backend.
+- `HistorySnapshot` stands for a history that the client requests. One that the backend sends by itself is shown to pod
+  clients only. codewhale has the events of a turn in its result, and the error of a failed turn has none. The ledger
+  counts both as lost.
 - The gateway answers some commands itself, whatever the backend: `Ping`, `OpenSession`, `ResumeSession`,
   `GetSession`, `ListSessions`, `GetHistory` and `ShutdownBackend`. If both dialects can express such a command, its
   cell shows the translation by `dragoman translate`.

@@ -101,7 +101,7 @@ def test_response_ids_of_the_seed_count_the_bytes_of_the_input() -> None:
 def test_the_frames_of_one_result_are_bounded() -> None:
     projection = own()
     rendered = projection.render(batch(*[events.ReasoningDelta(text="x")] * (FRAMES_MAX + 2)))
-    assert [(loss.kind, loss.count) for loss in rendered.losses] == [("ResponseDelta", 2)]
+    assert [(loss.kind, loss.count) for loss in rendered.losses] == [("ReasoningDelta", 2)]
     *_, answer = shown(projection, *over())
     assert len(answer["result"]["events"]) == FRAMES_MAX
 
@@ -110,7 +110,7 @@ def test_the_cause_of_a_failure_is_sent_once() -> None:
     failure = Failure(cause="internal", text="boom")
     errors = [events.ErrorReported(cause="internal", text="boom"), events.ErrorReported(cause="internal", text="other")]
     rendered = own().render(batch(*errors, *over("failed", failure)))
-    assert [loss.kind for loss in rendered.losses] == ["Error"]
+    assert [loss.kind for loss in rendered.losses] == ["ErrorReported"]
     assert json.loads(rendered.frames[-1])["error"]["message"] == "boom"
 
 

@@ -296,7 +296,7 @@ def test_a_failed_turn_is_an_error_after_the_end_of_its_text(end: End, text: str
     lines = client.lines()
     assert [line.get("type") for line in lines] == ["response_start", "response_delta", "response_end", None]
     assert lines[-1] == {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": text, "data": None}}
-    assert client.losses == ["ResponseDelta"]  # an error has no events
+    assert client.losses == ["ReasoningDelta"]  # an error has no events
 
 
 @pytest.mark.parametrize(
