@@ -171,10 +171,10 @@ class App:
         try:
             self.children = Children(self.config.limits.children)
             spawner = partial(route_spawner, self.children, inherit=self.config.inherit_env)
-            self.upstreams = Upstreams(spawner, self.spawn, self._make_backend)
-            self._clients = Clients(self._services, self.spawn, self._gone)
-            listeners = Listeners(self._clients, self.spawn, self._attend, self._wrap)
-            self._routes = Routes(self._clients, listeners, self._make_router, self.spawn, listening, self._stopped)
+            self.upstreams = Upstreams(spawner, self._make_backend)
+            self._clients = Clients(self._services, self._gone)
+            listeners = Listeners(self._clients, self._attend, self._wrap)
+            self._routes = Routes(self._clients, listeners, self._make_router, listening, self._stopped)
             async with self.children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes(meanwhile)
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import CloseReason, Spawn, Transport
+from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
@@ -56,17 +56,11 @@ class ClientPort(Struct, frozen=True, kw_only=True):
 
 
 class Clients:
-    """The links of all clients. `spawn` runs the task of each link; `gone` is called with each client that left."""
+    """The links of all clients. `gone` is called with each client that left."""
 
-    def __init__(
-        self,
-        services: Services,
-        spawn: Spawn,
-        gone: Callable[[Link], None],
-    ) -> None:
+    def __init__(self, services: Services, gone: Callable[[Link], None]) -> None:
         self.services = services
         self.links: dict[str, Link] = {}
-        self._spawn = spawn
         self._gone = gone
         self._routers: dict[str, Router] = {}  # link id -> its router
         self._by_token: dict[str, Principal] = {}  # link id -> whom a token names
@@ -140,7 +134,7 @@ class Clients:
     def _start(self, serving: Coroutine[Any, Any, None], link: Link) -> bool:
         """Serve a link in a task of its own; return False if the app has ended."""
         try:
-            self._spawn(serving, link.id)
+            _ = self.services.start_task(serving, link.id)
         except RuntimeError:  # the end of the loop closes the connection
             serving.close()
             return False

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from msgspec import structs
@@ -79,12 +78,10 @@ class Listeners:
     def __init__(
         self,
         clients: Clients,
-        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
         attend: Callable[[Session], None],
         wrap: Callable[[Transport], Transport],
     ) -> None:
         self._clients = clients
-        self._spawn = spawn
         self._attend = attend
         self._wrap = wrap
 
@@ -121,7 +118,7 @@ class Listeners:
         await directory.open()
         router.watch(lambda session: directory.update_session(session.state, lives=router.is_live(session)))
         opened = OpenListener(endpoint, directory, target)
-        opened.keep(self._spawn(directory.run(), f"{router.route.name}:directory"))
+        opened.keep(self._clients.services.start_task(directory.run(), f"{router.route.name}:directory"))
         return opened
 
     async def _listen(self, endpoint: Endpoint, target: ListenerTarget, ingress: Ingress) -> Listener:
@@ -155,7 +152,7 @@ class Listeners:
             disconnect=clients.disconnect,
             bad_request=clients.note_bad_request,
             not_authenticated=target.identities.count_failure,
-            spawn=self._spawn,
+            spawn=clients.services.start_task,
             publish=publish,
             instance=us,
             lost=lambda loss: clients.services.ledger.record([loss], target=dialect.name),

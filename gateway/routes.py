@@ -21,7 +21,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 import structlog
 from msgspec import Struct
 
-from dragoman.adapters.base import Spawn
 from dragoman.gateway import registry
 from dragoman.gateway.clients import Clients, ListenerTarget
 from dragoman.gateway.config.model import Route
@@ -53,8 +52,8 @@ class RunningRoute(Struct, kw_only=True, eq=False):
 class Routes:
     """The routes of a gateway, and the authentication of their clients.
 
-    `make_router` returns the router of a route, and `spawn` runs tasks of the gateway. `listening` is called with the
-    endpoint of each listener that was opened. `stopped` is called with each router that a reload has stopped.
+    `make_router` returns the router of a route. `listening` is called with the endpoint of each listener that was
+    opened, and `stopped` with each router that a reload has stopped.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class Routes:
         clients: Clients,
         listeners: Listeners,
         make_router: Callable[[Route, Services], Router],
-        spawn: Spawn,
         listening: Callable[[str], None],
         stopped: Callable[[Router], Awaitable[None]],
     ) -> None:
@@ -71,7 +69,6 @@ class Routes:
         self._clients = clients
         self._listeners = listeners
         self._make_router = make_router
-        self._spawn = spawn
         self._listening = listening
         self._stopped = stopped
         self._retired: list[Router] = []  # their clients or turns are still there
@@ -249,7 +246,7 @@ class Routes:
             if old.router not in used:
                 self._retired.append(old.router)
                 retiring = self._retire(old.router, is_removed=old.route.name not in names)
-                self._spawn(retiring, f"{old.route.name}:retired")
+                _ = self._clients.services.start_task(retiring, f"{old.route.name}:retired")
         self.running = planned
         for new in planned:
             new.router.change_route(new.route, self._clients.services)

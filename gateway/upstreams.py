@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from dragoman.adapters.base import Spawn, Transport
+from dragoman.adapters.base import Transport
 from dragoman.adapters.hops import via
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
@@ -43,16 +43,13 @@ MakeInProcess = Callable[[BackendEvents], Backend]
 
 
 class Upstreams:
-    """Makes the backends of all routes. Connections run as tasks of `spawn`; `spawner` starts the children of a route.
+    """Makes the backends of all routes. `spawner` starts the children of a route.
 
     `make_backend` replaces the upstreams of all routes by backends in this process.
     """
 
-    def __init__(
-        self, spawner: Callable[[Route], Spawner], spawn: Spawn, make_backend: MakeInProcess | None = None
-    ) -> None:
+    def __init__(self, spawner: Callable[[Route], Spawner], make_backend: MakeInProcess | None = None) -> None:
         self._spawner = spawner
-        self._spawn = spawn
         self._make_backend = make_backend
         self._children = SpareChildren()
         self.statuses: dict[str, BackendStatus] = {}  # route name -> status, if the backend is dialled
@@ -86,7 +83,6 @@ class Upstreams:
             sessions=sessions,
             recorder=recorder,
             spawner=spawner,
-            spawn=self._spawn,
             status=status,
             dials=RouteDials(lambda: sessions.services.limits, services.monotonic),
             pool=pool,
@@ -100,7 +96,7 @@ class Upstreams:
         if pool is not None and upstream.session_ref is None:
             return ConversationsKind(sessions, dialer.dial, pool.is_served)
         if (pods := registry.pods(route.upstream)) is not None:
-            return PodsKind(sessions, dialer.dial, pods, self._spawn)
+            return PodsKind(sessions, dialer.dial, pods)
         return kind_of(upstream, dialer.dial)(sessions)
 
 
@@ -111,7 +107,6 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
     sessions: Sessions
     recorder: Recorder | None
     spawner: Spawner
-    spawn: Spawn
     status: BackendStatus
     dials: RouteDials
     pool: UpstreamPool | None
@@ -143,7 +138,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
             failover=failover,
             children=self.children,
         )
-        return Upstream(state.id, target, session, services, self.spawn)
+        return Upstream(state.id, target, session, services)
 
     async def _connect_as_owner(self, connect: Connect, state: SessionState) -> Transport:
         """Connect with the token of the owner of a session; raise OSError if there is none."""

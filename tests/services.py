@@ -37,11 +37,6 @@ def soon(act: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_soon(act)
 
 
-def start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Start a task in the event loop: who asks for it waits for its end."""
-    return asyncio.get_running_loop().create_task(work, name=name)
-
-
 def services(
     time: Any = None,
     *,
@@ -49,9 +44,17 @@ def services(
     ledger: Ledger | None = None,
     new_id: NewId | None = None,
     queue: FairQueue | None = None,
+    group: asyncio.TaskGroup | None = None,
 ) -> Services:
-    """Return services whose clock and timers are those of `time`; without it the clock and the timers stand still."""
+    """Return services whose clock and timers are those of `time`; without it the clock and the timers stand still.
+
+    Their tasks are those of `group`; without it, of the event loop.
+    """
     numbers = count(1)
+
+    def start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        return (group or asyncio.get_running_loop()).create_task(work, name=name)
+
     return Services(
         clock=time.clock if time is not None else lambda: 0,
         monotonic=time.monotonic if time is not None else lambda: 0,

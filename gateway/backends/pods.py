@@ -18,7 +18,7 @@ from itertools import islice
 import msgspec
 from msgspec import UNSET, Struct
 
-from dragoman.adapters.base import CloseReason, Spawn
+from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.backends.known_pods import KnownPods
 from dragoman.gateway.ingress import LATEST, NEW
@@ -66,20 +66,13 @@ class Choice(Struct):
 
 
 class PodsKind(BackendKind):
-    """The pods of one directory, each a backend of one session. `spawn` runs the task that reads the directory."""
+    """The pods of one directory, each a backend of one session."""
 
     cannot_delete = "the backend is one session, and cannot be deleted"
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        make_backend: MakeBackend,
-        pods: Pods,
-        spawn: Spawn,
-    ) -> None:
+    def __init__(self, sessions: Sessions, make_backend: MakeBackend, pods: Pods) -> None:
         super().__init__(sessions, make_backend)
         self._pods = pods
-        self._spawn = spawn
         self._index = PodIndex(self._ids_of, lambda name: session_id(sessions.route.name, name))
         self._known = KnownPods(pods, self._index, self._services.monotonic, sessions.list.note_changed)
         self._queue: deque[WaitingAction] = deque()
@@ -117,12 +110,13 @@ class PodsKind(BackendKind):
         if link.id not in self._waiting and not self._needs_pods(link, command):
             action()
             return True
-        if self._waiting[link.id] >= self._services.limits.pending_commands:
+        services = self._services
+        if self._waiting[link.id] >= services.limits.pending_commands:
             return False
         self._queue.append(WaitingAction(link, command, action))
         self._waiting[link.id] += 1
         if len(self._queue) == 1:
-            self._spawn(self._serve(), f"{self._sessions.route.name}:pods")
+            _ = services.start_task(self._serve(), f"{self._sessions.route.name}:pods")
         return True
 
     def _needs_pods(self, link: Link, command: Command | None) -> bool:

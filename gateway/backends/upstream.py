@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from dragoman.adapters.base import CloseReason, Spawn, Transport
+from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.gateway.backends.target import ConnectionReport, UpstreamTarget
 from dragoman.gateway.first_frames import FirstFrames
@@ -38,7 +38,7 @@ log = structlog.get_logger("dragoman.upstream")
 
 
 class Upstream:
-    """The connection of the session `name` to a backend that we dial; `spawn` runs it as a task."""
+    """The connection of the session `name` to a backend that we dial."""
 
     # Slots, because each session has one.
     __slots__ = (
@@ -54,7 +54,6 @@ class Upstream:
         "_running",
         "_services",
         "_session",
-        "_spawn",
         "_stopped",
         "_target",
         "_translator",
@@ -63,14 +62,11 @@ class Upstream:
         "_wanted",
     )
 
-    def __init__(
-        self, name: str, target: UpstreamTarget, session: BackendEvents, services: Services, spawn: Spawn
-    ) -> None:
+    def __init__(self, name: str, target: UpstreamTarget, session: BackendEvents, services: Services) -> None:
         self._name = name
         self._target = target
         self._report = ConnectionReport(name, target, services.clock)
         self._session = session
-        self._spawn = spawn
         self._services = services
         self._link: Link | None = None
         self._transport: Transport | None = None  # of that link
@@ -96,7 +92,7 @@ class Upstream:
         if not self._running and not self._stopped:
             self._running = True
             self._services.queue.spend(DIAL)
-            self._spawn(self._keep_connected(), f"{self._name}:upstream")
+            _ = self._services.start_task(self._keep_connected(), f"{self._name}:upstream")
 
     def send(self, commands: Sequence[Command]) -> None:
         if self._link is not None and self._link.alive:

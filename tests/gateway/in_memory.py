@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from itertools import count
@@ -200,7 +200,7 @@ class InMemoryGateway:
         self._ids = count(1)
         self._backend = registry.dialect(upstream.dialect)
         route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
-        self.services = services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id)
+        self.services = services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id, group=group)
         kind = kind_of(self._backend, self._upstream, in_process=not keeps)
         self.shutdowns: list[str] = []  # the clients that said `shutdown`
         events = RouteEvents(on_shutdown=lambda link: self.shutdowns.append(link.id))
@@ -217,11 +217,8 @@ class InMemoryGateway:
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
-        self.upstream = Upstream(session.connected().id, target, session, self.services, self.spawn)
+        self.upstream = Upstream(session.connected().id, target, session, self.services)
         return self.upstream
-
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self.group.create_task(work, name=name)
 
     async def _dial(self) -> Transport:
         self.dialled += 1
@@ -271,7 +268,7 @@ class InMemoryGateway:
             LinkEvents(sink=self.router.receive, drained=self.router.drained),
         )
         peer = self.clients[name] = InMemoryPeer(transport, link)
-        self.spawn(self._serve(link), name)
+        _ = self.services.start_task(self._serve(link), name)
         return peer
 
     async def _serve(self, link: Link) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from msgspec import structs
@@ -27,14 +27,15 @@ from tests.services import services
 from tests.spawners import spawner_of
 
 
-def unexpected(_work: Coroutine[Any, Any, None], name: str) -> None:
+def unexpected(_work: Coroutine[Any, Any, None], name: str) -> NoReturn:
     raise AssertionError(f"{name} was started")
 
 
 def kind_of_route(upstream: str, make_backend: MakeInProcess | None = None) -> BackendKind:
-    provided, route = services(), Route(name="test", listen=(), upstream=parse(upstream))
+    provided = structs.replace(services(), start_task=unexpected)
+    route = Route(name="test", listen=(), upstream=parse(upstream))
     sessions = Sessions(route, provided, registry.upstream(route.upstream), lambda _link: None, None)
-    upstreams = Upstreams(lambda _route: spawner_of(Children(1)), unexpected, make_backend)
+    upstreams = Upstreams(lambda _route: spawner_of(Children(1)), make_backend)
     return upstreams.make_kind(route, None, sessions)
 
 
@@ -62,7 +63,7 @@ async def test_the_environment_of_children_is_read_once_for_all_sessions_of_a_ro
         asked.append(route)
         return spawner_of(Children(1))
 
-    kind = Upstreams(spawner, unexpected).make_kind(route, None, sessions)
+    kind = Upstreams(spawner).make_kind(route, None, sessions)
     for name in ("a", "b", "c"):
         sessions.make_unlisted(name, kind._connect_upstream)
     assert asked == [route]
@@ -71,7 +72,7 @@ async def test_the_environment_of_children_is_read_once_for_all_sessions_of_a_ro
 async def test_the_connection_of_a_new_session_has_the_limits_that_its_route_has_then() -> None:
     route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:1/ws"))
     sessions = Sessions(route, services(), registry.upstream(route.upstream), lambda _link: None, None)
-    kind = Upstreams(lambda _route: spawner_of(Children(1)), unexpected).make_kind(route, None, sessions)
+    kind = Upstreams(lambda _route: spawner_of(Children(1))).make_kind(route, None, sessions)
     changed = structs.replace(route, limits={"connect_deadline": 1.5})
     sessions.change_route(changed, services().for_route(changed))
     made: list[Backend] = []
@@ -98,7 +99,7 @@ async def test_an_upstream_takes_no_session_while_it_is_dialled_in_vain_or_its_c
     first, second = (parse(f"smooth+ws://127.0.0.1:{port}/ws") for port in (1, 2))
     alone = Route(name="alone", listen=(), upstream=first)
     both = Route(name="both", listen=(), upstream=first, failover=(second,))
-    upstreams = Upstreams(lambda _route: spawner_of(Children(1)), unexpected)
+    upstreams = Upstreams(lambda _route: spawner_of(Children(1)))
     for route in (alone, both):
         sessions = Sessions(route, services(), registry.upstream(first), lambda _link: None, None)
         upstreams.make_kind(route, None, sessions)

@@ -48,7 +48,7 @@ class AnyBackendGateway(InMemoryGateway):
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
-        return Upstream("test", target, session, self.services, self.spawn)
+        return Upstream("test", target, session, self.services)
 
     @cached_property
     def publication(self) -> InMemoryPeer:
@@ -72,7 +72,7 @@ class AnyBackendGateway(InMemoryGateway):
             LinkEvents(sink=self.router.receive, drained=self.router.drained),
         )
         peer = self.clients[name] = InMemoryPeer(transport, link)
-        self.spawn(self._serve(link), name)
+        _ = self.services.start_task(self._serve(link), name)
         return peer
 
     def public(self, session: Session, dialect: str) -> str:

@@ -88,7 +88,7 @@ class RecordedTurnsGateway(AnyBackendGateway):
         super().__init__(group, dialect, upstream=nowhere, keeps=False)
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Any:
-        actor = PausableDemoBackend(session, self.spawn, Scripts(self.turns), rotates=self._rotates)
+        actor = PausableDemoBackend(session, self.services.start_task, Scripts(self.turns), rotates=self._rotates)
         self.actors.append(actor)
         return actor
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -115,7 +115,7 @@ class InMemoryPandoGateway(InMemoryPando):
         self.ledger = Ledger()
         self.links: list[Link] = []
         self._ids = count(1)
-        self.services = services(self.time, limits=LIMITS, ledger=self.ledger, new_id=self._new_id)
+        self.services = services(self.time, limits=LIMITS, ledger=self.ledger, new_id=self._new_id, group=group)
         self.router = Router(route, self.services, PANDO, kind_of(PANDO, self._upstream))
 
     def _new_id(self) -> str:
@@ -124,10 +124,7 @@ class InMemoryPandoGateway(InMemoryPando):
     def _upstream(self, session: BackendEvents, _endpoint: Endpoint) -> Upstream:
         dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint="pando", dialect=registry.dialect("pando"), connect=self.dial, dials=dials)
-        return Upstream("test", target, session, self.services, self._spawn)
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self.group.create_task(work, name=name)
+        return Upstream("test", target, session, self.services)
 
     # -- clients ---------------------------------------------------------------------------------------
 
@@ -149,7 +146,7 @@ class InMemoryPandoGateway(InMemoryPando):
             LinkEvents(sink=self.router.receive, drained=self.router.drained),
         )
         self.links.append(link)
-        self._spawn(self._serve(link), link.id)
+        _ = self.services.start_task(self._serve(link), link.id)
         return transport
 
     async def _serve(self, link: Link) -> None:

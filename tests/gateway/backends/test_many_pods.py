@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
@@ -65,24 +65,20 @@ class ManyPods:
         self.unbound: set[str] = set()  # folders without a socket
         self.status: dict[str, bytes] = {}
         self.on_the_loop: list[str] = []
-        self._group = group
         files = {"open": self._open, "read": lambda file, _size: file.getvalue(), "close": lambda file: file.close()}
         monkeypatch.setattr(live, "os", SimpleNamespace(stat=self._stat, listdir=self._listdir, **files))
         upstream = parse(f"pod+dir:{folder}")
         self.time = ManualClock()
         self.sessions = Sessions(
             Route(name="test", listen=(), upstream=upstream),
-            services(self.time),
+            services(self.time, group=group),
             registry.upstream(upstream),
             lambda _link: None,
             None,
         )
         pods = Pods(upstream, self._is_alive, clock=lambda: 1 << 62)
-        self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, pods, self._spawn)
+        self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, pods)
         self.lists = Lists(self.sessions, self.kind, do_at_once)
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self._group.create_task(work, name=name)
 
     def _count(self, call: str) -> None:
         self.calls[call] += 1

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
@@ -50,11 +51,13 @@ class Dialled:
         self.told: list[tuple[str, list[str]]] = []
         dials = RouteDials(lambda: limits, lambda: 0)
         target = UpstreamTarget(endpoint=ENDPOINT, dialect=registry.dialect("pod"), connect=self._dial, dials=dials)
-        self.upstream = Upstream("s", target, self, services(self.time, limits=limits), self._spawn)
+        provided = structs.replace(services(self.time, limits=limits), start_task=self._start_task)
+        self.upstream = Upstream("s", target, self, provided)
         self.tasks: list[asyncio.Task[None]] = []
 
-    def _spawn(self, work: Any, name: str) -> None:
+    def _start_task(self, work: Any, name: str) -> asyncio.Task[None]:
         self.tasks.append(self.group.create_task(work, name=name))
+        return self.tasks[-1]
 
     async def _dial(self) -> Transport:
         self.attempts += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -43,21 +43,17 @@ class Alone(InMemoryPando):
         self.session, self.time, self.ledger = Session(), ManualClock(), Ledger()
         self.session.state.title = "Orders"
         self.refuses = False
-        self._group = group
         ids = count(1)
         pando = registry.dialect("pando")
-        dialled = services(self.time, limits=LIMITS, ledger=self.ledger)
+        dialled = services(self.time, limits=LIMITS, ledger=self.ledger, group=group)
         dials = RouteDials(lambda: LIMITS, dialled.clock)
         target = UpstreamTarget(endpoint="pando", dialect=pando, connect=self._connect, dials=dials)
         self.way = PrivateConversation(
             self.session,
             pando,
             services(self.time, ledger=self.ledger, new_id=lambda: f"id {next(ids)}"),
-            lambda conversation: Upstream("own", target, conversation, dialled, self._spawn),
+            lambda conversation: Upstream("own", target, conversation, dialled),
         )
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self._group.create_task(work, name=name)
 
     async def _connect(self) -> Any:
         if self.refuses:
