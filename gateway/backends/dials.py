@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.overload.rates import TokenBucket
+from dragoman.gateway.transports.spec import Connect
 
 FAILING_MAX = 256  # endpoints with failures: above it those that failed long ago are forgotten
 AT_ONCE = contextlib.nullcontext()  # a timeout takes 4 us, and a free place is taken without a wait
@@ -47,9 +48,7 @@ class RouteDials:
         self._slots = asyncio.Semaphore(self._known.dials)
         self._failures: dict[str, FailedDials] = {}  # endpoint -> its failures
 
-    async def connect(
-        self, endpoint: str, connect: Callable[[], Awaitable[Transport]], deadline: float | None
-    ) -> Transport:
+    async def connect(self, endpoint: str, connect: Connect, deadline: float | None) -> Transport:
         """Connect to the endpoint before the deadline; raise OSError if that fails or too many attempts have failed.
 
         The wait until fewer than `dials` attempts run has a deadline of its own.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 from weakref import WeakValueDictionary
 
@@ -29,6 +29,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.timers import NS
+from dragoman.gateway.transports.spec import Connect
 from dragoman.mappings.canonical import SessionState
 
 CircuitState = Literal["closed", "open", "half-open"]
@@ -87,7 +88,7 @@ class PooledUpstream(Struct, kw_only=True, eq=False):
     """An upstream of a route that has several. `connected` counts its connections, `fault` is its last failure."""
 
     endpoint: Endpoint
-    connect: Callable[[], Awaitable[Transport]]
+    connect: Connect
     breaker: CircuitBreaker
     connected: int = 0
     failures: int = 0
@@ -98,11 +99,7 @@ class UpstreamPool:
     """The upstreams of one route, in the order of preference."""
 
     def __init__(
-        self,
-        route: str,
-        upstreams: Sequence[tuple[Endpoint, Callable[[], Awaitable[Transport]]]],
-        limits: Limits,
-        clock: Callable[[], int],
+        self, route: str, upstreams: Sequence[tuple[Endpoint, Connect]], limits: Limits, clock: Callable[[], int]
     ) -> None:
         self.limits = limits
         self.upstreams = [

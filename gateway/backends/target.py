@@ -6,19 +6,19 @@ the circuit of its upstream, if the route has several, and for the attempts that
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
 from msgspec import Struct, field
 
-from dragoman.adapters.base import Transport
 from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.failover import FailoverConnection
 from dragoman.gateway.backends.spare_children import SpareChildren
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.observability import logs
+from dragoman.gateway.transports.spec import Connect
 from dragoman.mappings.dialect import Clock, Dialect
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
 
     endpoint: str
     dialect: Dialect
-    connect: Callable[[], Awaitable[Transport]]
+    connect: Connect
     dials: RouteDials
     tap: Tap | None = None
     headers: Callable[[], Mapping[str, str]] = dict
