@@ -274,7 +274,7 @@ def _link_row(link: Link) -> LinkRow:
         id=link.id,
         dialect=link.dialect.name,
         peer=link.peer,
-        principal=str(getattr(link.principal, "name", link.principal)),
+        principal=link.principal,
         listener=masked_text(link.ingress.endpoint),
         sessions=list(islice(link.sessions, 100)),
         queued=link.outbox.size,
