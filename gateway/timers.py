@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-NS = 1_000_000_000  # nanoseconds in a second
-
 
 class Timer(Protocol):
     """A scheduled call that can be cancelled."""

@@ -13,7 +13,7 @@ DATE_TIME = re.compile(
     r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-])(\d\d):(\d\d))?", re.ASCII
 )
 
-NS = 1_000_000_000
+NS = 1_000_000_000  # nanoseconds in a second
 DAY = 86_400
 EPOCH_DAY = 719_468  # days from 0000-03-01 to 1970-01-01
 YEARS_400 = 146_097  # days in 400 years

@@ -28,9 +28,9 @@ from dragoman.gateway.config.local_sockets import find_local_server
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.public_reason import full_reason
-from dragoman.gateway.timers import NS
 from dragoman.gateway.transports.spec import Connect
 from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.rfc3339 import NS
 
 CircuitState = Literal["closed", "open", "half-open"]
 STAYS = "this session stays at its upstream; connect again or open another session, to use the next upstream"

@@ -28,11 +28,11 @@ from dragoman.gateway.public_reason import exit_reason, full_reason, public_reas
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.wording import UNREACHABLE
-from dragoman.gateway.timers import NS
 from dragoman.gateway.transports import ChildTransport
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Frame, Translator
+from dragoman.mappings.rfc3339 import NS
 
 log = structlog.get_logger("dragoman.upstream")
 

@@ -19,8 +19,7 @@ from dragoman.gateway.observability.trace_context import TraceContext, trace_id
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Event, events
-
-NS = 1_000_000_000
+from dragoman.mappings.rfc3339 import NS
 
 log = structlog.get_logger("dragoman.turn")
 

@@ -26,8 +26,8 @@ from dragoman.gateway.public_reason import without_secrets
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import Status
+from dragoman.mappings.rfc3339 import NS
 
-NS = 1_000_000_000
 TITLE_MAX = 200  # characters of a session's title: often it is the first input
 ROWS = 50  # rows of sessions that are made in one step of the gateway's loop: 3 ms
 

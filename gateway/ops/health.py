@@ -22,12 +22,12 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.overload.descriptors import descriptor_shortage
 from dragoman.gateway.recording.parts import RETRY
+from dragoman.mappings.rfc3339 import NS
 
 Status = Literal["ready", "not ready", "starting", "draining"]
 
 PROBE_DEADLINE = 1.0  # seconds to connect to a backend of another machine: probes wait for that long by default
 PROBE_EVERY = 1.0  # seconds for which what a probe found counts, so that nobody can make many connections by asking
-NS = 1_000_000_000
 
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):

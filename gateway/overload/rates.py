@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-NS = 1_000_000_000
+from dragoman.mappings.rfc3339 import NS
 
 
 class TokenBucket:

@@ -15,8 +15,9 @@ from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.ports import Client
-from dragoman.gateway.timers import NS, Deadline, Timer
+from dragoman.gateway.timers import Deadline, Timer
 from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.rfc3339 import NS
 
 TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
 

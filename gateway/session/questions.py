@@ -18,7 +18,7 @@ from dragoman.gateway.session.in_flight import PendingCommand, acknowledge
 from dragoman.gateway.session.one_time_codes import OneTimeCodes
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.question_form import Given, denied
-from dragoman.gateway.timers import NS, Deadline
+from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import (
     NO_VALUES,
@@ -29,6 +29,7 @@ from dragoman.mappings.canonical.commands import (
 from dragoman.mappings.canonical.state import Question, QuestionBlock, Resolution
 from dragoman.mappings.canonical.values import Cause, Failure, Origin, Segment, flatten
 from dragoman.mappings.forms import Form, declines
+from dragoman.mappings.rfc3339 import NS
 
 Answer = AnswerApproval | AnswerInteraction
 

@@ -11,8 +11,6 @@ from dragoman.mappings.canonical.values import SessionSummary
 from tests.gateway.listed import UnknownCursor, listed
 from tests.gateway.routing.counted_route import CountedRoute
 
-NS = 1_000_000_000
-
 
 def page(rows: list[SessionSummary], command: ListSessions, *, silent: bool = False) -> SessionsListed:
     """Return a page of the rows of a backend, without open sessions."""

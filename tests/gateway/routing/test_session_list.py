@@ -16,12 +16,11 @@ from dragoman.mappings.canonical.commands import ListSessions, RenameSession
 from dragoman.mappings.canonical.events import SessionsListed, TextDelta
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Burst
+from dragoman.mappings.rfc3339 import NS
 from tests.gateway.listed import listed
 from tests.gateway.routing.counted_route import CountedRoute, touched
 from tests.idle import settle
 from tests.step_counter import count_steps
-
-NS = 1_000_000_000
 
 
 def rename(session: Session, title: str) -> None:
