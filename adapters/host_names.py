@@ -1,4 +1,4 @@
-"""The name under which a client reaches an HTTP server, from its Host header, and the names of this machine.
+"""The name under which a client reaches an HTTP server, from its Host header, and the addresses of both machines.
 
 A web page may reach 127.0.0.1 by a name of its own (DNS rebinding). No foreign page can choose an IP address or
 `localhost`, so these two are allowed everywhere.
@@ -6,7 +6,7 @@ A web page may reach 127.0.0.1 by a name of its own (DNS rebinding). No foreign 
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 
@@ -38,3 +38,14 @@ def is_loopback(name: str) -> bool:
         return ip_address(name).is_loopback
     except ValueError:
         return name == "localhost"
+
+
+def address_of(peer: str) -> str:
+    """Return the address in the name of a transport's peer: a host, the network of an IPv6 host, or a user."""
+    if peer.startswith("["):
+        host = peer[1:].partition("]")[0].partition("%")[0]
+        return str(IPv6Address(int(IPv6Address(host)) >> 64 << 64))  # one host may have all addresses of a /64
+    host, _, port = peer.rpartition(":")
+    if port.isdecimal():
+        return host
+    return peer.split(" ")[0]  # `uid=1000 pid=123`

@@ -30,7 +30,6 @@ from dragoman.gateway.listeners import Listeners, new_id
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.gateway.observability.turn_watch import TurnWatch
-from dragoman.gateway.overload.admission import address_of
 from dragoman.gateway.overload.memory import MemoryBudget, default_limit
 from dragoman.gateway.process.signals import stop_on_signals
 from dragoman.gateway.recording.in_force import RecordingsInForce
@@ -189,7 +188,7 @@ class App:
 
     async def _serve_routes(self, meanwhile: Meanwhile) -> None:
         try:
-            await self._routes.start(self.config.routes, Identities(self.config, self.ledger.counters, address_of))
+            await self._routes.start(self.config.routes, Identities(self.config, self.ledger.counters))
             self.ready.set()
             if self._owns_process:
                 gc.freeze()  # docs/measurements.md, section 3: a full collection need not scan what lives until the end
@@ -202,7 +201,7 @@ class App:
 
     async def change_config(self, config: Config) -> None:
         """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""
-        identities = Identities(config, self.ledger.counters, address_of)
+        identities = Identities(config, self.ledger.counters)
         services = structs.replace(self._services, limits=config.limits)
         async with self._recordings.replaced(config.recording) as is_new:
             await self._routes.change(config.routes, identities, services, records_anew=is_new)

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.adapters.host_names import address_of
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
@@ -19,7 +20,7 @@ from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, end_denied, expiring
 from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.log_throttle import bad_request_counter
-from dragoman.gateway.overload.admission import Admission, address_of
+from dragoman.gateway.overload.admission import Admission
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.routing.router import LEFT_AT_ONCE, Router
 from dragoman.gateway.services import Services

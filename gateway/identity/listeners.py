@@ -15,6 +15,7 @@ import structlog
 from msgspec import structs
 
 from dragoman.adapters.base import Accept, Admission, PeerFacts, Transport
+from dragoman.adapters.host_names import address_of
 from dragoman.gateway.config.model import Auth, Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.authenticators import (
@@ -65,13 +66,9 @@ def authenticates(endpoint: Endpoint, auth: Auth) -> bool:
 
 
 class Identities:
-    """The authenticators of a gateway, and the principals that are one person.
+    """The authenticators of a gateway, and the principals that are one person."""
 
-    `address_of` returns the address, without its port, of a peer's name.
-    """
-
-    def __init__(self, config: Config, counters: Counter[str], address_of: Callable[[str], str]) -> None:
-        self.address_of = address_of
+    def __init__(self, config: Config, counters: Counter[str]) -> None:
         self.delay = config.limits.auth_delay
         self._counters = counters
         self._failures: dict[str, int] = {}  # by address
@@ -175,4 +172,4 @@ class ListenerIdentity:
         return named
 
     def _count(self, facts: PeerFacts, refusal: Refusal) -> None:
-        self._identities.count_failure(self._identities.address_of(facts.address), refusal.text)
+        self._identities.count_failure(address_of(facts.address), refusal.text)

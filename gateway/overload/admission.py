@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from ipaddress import IPv6Address
 
 import structlog
 
@@ -152,14 +151,3 @@ class ClientRates:
             self._refuse("too_many_faults", "too many bad messages in a short time (`fault_rate`)")
         elif not self._messages.take(messages):
             self._refuse("too_many_messages", "too many messages in a short time (`message_rate`)")
-
-
-def address_of(peer: str) -> str:
-    """Return the address in the name of a transport's peer: a host, the network of an IPv6 host, or a user."""
-    if peer.startswith("["):
-        host = peer[1:].partition("]")[0].partition("%")[0]
-        return str(IPv6Address(int(IPv6Address(host)) >> 64 << 64))  # one host may have all addresses of a /64
-    host, _, port = peer.rpartition(":")
-    if port.isdecimal():
-        return host
-    return peer.split(" ")[0]  # `uid=1000 pid=123`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.adapters.host_names import host_name, is_address, is_loopback
+from dragoman.adapters.host_names import address_of, host_name, is_address, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,19 @@ def test_a_loopback_name_leads_to_this_machine_alone(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "0.0.0.0", "10.0.0.7", "::", "agents.example", "localhost.evil.example"])
 def test_any_other_name_may_lead_to_or_from_another_machine(name: str) -> None:
     assert not is_loopback(name)
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("127.0.0.1:5555", "127.0.0.1"),
+        ("[::1]:5555", "::"),
+        ("[2001:db8:1:2:3:4:5:6]:80", "2001:db8:1:2::"),
+        ("[fe80::1%eth0]:80", "fe80::"),
+        ("uid=1000 pid=123", "uid=1000"),
+        ("stdio pid=5", "stdio"),
+        ("a disconnected peer", "a"),
+    ],
+)
+def test_the_address_of_a_peer_is_its_host_network_or_user(peer: str, address: str) -> None:
+    assert address_of(peer) == address

@@ -172,7 +172,7 @@ async def test_a_listed_user_of_a_socket_gets_its_session(tmp_path: Path) -> Non
 
 
 def test_failures_are_logged_at_powers_of_two_with_their_number() -> None:
-    identities = Identities(Config(routes=()), Counter(), str)
+    identities = Identities(Config(routes=()), Counter())
     with capture_logs() as logs:
         for _ in range(9):
             identities.count_failure("192.0.2.7", "this token is not accepted")
@@ -182,14 +182,14 @@ def test_failures_are_logged_at_powers_of_two_with_their_number() -> None:
 
 def test_each_failure_is_counted() -> None:
     counters: Counter[str] = Counter()
-    identities = Identities(Config(routes=()), counters, str)
+    identities = Identities(Config(routes=()), counters)
     for number in range(3):
         identities.count_failure(f"192.0.2.{number}", "wrong")
     assert counters["authentication_failed"] == 3
 
 
 def test_the_addresses_that_are_remembered_are_bounded() -> None:
-    identities = Identities(Config(routes=()), Counter(), str)
+    identities = Identities(Config(routes=()), Counter())
     with capture_logs():
         for number in range(ADDRESSES_MAX + 5):
             identities.count_failure(str(number), "wrong")

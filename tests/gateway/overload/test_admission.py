@@ -9,7 +9,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload import admission
-from dragoman.gateway.overload.admission import Admission, address_of
+from dragoman.gateway.overload.admission import Admission
 from dragoman.gateway.overload.memory import MemoryBudget
 from tests.gateway.in_memory import ManualClock
 
@@ -85,19 +85,3 @@ def test_the_latest_of_very_many_addresses_are_remembered(monkeypatch: pytest.Mo
         admits.disconnect(str(number))
     assert [*admits._rates] == [str(number) for number in range(90, 100)]
     assert not admits._connections
-
-
-@pytest.mark.parametrize(
-    ("peer", "address"),
-    [
-        ("127.0.0.1:5555", "127.0.0.1"),
-        ("[::1]:5555", "::"),
-        ("[2001:db8:1:2:3:4:5:6]:80", "2001:db8:1:2::"),
-        ("[fe80::1%eth0]:80", "fe80::"),
-        ("uid=1000 pid=123", "uid=1000"),
-        ("stdio pid=5", "stdio"),
-        ("a disconnected peer", "a"),
-    ],
-)
-def test_the_address_of_a_peer_is_its_host_network_or_user(peer: str, address: str) -> None:
-    assert address_of(peer) == address
