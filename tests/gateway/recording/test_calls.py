@@ -27,6 +27,7 @@ TOKEN_CALLS_MAX = 1
 FLUSHED, FLUSH_CALLS_MAX = 60, 4  # lone tokens that are flushed at once, and calls for each of them
 TURN_CALLS_MAX = 240  # for the first items of a turn, and again for its end: 190 to 236, as the ids of a session are
 DEADLINE = 20.0
+TEXT_DONE = '"type":"text_done"'
 
 
 @asynccontextmanager
@@ -65,8 +66,12 @@ def counting() -> Iterator[Counter[str]]:
 async def until_written(folder: Path, word: str, times: int) -> None:
     """Wait until the recording contains `word` this many times."""
     async with asyncio.timeout(DEADLINE):
-        while sum(path.read_text().count(word) for path in (folder / "rec").glob("*.jsonl")) < times:
+        while count_written(folder, word) < times:
             await a_moment()
+
+
+def count_written(folder: Path, word: str) -> int:
+    return sum(path.read_text().count(word) for path in (folder / "rec").glob("*.jsonl"))
 
 
 async def a_moment() -> None:
@@ -89,17 +94,22 @@ async def calls_of_tokens(folder: Path, *, redacts: bool) -> tuple[Counter[str],
         with counting() as called:
             await pod.say(say("text_delta", text="counted"))
             await client.until(lambda: tokens(client) == WARM + 1)
-        seen, whole = WARM + 1, Counter[str]()
-        for text, before in enumerate(("01234counted", "")):  # the first text fills the caches of the redaction
-            words = [f"word {number}, " for number in range(FLUSHED)]
-            with counting() as whole:
-                for word in words:
-                    await pod.say(say("text_delta", text=word))
-                    seen += 1
-                    await client.until(lambda seen=seen: tokens(client) == seen)
-                await pod.say(say("text_done", text=before + "".join(words)))
-                await until_written(folder, '"type":"text_done"', text + 1)
+        await calls_of_a_text(folder, pod, client, said="01234counted")  # fills the caches of the redaction
+        whole = await calls_of_a_text(folder, pod, client)
     return called, whole
+
+
+async def calls_of_a_text(folder: Path, pod: FakePod, client: SmoothClient, said: str = "") -> Counter[str]:
+    """Return the calls for FLUSHED further tokens of a text and its end, until all is written; `said` came before."""
+    seen, ended = tokens(client), count_written(folder, TEXT_DONE)
+    words = [f"word {number}, " for number in range(FLUSHED)]
+    with counting() as called:
+        for number, word in enumerate(words, seen + 1):
+            await pod.say(say("text_delta", text=word))
+            await client.until(lambda number=number: tokens(client) == number)
+        await pod.say(say("text_done", text=said + "".join(words)))
+        await until_written(folder, TEXT_DONE, ended + 1)
+    return called
 
 
 async def calls_of_a_turn(folder: Path, *, redacts: bool) -> tuple[Counter[str], Counter[str]]:
