@@ -344,7 +344,7 @@ class FollowedSession:
 
     def end_lost_turn(self) -> list[Event]:
         """End the turn that was lost as failed, because its primary is gone."""
-        self.is_lost = self.asked = False
+        self.is_lost = self.asked = self._suspects_end = False
         self._ending = None
         why = events.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
         return [why, *self._over("failed", None)]

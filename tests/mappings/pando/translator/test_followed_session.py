@@ -406,6 +406,18 @@ def test_no_piece_of_text_is_added_to_a_lost_turn() -> None:
     assert not sessions.add_text(token, 1, lambda *_piece: True)
 
 
+def test_a_question_about_the_text_of_a_lost_turn_ends_no_later_turn() -> None:
+    session = FollowedSession()
+    session.take_event(CALL, 0)
+    text = events.TextDelta(text="old")
+    assert session.hold_event(Burst(items=[text]), text, 0), "a list must tell whose it is"
+    session.end_lost_turn()
+    session.take_event(events.TextDelta(text="new"), 1)
+    later = Message(role="user", text="later", id="u2")
+    assert session.take_list([INPUT, answer("a1", "old"), later, answer("a2", "new")], 2) == []
+    assert session.open
+
+
 LOOK: list[Event] = [
     events.TextDelta(text="I look."),
     UPDATE,
