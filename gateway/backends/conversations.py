@@ -59,7 +59,7 @@ class ReplayedKind(SessionOpener):
             self._services,
             self._connect_upstream,
             resume=resume,
-            taken=lambda conversation: self._sessions.merge(session, conversation),
+            taken=lambda conversation: self._sessions.resume(session, conversation),
             visible=lambda conversation: self._may_resume(session, conversation),
             stored=self._sessions.upstream.stores_history,
         )

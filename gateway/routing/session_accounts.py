@@ -41,8 +41,10 @@ class SessionAccounts:
         """Return the recorder of a new session with a provisional id, None if nothing is recorded."""
         return self._recorder.record_unopened(state) if self._recorder is not None else None
 
-    def rename(self, provisional: str, state: SessionState) -> None:
-        """Move everything from a provisional id to the id that the backend gave the session."""
+    def rename(self, session: Session, own: str) -> None:
+        """Give a session the id that its backend has for it, and move everything there from the provisional one."""
+        state, provisional = session.state, session.state.id
+        session.presence.rename(own)
         self._list.forget(provisional)
         self._quota.forget(provisional)
         self._ledger.move_session(provisional, state.id)

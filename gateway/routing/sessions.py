@@ -149,7 +149,6 @@ class Sessions:
 
     def _opened(self, session: Session, name: str) -> Session:
         """Name and list a session that its backend has opened. One that is open already is shown in its place."""
-        provisional = session.state.id
         own = canonical_id(self.route.name, name)
         known, link = self.index.find_session(own), self._unopened.client(session)
         if known is not None:
@@ -159,8 +158,7 @@ class Sessions:
             session.commands.give_all(object, Failure(cause="not_found", text="session not found"))
             return session
         self._unopened.remove(session)
-        session.state.id = own  # clients were told no other
-        self._accounts.rename(provisional, session.state)
+        self._accounts.rename(session, own)
         self._add(session)
         session.presence.await_client()
         return session
@@ -209,12 +207,18 @@ class Sessions:
         known = (name, canonical_id(self.route.name, name))
         return any(map(self.index.find_session, known)) or self._unopened.is_chosen(link.dialect.name, name)
 
-    def merge(self, session: Session, conversation: str) -> bool:
-        """Move the clients of `session`, with what they wait for, to the one that has its conversation open.
+    def resume(self, session: Session, conversation: str) -> bool:
+        """Give a session the id of the conversation that it is about to resume.
 
-        Return False if there is none.
+        If another session has the conversation open, move the clients there with what they wait for, and return True.
         """
-        other = self.index.find_session(conversation)
+        own = canonical_id(self.route.name, conversation)
+        other = self.index.find_session(conversation) or self.index.find_session(own)
+        if other is None:
+            self.index.drop(session)
+            self.tell(session)
+            self._accounts.rename(session, own)
+            self._add(session)
         if other is None or other is session:
             return False
         links, waiting = session.presence.clients, session.in_flight.take_all()

@@ -204,6 +204,15 @@ class Presence:
             client.attach(self._context.state, request)
             self._leave()  # it only makes calls, so it never attaches
 
+    def rename(self, id: str) -> None:
+        """Give the session another id, also at its clients, which were told none yet."""
+        former, self._context.state.id = self._context.state.id, id
+        for client in self.clients:
+            for names in (client.sessions, client.behind):
+                if former in names:
+                    del names[former]
+                    names[id] = None
+
     def connect_for_query(self) -> None:
         """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
         self._context.effects.backend.start()

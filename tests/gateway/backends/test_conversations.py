@@ -383,3 +383,19 @@ async def test_an_input_that_waits_for_the_latest_thread_goes_to_the_session_tha
         made.time.passes(0)
         (session,) = made.router.sessions
         assert [m.text for m in session.state.messages()] == ["And now?", "This."]
+
+
+async def test_the_latest_thread_has_its_own_id_for_the_clients_of_other_dialects() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        viewer = made.join("viewer", dialect="pando")
+        late = made.join("late", dialect="pod", ingress=Ingress(endpoint="pod+unix:/x", session=LATEST))
+        await answers(made, "thread/list", threads=[thread(KEPT)])
+        widget = made.join("widget")
+        widget.sends(ask("create_conversation_session", "c", agentId=OLD, conversationId=OPENED))
+        await answers(made, "thread/resume", **shown(KEPT))
+        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        (session,) = made.router.sessions
+        assert session.state.id == OPENED
+        assert widget.news()[0]["data"]["conversationId"] == OPENED
+        assert [len(client.link.sessions) for client in (late, widget)] == [1, 1]
+        assert [frame["payload"]["id"] for frame in viewer.news()] == [OPENED]

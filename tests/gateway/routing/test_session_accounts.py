@@ -8,10 +8,12 @@ from tests.gateway.routing.counted_route import CountedRoute
 
 def test_the_losses_of_a_provisional_id_count_for_the_session_that_was_opened() -> None:
     route = CountedRoute()
-    session = route.open_session(route.connect("a"))
-    route.ledger.record([Loss(kind="Gap", why="a test")], session="provisional")
-    route.router._all._accounts.rename("provisional", session.state)
-    assert [entry.session for entry in route.ledger.entries()] == [session.state.id]
+    link = route.connect("a")
+    session = route.open_session(link)
+    route.ledger.record([Loss(kind="Gap", why="a test")], session=session.state.id)
+    route.router._all._accounts.rename(session, "own")
+    assert [entry.session for entry in route.ledger.entries()] == ["own"]
+    assert (session.state.id, list(link.sessions)) == ("own", ["own"])
 
 
 def test_a_closed_memory_account_counts_for_no_owner_and_no_session() -> None:
