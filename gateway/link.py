@@ -42,6 +42,7 @@ T = TypeVar("T")
 Said = TypeVar("Said")
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
+CHECK = 60.0  # seconds between two looks at a credential: a clock may be set, and a machine that sleeps stops timers
 LOOK = 1.0  # seconds between two looks whether it still reads
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
 NEVER = contextlib.nullcontext()  # one for all links: a context of its own takes 0.5 KB
@@ -360,15 +361,21 @@ def expiring(link: Link, expires: float | None, services: Services) -> contextli
 @contextlib.contextmanager
 def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
 
-    def expire() -> None:
-        link.log.info("credential expired")
-        end_denied(link, "the token or certificate has expired: connect again with a new one")
+    deadline = Deadline(services.schedule)
 
-    timer = services.schedule(max(0.0, expires - services.clock() / 1e9), expire)
+    def check() -> None:
+        left = expires - services.clock() / 1e9
+        if left > 0:
+            deadline.start(min(left, CHECK), check)
+        else:
+            link.log.info("credential expired")
+            end_denied(link, "the token or certificate has expired: connect again with a new one")
+
+    deadline.start(0.0, check)
     try:
         yield
     finally:
-        timer.cancel()
+        deadline.stop()
 
 
 def end_denied(link: Link, text: str) -> None:

@@ -34,6 +34,7 @@ SECRET = "s" * 40
 CONFIG = Jwt(secret=SECRET, audience="dragoman", leeway=600.0)
 NOW = int(time.time())
 DAY = 24 * 3600  # seconds: longer than any run of the tests
+HOUR = 3600.0
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
 PUBLIC_PEM = RSA_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -321,6 +322,20 @@ async def test_a_reload_that_changes_how_tokens_are_checked_disconnects_their_cl
         else:
             await client.ask({"action": "ping"})
         assert link.alive is not ended
+
+
+@pytest.mark.parametrize(("jump", "alive"), [(HOUR, False), (-HOUR, True)], ids=["forward", "back"])
+async def test_a_token_expires_by_the_clock_of_the_machine_also_if_it_is_set(jump: float, alive: bool) -> None:
+    async with in_memory_gateway() as made:
+        peer, jumped = made.join("a"), 0.0
+        services = structs.replace(made.services, clock=lambda: made.time.clock() + int(jumped * 1e9))
+        await settle()
+        with expiring(peer.link, made.time.clock() / 1e9 + HOUR / 2, services):
+            made.time.passes(1)
+            jumped = jump
+            made.time.passes(60 if jump > 0 else HOUR)
+            await settle()
+            assert peer.link.alive is alive
 
 
 async def test_a_client_gets_an_error_and_is_disconnected_when_its_token_expires() -> None:
