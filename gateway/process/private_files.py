@@ -11,12 +11,18 @@ from pathlib import Path
 
 
 def write_file(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file so that no reader sees a part of it; what was there before is replaced, also a link."""
+    """Write a file so that no reader sees a part of it; what was there before is replaced, also a link.
+
+    If it cannot be written, nothing of it is left: a folder with a draft in it could not be removed.
+    """
     draft = path.with_name(f".{path.name}.tmp")
     draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-        file.write(content)
-    draft.replace(path)
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            file.write(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> None:

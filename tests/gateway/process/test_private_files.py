@@ -6,6 +6,8 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
+
 from dragoman.gateway.process.private_files import make_folder, write_file
 
 
@@ -15,6 +17,13 @@ def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> Non
         write_file(path, content)
     assert path.read_bytes() == b"another"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "pid").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_file(tmp_path / "pid", b"1")
+    assert [path.name for path in tmp_path.iterdir()] == ["pid"]
 
 
 def test_no_link_in_the_folder_leads_to_another_file(tmp_path: Path) -> None:
