@@ -48,14 +48,14 @@ class EndForm:
     def end_turn(self, event: events.TurnEnded) -> None:
         """End the turn as the backend told."""
         turn = self._runs.require_turn()
-        if event.text and not turn.text().endswith(event.text):
-            self._final_text(turn, event.text)
+        sent = turn.text()
+        if event.text and not sent.endswith(event.text) and not sent.rstrip().endswith(event.text):
+            self._final_text(turn, sent, event.text)
         status: Status = "paused" if event.end == "paused" else "idle"
         self.finish(turn, event.end, event.failure, status, said_end=event)
 
-    def _final_text(self, turn: OpenTurn, text: str) -> None:
+    def _final_text(self, turn: OpenTurn, sent: str, text: str) -> None:
         """Send the text that the whole text of a turn has beyond its deltas; report a Gap if they contradict."""
-        sent = turn.text()
         if text.startswith(sent):
             if type(turn.open) is ReasoningBlock:
                 self._content.close_block()

@@ -89,6 +89,7 @@ LEGAL = {
         token("b"),
         answer("b"),
     ),
+    "an answer without the white space at its end": (token("a", "t"), token(" \n", "t"), answer("a", "t")),
     "an answer whose last call of the model said nothing": (
         token("a", "t"),
         chunk("t", "toolCall", "t"),

@@ -93,6 +93,19 @@ def test_a_terminal_with_only_the_end_of_the_streamed_text_is_no_contradiction()
     assert session.state.messages()[-1].text == "Hello"
 
 
+@pytest.mark.parametrize("streamed", [("Hello", "\n"), ("Let me look. ", "", "Hello \n")])
+def test_a_terminal_without_the_white_space_at_the_end_is_no_contradiction(streamed: tuple[str, ...]) -> None:
+    """The real smooth server in Rust streams it before it finds that suggested replies follow."""
+    session = Session()
+    session.accept()
+    call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
+    said = session.feed(*[item for text in streamed for item in ((TextDelta(text=text),) if text else call)])
+    said += session.feed(TurnEnded(end="completed", text="Hello"))
+    assert "Gap" not in kinds(said)
+    assert [event.text for event in said if isinstance(event, TextDelta)] == [text for text in streamed if text]
+    assert session.state.messages()[-1].text == "Hello"
+
+
 def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
     session = Session()
     session.accept()
