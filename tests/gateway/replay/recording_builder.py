@@ -74,14 +74,14 @@ class RecordingBuilder:
         """The seq of the last line."""
         return len(self._lines)
 
-    def _add(self, **fields: Any) -> None:
+    def add_line(self, **fields: Any) -> None:
         self._lines.append(EventLine(seq=self.last + 1, t=self._t, cursor=f"1:{self._logged}", **fields))
 
     def client(self, command: Any) -> str:
         """Add a command of a client that does not reach the backend; return its request id."""
         self._requests += 1
         request = f"c{self._requests}"
-        self._add(command=_asked_by(command, request), link="smooth-1")
+        self.add_line(command=_asked_by(command, request), link="smooth-1")
         return request
 
     def asks(self, command: Any, *answers: Event) -> RecordingBuilder:
@@ -90,19 +90,19 @@ class RecordingBuilder:
         if self._asks_backend:
             self.backend(command)
         for answer in answers:
-            self._add(event=_asked_by(answer, request), link="smooth-1")
+            self.add_line(event=_asked_by(answer, request), link="smooth-1")
         return self
 
     def backend(self, command: Command) -> RecordingBuilder:
         """Add a command to the backend."""
         self._requests += 1
-        self._add(command=_asked_by(command, f"u{self._requests}"), link=UP)
+        self.add_line(command=_asked_by(command, f"u{self._requests}"), link=UP)
         return self
 
     def sends(self, *events: Event) -> RecordingBuilder:
         """Add events to the log, in the open turn if there is one."""
         for event in events:
-            self._add(event=event, turn=self._open, at=1)
+            self.add_line(event=event, turn=self._open, at=1)
             self._logged += 1
         return self
 
@@ -121,7 +121,7 @@ class RecordingBuilder:
         origin = Origin(link="smooth-1", request=request)
         message = Message(role="user", text=text, id="m", segments=(Text(text=text),))
         for event in (TurnAccepted(request=request), MessageAppended(message=message)):
-            self._add(event=event, turn=self._open, origin=origin, at=1)
+            self.add_line(event=event, turn=self._open, origin=origin, at=1)
             self._logged += 1
         self.sends(StatusChanged(status="running"))
 

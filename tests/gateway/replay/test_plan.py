@@ -85,8 +85,8 @@ def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Pat
     form = InteractionRequired(question="f", kind="k", spec=Raw(b"{}"), reason="r")
     tape = RecordingBuilder().turn("one", form, end=None)
     for command, answer in ((wrong, invalid), (right, Reply(request="turn"))):
-        tape._add(command=structs.replace(command, request="turn"), link="smooth-1")
-        tape.backend(command)._add(event=answer, link="smooth-1")
+        tape.add_line(command=structs.replace(command, request="turn"), link="smooth-1")
+        tape.backend(command).add_line(event=answer, link="smooth-1")
     plan = tape.sends(InteractionResolved(question="f")).ends().plan(tmp_path)
     assert [passage.answer for passage in plan.turns[1].parts] == [None, invalid, Reply(request="turn")]
 
@@ -108,7 +108,7 @@ def test_commands_answered_by_the_gateway_are_no_part_of_the_plan(tmp_path: Path
 def test_an_input_that_never_reached_the_backend_has_no_turn_part_and_no_answer(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None)
     refused = tape.client(SubmitInput(segments=()))
-    tape._add(event=Reply(request=refused, failure=REFUSED), link="smooth-1")
+    tape.add_line(event=Reply(request=refused, failure=REFUSED), link="smooth-1")
     plan = tape.ends().turn("two").plan(tmp_path)
     assert texts(plan) == ["", "one", "two"]
     assert plan.turns[2].parts[0].answer is None

@@ -37,12 +37,12 @@ class Session:
         self.runs: list[Run] = []
 
     def accept(self, text: str = "hi") -> list[Event]:
-        return self._keep(self.form.accept(OURS, Message(role="user", text=text), 5))
+        return self.take_runs(self.form.accept(OURS, Message(role="user", text=text), 5))
 
     def feed(self, *events: Event) -> list[Event]:
-        return self._keep(self.form.feed(events, 7))
+        return self.take_runs(self.form.feed(events, 7))
 
-    def _keep(self, runs: list[Run]) -> list[Event]:
+    def take_runs(self, runs: list[Run]) -> list[Event]:
         self.runs += runs
         return [event for run in runs for event in run.events]
 

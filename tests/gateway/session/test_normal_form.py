@@ -74,7 +74,7 @@ def test_a_result_after_a_resume_has_the_name_of_its_tool() -> None:
 def test_later_events_of_a_turn_ended_by_the_gateway_are_discarded_and_counted() -> None:
     session = Session()
     session.accept()
-    session._keep(session.form.cut("cancelled", None, 9, discard=True))
+    session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
     assert session.feed(TextDelta(text="late"), ModelTurnStarted(index=1)) == []
     assert sum(loss.count for loss in session.form.losses) == 2
     session.feed(StatusChanged(status="idle"))
@@ -139,14 +139,14 @@ def test_any_other_content_closes_the_question(more: Event) -> None:
 
 def test_a_turn_ended_by_force_leaves_its_question_to_be_denied() -> None:
     session = asked()
-    session._keep(session.form.cut("cancelled", None, 9, discard=True))
+    session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
     assert [type(question) for question in session.form.unwanted] == [ApprovalRequested]
 
 
 def test_a_question_of_a_turn_that_is_discarded_is_to_be_denied_and_counted() -> None:
     session = Session()
     session.accept()
-    session._keep(session.form.cut("cancelled", None, 9, discard=True))
+    session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
     assert session.feed(FORM, TextDelta(text="x"), ApprovalResolved(approved=True)) == []
     assert session.form.unwanted == [FORM]
     assert [loss.kind for loss in session.form.losses] == ["InteractionRequired", "TextDelta", "ApprovalResolved"]
@@ -154,7 +154,7 @@ def test_a_question_of_a_turn_that_is_discarded_is_to_be_denied_and_counted() ->
 
 def test_answer_outside_of_a_turn_opens_no_turn() -> None:
     session = Session()
-    said = session._keep(session.form.questions.noted("No.", 9, segments=(Text(text="code 1"),)))
+    said = session.take_runs(session.form.questions.noted("No.", 9, segments=(Text(text="code 1"),)))
     assert kinds(said) == ["QuestionAnswered", "QuestionAsked"]
     assert session.runs[-1].turn == ""
 
@@ -195,7 +195,7 @@ def test_any_order_of_events_gives_complete_turns(events: list[Event], ours: boo
         session.accept()
     for event in events:
         session.feed(event)
-    session._keep(session.form.cut("failed", Failure(cause="upstream_lost", text="gone"), 9))
+    session.take_runs(session.form.cut("failed", Failure(cause="upstream_lost", text="gone"), 9))
     turns: dict[str, list[Event]] = {}
     for run in session.runs:
         if run.turn:

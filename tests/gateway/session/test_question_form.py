@@ -95,7 +95,7 @@ def test_a_typed_answer_continues_as_a_run_of_its_link() -> None:
     session = asked(TextDelta(text="Well. "))
     typed = (Text(text="deny"),)
     given = Given(resolved=ApprovalResolved(question="", approved=False), segments=typed, origin=THEIRS)
-    said = session._keep(session.form.questions.answered(given, 9))
+    said = session.take_runs(session.form.questions.answered(given, 9))
     assert kinds(said) == ["TurnAccepted", "ApprovalResolved", "QuestionAnswered"]
     assert isinstance(said[-1], QuestionAnswered)
     assert (said[-1].segments, said[-1].before, said[-1].number) == (typed, "Well. ", 1)
@@ -105,7 +105,7 @@ def test_a_typed_answer_continues_as_a_run_of_its_link() -> None:
 def test_a_question_that_continues_is_answered_and_asked_in_one_run() -> None:
     session = Session()
     session.feed(FORM)
-    said = session._keep(session.form.questions.asked_again("And?", 9, segments=(Text(text="Al"),), origin=THEIRS))
+    said = session.take_runs(session.form.questions.asked_again("And?", 9, segments=(Text(text="Al"),), origin=THEIRS))
     assert kinds(said) == ["TurnAccepted", "QuestionAnswered", "QuestionAsked"]
     assert isinstance(said[-1], QuestionAsked)
     assert (said[-1].text, said[-1].number) == ("And?", 2)

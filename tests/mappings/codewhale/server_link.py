@@ -35,7 +35,7 @@ class Client:
         return self.writes(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
 
     def writes(self, *lines: str) -> Client:
-        return self._did(self.link.receive([line.encode() for line in lines]))
+        return self.take_step(self.link.receive([line.encode() for line in lines]))
 
     def message(self, id: object = 1, text: str = "hi", method: str = "thread/message") -> Client:
         more = {"kind": "message"} if method == "thread/request" else {}
@@ -43,10 +43,10 @@ class Client:
         return self.asks(method, id=id, thread_id=THREAD, input=text, **more)
 
     def attach(self, request: str = "") -> Client:
-        return self._did(self.link.attach(self.state, request))
+        return self.take_step(self.link.attach(self.state, request))
 
     def answer(self, item: Any) -> Client:
-        return self._did(self.link.send([item]))
+        return self.take_step(self.link.send([item]))
 
     def reply(self, cause: Cause | None = None, text: str = "no", **more: Any) -> Client:
         """Answer the oldest command."""
@@ -75,9 +75,9 @@ class Client:
                 origin=Origin(link="l", request=request),
             )
             rendered = projection.render(batch)
-            self._put(rendered.frames)
+            self.take_frames(rendered.frames)
             self.losses += [loss.kind for loss in rendered.losses]
-            self._did(self.link.on_delivered(batch))
+            self.take_step(self.link.on_delivered(batch))
 
     def lines(self) -> list[dict[str, Any]]:
         lines, self.said = self.said, []
@@ -87,14 +87,14 @@ class Client:
         (line,) = self.lines()
         return line
 
-    def _did(self, step: Any) -> Client:
-        self._put(step.frames)
+    def take_step(self, step: Any) -> Client:
+        self.take_frames(step.frames)
         self.heard += [item for burst in step.bursts for item in burst.items]
         self.faults += step.faults
         self.losses += [loss.kind for loss in step.losses]
         return self
 
-    def _put(self, frames: list[bytes]) -> None:
+    def take_frames(self, frames: list[bytes]) -> None:
         self.raw += frames
         self.said += map(json.loads, frames)
 

@@ -36,7 +36,7 @@ class Child:
         self.asked: list[dict[str, Any]] = []
         self.losses: list[str] = []
         self.faults: list[Any] = []
-        self._did(self.link.opened())
+        self.take_step(self.link.opened())
         if generation:
             self.answers("capabilities", {"methods": methods(generation)})
 
@@ -49,10 +49,10 @@ class Child:
         return self.sent(commands.SubmitInput(request=request, session=SESSION, segments=(Text(text=text),)))
 
     def sent(self, *commands: Command) -> list[Any]:
-        return self._did(self.link.send(commands))
+        return self.take_step(self.link.send(commands))
 
     def attached(self, state: SessionState) -> list[Any]:
-        return self._did(self.link.attach(state))
+        return self.take_step(self.link.attach(state))
 
     def answers(self, method: str, result: object = None, error: tuple[int, str] | None = None) -> list[Any]:
         """Answer the oldest request of this method."""
@@ -62,12 +62,12 @@ class Child:
         return self.sends({"jsonrpc": "2.0", "id": request["id"], **said})
 
     def sends(self, *lines: dict[str, Any]) -> list[Any]:
-        return self._did(self.link.receive([json.dumps(line).encode() for line in lines]))
+        return self.take_step(self.link.receive([json.dumps(line).encode() for line in lines]))
 
     def streams(self, kind: str, **more: str) -> list[Any]:
         return self.sends({"type": f"response_{kind}", "response_id": "thr:turn", **more})
 
-    def _did(self, step: Any) -> list[Any]:
+    def take_step(self, step: Any) -> list[Any]:
         self.asked += map(json.loads, step.frames)
         self.losses += [loss.kind for loss in step.losses]
         self.faults += step.faults

@@ -103,7 +103,7 @@ def test_an_id_over_64_bits_comes_back_as_a_float() -> None:
 
 def test_invalid_utf8_ends_the_link_without_an_answer() -> None:
     client = Client()
-    client._did(client.link.receive([b'{"id":"\xff"}']))
+    client.take_step(client.link.receive([b'{"id":"\xff"}']))
     assert (client.said, [fault.can_continue for fault in client.faults]) == ([], [False])
 
 
@@ -148,7 +148,7 @@ def test_requests_that_are_answered_at_once_are_nested_to_a_bounded_depth_and_al
     def act(step: Any, depth: int) -> None:
         nonlocal deepest
         deepest = max(deepest, depth)
-        client._put(step.frames)
+        client.take_frames(step.frames)
         for command in [item for burst in step.bursts for item in burst.items]:
             act(client.link.send([events.Pong(request=command.request)]), depth + 1)
         if step.alarm is not None:
@@ -200,13 +200,13 @@ def test_requests_are_counted_in_bytes_until_they_have_an_answer() -> None:
 def test_no_request_is_counted_any_more_when_the_link_has_closed() -> None:
     client, changes = Client(), list[int]()
     client.link.limit_requests(2, changes.append)
-    client.message(id=1).message(id=2)._did(client.link.closed("stopped"))
+    client.message(id=1).message(id=2).take_step(client.link.closed("stopped"))
     assert sum(changes) == 0
 
 
 def test_each_line_is_answered_when_the_link_closes() -> None:
     client = Client().asks("healthz", id=1).asks("nope/x", id=2).message(id=3)
-    client._did(client.link.closed("stopped"))
+    client.take_step(client.link.closed("stopped"))
     codes = [(line["id"], line["error"]["code"]) for line in client.lines()]
     assert codes == [(1, -32603), (2, -32601), (3, -32603)]
 
@@ -221,7 +221,7 @@ def test_a_client_that_is_disconnected_is_told_why_without_an_id_if_no_request_i
 def test_each_pending_request_of_a_client_that_is_disconnected_is_told_why() -> None:
     client = Client().asks("healthz", id=1).message(id=2)
     client.answer(events.Reply(request="", failure=Failure(cause="busy", text="too many messages")))
-    client._did(client.link.closed("too_many_messages"))
+    client.take_step(client.link.closed("too_many_messages"))
     lines = [(line["id"], line["error"]["message"]) for line in client.lines()]
     assert lines == [(1, "too many messages"), (2, "too many messages")]
 

@@ -48,16 +48,16 @@ class Primary:
 
     def opened(self, instance: str = "i-1") -> Primary:
         """Connect, and answer all first requests of the translator."""
-        self._did(self.link.opened())
+        self.take_step(self.link.opened())
         self.sends("instance.ping", {"status": "ok", "instance_id": instance, "uptime": "0s"})
         self.sends("session.list", [])
         return self
 
     def sent(self, *commands: Command) -> list[Any]:
-        return self._did(self.link.send(commands))
+        return self.take_step(self.link.send(commands))
 
     def attached(self, session: str) -> list[Any]:
-        return self._did(self.link.attach(SessionState(id="u", backend_ids=keep(id=session))))
+        return self.take_step(self.link.attach(SessionState(id="u", backend_ids=keep(id=session))))
 
     def sends(self, method: str, result: object = None, problem: dict[str, object] | None = None) -> list[Any]:
         """Answer the oldest call of this method."""
@@ -65,13 +65,13 @@ class Primary:
         self.calls.remove(call)
         said = {"error": problem} if problem else {"result": result}
         body = json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}).encode()
-        return self._did(self.link.receive([Parts("rpc", b"", (b"", body))]))
+        return self.take_step(self.link.receive([Parts("rpc", b"", (b"", body))]))
 
     def publishes(self, topic: str, session: str = "s-1", instance: str = "i-1", **payload: object) -> list[Any]:
         about = {"id": session} if topic.startswith("session.") else {"session_id": session}
         envelope = {"instanceId": instance, "topic": topic, "payload": {**about, **payload}}
         frame = topic.encode() + b"\0" + json.dumps(envelope).encode()
-        return self._did(self.link.receive([Parts("pub", b"", (frame,))]))
+        return self.take_step(self.link.receive([Parts("pub", b"", (frame,))]))
 
     def passes(self, seconds: float) -> list[Any]:
         """Let time pass, and call every alarm on the way."""
@@ -80,7 +80,7 @@ class Primary:
         while self.alarm is not None and self.due <= until:
             self.now = self.due
             alarm, self.alarm = self.alarm, None
-            said += self._did(alarm.callback())
+            said += self.take_step(alarm.callback())
         self.now = until
         return said
 
@@ -88,7 +88,7 @@ class Primary:
         """Return the methods of the calls that have no answer."""
         return [call["method"] for call in self.calls]
 
-    def _did(self, step: Step[Any]) -> list[Any]:
+    def take_step(self, step: Step[Any]) -> list[Any]:
         self.calls += [json.loads(frame) for frame in step.frames]
         self.losses += [loss.why for loss in step.losses]
         self.faults += step.faults
@@ -135,7 +135,7 @@ DONE = [events.TurnResult(end="completed"), IDLE]
 
 def test_a_link_first_asks_for_the_primary_and_its_sessions() -> None:
     primary = Primary()
-    primary._did(primary.link.opened())
+    primary.take_step(primary.link.opened())
     assert primary.asked() == ["instance.ping", "session.list"]
     row = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T21:28:20Z", "message_count": 2}
     (listed,) = primary.sends("session.list", [row])
@@ -156,7 +156,7 @@ def test_replies_are_matched_by_id_in_any_order() -> None:
 def test_a_reply_that_answers_no_call_is_counted() -> None:
     primary = Primary().opened()
     body = b'{"jsonrpc":"2.0","id":"stray","result":{"ok":true}}'
-    assert primary._did(primary.link.receive([Parts("rpc", b"", (b"", body))])) == []
+    assert primary.take_step(primary.link.receive([Parts("rpc", b"", (b"", body))])) == []
     assert primary.losses == ["answers no call of ours"]
 
 
@@ -233,7 +233,7 @@ def test_a_call_without_an_answer_is_given_up_after_10_seconds() -> None:
 def test_calls_that_wait_when_the_link_ends_are_answered() -> None:
     primary = Primary().opened()
     primary.sent(run())
-    (reply,) = primary._did(primary.link.closed("gone"))
+    (reply,) = primary.take_step(primary.link.closed("gone"))
     assert (reply.request, reply.failure.cause) == ("a", "upstream_lost")
 
 
@@ -759,7 +759,7 @@ def test_a_few_turns_of_a_primary_that_was_replaced_end_at_once() -> None:
     for _ in range(2):
         alarm, primary.alarm = primary.alarm, None
         assert alarm is not None
-        primary._did(alarm.callback())
+        primary.take_step(alarm.callback())
         ended.append([burst.session for burst in primary.bursts])
     assert [len(some) for some in ended] == [CHECKED_MAX, CHECKED_MAX]
     assert {session for some in ended for session in some} == sessions
@@ -794,7 +794,7 @@ def test_a_silent_primary_is_pinged_and_then_given_up() -> None:
 def test_the_silence_of_a_primary_counts_from_the_beginning_of_a_connection() -> None:
     primary = Primary().opened()
     primary.alarm, primary.now = None, primary.now + 60 * SECOND  # a connection has ended, and the next one begins
-    primary._did(primary.link.opened())
+    primary.take_step(primary.link.opened())
     primary.passes(14)
     assert primary.faults == []
 
@@ -809,7 +809,7 @@ def test_a_primary_that_answers_a_ping_is_kept() -> None:
 
 def test_messages_that_were_dropped_unread_are_a_gap_and_everything_is_asked_again() -> None:
     primary = accepted()
-    (gap,) = primary._did(primary.link.receive([Missed("pub", 7)]))
+    (gap,) = primary.take_step(primary.link.receive([Missed("pub", 7)]))
     assert (type(gap), gap.count) == (events.Gap, 7)
     assert primary.asked() == ["session.list", "message.list"]
     assert primary.losses == ["came faster than it was read"]
@@ -819,7 +819,7 @@ def test_messages_that_were_dropped_unread_are_a_gap_in_an_open_turn_without_a_c
     primary = Primary().opened()
     primary.sent(run())
     primary.sends("message.send", {"ok": True})
-    (gap,) = primary._did(primary.link.receive([Missed("pub", 7)]))
+    (gap,) = primary.take_step(primary.link.receive([Missed("pub", 7)]))
     assert (type(gap), gap.count) == (events.Gap, 7)
     assert primary.asked() == ["session.list"], "only a session with a client has its history read again"
 
@@ -840,7 +840,7 @@ def test_the_text_of_captured_turns_equals_their_stored_text() -> None:
     said: list[Any] = []
     turn = 0
     for frames in messages:
-        said += primary._did(primary.link.receive([parts(frames)]))
+        said += primary.take_step(primary.link.receive([parts(frames)]))
         if "message.list" in primary.asked():
             is_end = frames[0].startswith("llm.end")
             said += primary.sends("message.list", stored[: ends[turn] + is_end])
@@ -862,7 +862,7 @@ def test_user_and_assistant_alternate_in_captured_turns_as_in_the_store() -> Non
     answers = [*spoken[1:], len(stored)]
     said: list[Any] = []
     for frames in [frames for _, way, frames in captured(path) if way == "pub"]:
-        said += primary._did(primary.link.receive([parts(frames)]))
+        said += primary.take_step(primary.link.receive([parts(frames)]))
         while "message.list" in primary.asked():
             is_end = frames[0].startswith("llm.end")
             said += primary.sends("message.list", stored[: answers[0] + is_end])
@@ -946,7 +946,7 @@ def test_an_alarm_checks_a_bounded_number_of_sessions_and_the_next_one_follows_a
     for _ in range(4):
         alarm, primary.alarm = primary.alarm, None
         primary.now += int(alarm.after * SECOND)
-        primary._did(alarm.callback())
+        primary.take_step(alarm.callback())
         found.append((alarm.after, len(checked)))
     assert found == [(TICK, CHECKED_MAX), (0, 2 * CHECKED_MAX), (0, 2 * CHECKED_MAX + 1), (TICK, 3 * CHECKED_MAX + 1)]
 
@@ -959,6 +959,6 @@ def test_calls_without_an_answer_fail_in_parts() -> None:
     pending = [len(primary.link._pending)]
     for _ in range(2):
         alarm, primary.alarm = primary.alarm, None
-        primary._did(alarm.callback())
+        primary.take_step(alarm.callback())
         pending.append(len([call for call in primary.link._pending.values() if call.at == START]))
     assert pending == [CHECKED_MAX + 1, 1, 0]
