@@ -391,11 +391,6 @@ async def test_listening_at_a_file_that_is_no_socket_is_refused_and_leaves_it_al
     assert path.read_text() == "precious"
 
 
-async def test_the_error_names_a_missing_directory(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nowhere/sock: the socket's directory does not exist"):
-        await listen(str(tmp_path / "nowhere" / "sock"), LIMITS, lambda _: None)
-
-
 async def test_a_path_that_is_too_long_is_refused_with_the_limit(tmp_path: Path) -> None:
     path = str(tmp_path / ("x" * SUN_PATH))
     with pytest.raises(ConfigError, match=f"at most {SUN_PATH} bytes"):

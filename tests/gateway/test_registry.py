@@ -230,6 +230,7 @@ async def test_a_pod_name_is_resolved_in_the_runtime_directory(tmp_path: Path, m
 def test_only_a_pod_directory_endpoint_lists_pods() -> None:
     assert registry.pods(parse("pod+dir:/x")) is not None
     assert registry.pods(parse("pod+unix:/x")) is None
+    assert registry.pods(parse("pando+dir:/project")) is None
 
 
 def test_a_socket_needs_an_existing_directory_and_a_path_that_is_not_too_long(tmp_path: Path) -> None:

@@ -49,13 +49,6 @@ def test_a_route_that_names_no_listener_can_be_launched(tmp_path: Path) -> None:
     assert (route.name, route.listen) == ("first", ())
 
 
-def test_the_error_names_a_missing_setting(config: str) -> None:
-    with pytest.raises(ConfigError, match="set DRAGOMAN_CONFIG"):
-        choose_route({})
-    with pytest.raises(ConfigError, match="the routes are first, second"):
-        choose_route({"DRAGOMAN_CONFIG": config, "DRAGOMAN_ROUTE": "third"})
-
-
 @pytest.mark.parametrize(
     ("error", "code"), [(None, 0), (OSError("taken"), 1), (PeerError("not_utf8", "y"), 1), (ConfigError("z"), 2)]
 )

@@ -157,21 +157,6 @@ def test_a_form_is_filled_in_as_recorded(tmp_path: Path) -> None:
     assert str(found[0]) == ""
 
 
-def test_a_refused_form_is_filled_in_again_as_recorded(tmp_path: Path) -> None:
-    wrong, right = (AnswerInteraction(question="f then", values=Raw(json)) for json in (b'{"n":1}', b'{"n":2}'))
-    invalid = InteractionInvalid(question="f then", kind="identity", errors=(), text="no")
-    tape = RecordingBuilder().turn("one", FORM, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
-    with driving(tape.sends(InteractionResolved(question="f then")).ends(), tmp_path) as (backend, found):
-        backend.accepts()
-        backend.sends(FORM)
-        first = backend.hears()
-        backend.answers(structs.replace(invalid, request=first.request))
-        second = backend.hears()
-        assert [bytes(answer.values) for answer in (first, second)] == [b'{"n":1}', b'{"n":2}']
-        backend.sends(InteractionResolved(question="f then"), TurnEnded(end="completed"))
-    assert str(found[0]) == ""
-
-
 def test_a_question_in_words_is_answered_in_words_and_is_no_turn_of_its_own(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
     tape.sends(ApprovalResolved(approved=True, question="then"), TextDelta(text="Done.")).ends().turn("two")

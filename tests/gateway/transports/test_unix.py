@@ -57,17 +57,6 @@ def test_two_spellings_of_one_path_are_one_address(tmp_path: Path) -> None:
     assert unix.UNIX.places(one) != unix.UNIX.places(parse(f"pod+unix:{tmp_path}/other"))
 
 
-def test_a_pod_name_is_the_address_of_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unix, "runtime_directory", lambda: tmp_path)
-    assert unix.NAME.places(parse("pod+name:atlas")) == unix.UNIX.places(parse(f"pod+unix:{tmp_path}/atlas/sock"))
-
-
 def test_a_name_that_is_a_path_is_refused() -> None:
     with pytest.raises(ConfigError):
         unix.NAME.check(parse("pod+name:../atlas"))
-
-
-def test_only_a_pod_directory_endpoint_is_a_directory() -> None:
-    assert unix.pods(parse("pod+dir:/pods")) is not None
-    assert unix.pods(parse("pod+unix:/pods/sock")) is None
-    assert unix.pods(parse("pando+dir:/project")) is None

@@ -12,7 +12,6 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.websocket import WS, WSS
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.listener_callbacks import callbacks
 from tests.spawners import spawner_of
 
 
@@ -66,12 +65,6 @@ def test_the_port_of_a_backend_cannot_be_left_to_the_system() -> None:
     with pytest.raises(ConfigError, match="write the port of the backend"):
         WSS.check_upstream(parse("smooth+wss://127.0.0.1:0/ws"))
     WS.check_upstream(parse("smooth+ws://127.0.0.1/ws"))
-
-
-async def test_the_error_names_an_unknown_host() -> None:
-    assert WS.listen is not None
-    with pytest.raises(OSError, match=r"no-such-host\.invalid"):
-        await WS.listen(parse("smooth+ws://no-such-host.invalid:0/ws"), Limits(), callbacks())
 
 
 @pytest.mark.parametrize("options", ["", "?cert=/c.pem", "?key=/k.pem"])
