@@ -180,6 +180,16 @@ async def test_a_burst_from_the_server_arrives_completely_and_in_order() -> None
         assert received.result() == frames
 
 
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1_000_000])
+async def test_every_size_of_header_is_read_and_written(size: int) -> None:
+    frame = b"x" * size
+    async with dialled() as (peer, ours):
+        await ours.send([frame, b"next"])
+        assert [await peer.recv(decode=False), await peer.recv(decode=False)] == [frame, b"next"]
+        await peer.send(frame, text=True)
+        assert await receive(ours) == [frame]
+
+
 async def test_a_binary_websocket_message_is_a_frame() -> None:
     async with dialled() as (peer, ours):
         await peer.send(b"\xff{}")
@@ -228,8 +238,9 @@ async def test_an_oversized_message_loses_only_that_message() -> None:
         for size in (1000, 1001, 3999):
             await peer.send("x" * size)
         await peer.send(["x" * 600, "x" * 600])
+        await peer.send("next")
         oversize = [Oversize(size=size, limit=1000) for size in (1001, 3999, 1200)]
-        assert await some(ours, 4) == [b"x" * 1000, *oversize]
+        assert await some(ours, 5) == [b"x" * 1000, *oversize, b"next"]
 
 
 async def test_a_message_far_over_the_limit_closes_with_1009() -> None:

@@ -12,8 +12,7 @@ from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect
 from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import address
-from dragoman.mappings.dialect import Oversize
-from tests.adapters.websocket.peers import LIMITS, SMALL, refused, send_all, serving, some
+from tests.adapters.websocket.peers import LIMITS, refused, serving, some
 from tests.adapters.websocket.test_server import raw
 from tests.idle import settle
 from tests.transport_reader import receive, receive_all
@@ -40,21 +39,6 @@ async def ends(
         finally:
             await asyncio.gather(client.close(), accepted.close())
             assert client._session.closed
-
-
-@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1_000_000])
-async def test_every_size_of_header_is_written_and_read(side: str, size: int) -> None:
-    frame = b"x" * size
-    async with ends(side, BRIEF) as (ours, other), asyncio.TaskGroup() as group:
-        group.create_task(ours.send([frame, b"next"]))
-        assert await some(other, 2) == [frame, b"next"]
-
-
-async def test_a_burst_arrives_completely_and_in_order(side: str) -> None:
-    frames = [b'{"n":%d}' % n for n in range(10_000)]
-    async with ends(side) as (ours, other):
-        _, received = await asyncio.gather(send_all(ours, frames), some(other, len(frames)))
-        assert received == frames
 
 
 async def test_try_send_writes_a_frame_at_once_and_in_order(side: str) -> None:
@@ -90,19 +74,6 @@ async def test_all_frames_of_one_send_are_one_write(side: str) -> None:
         keys = 4 * len(frames) if isinstance(ours, DialledTransport) else 0
         assert [len(data) for data in counting.writes] == [len(text_frames(frames)) + keys]
         assert await some(other, len(frames)) == frames
-
-
-async def test_one_receive_returns_all_ready_frames(side: str) -> None:
-    async with ends(side) as (ours, other):
-        await other.send([b"one", b"two", b"three"])
-        assert await receive(ours) == [b"one", b"two", b"three"]
-
-
-async def test_an_oversized_message_loses_only_that_message(side: str) -> None:
-    async with ends(side, SMALL) as (ours, other):
-        await other.send([b"x" * 1000, b"x" * 1001, b"x" * 3999, b"next"])
-        oversize = [Oversize(size=1001, limit=1000), Oversize(size=3999, limit=1000)]
-        assert await some(ours, 4) == [b"x" * 1000, *oversize, b"next"]
 
 
 async def test_frames_sent_before_a_close_arrive(side: str) -> None:
