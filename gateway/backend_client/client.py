@@ -14,7 +14,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -93,8 +93,9 @@ class BackendClient:
         self._started.set()
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, *arguments)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be called
+                self._loop.call_soon_threadsafe(function, *arguments)
 
     # -- sessions ----------------------------------------------------------------------------------------
 

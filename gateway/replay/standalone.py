@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
@@ -144,8 +144,9 @@ def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
     try:
         yield Served(_first(told), app)
     finally:
-        if thread.is_alive() and loops:
-            loops[0].call_soon_threadsafe(app.stop.set)
+        if loops:
+            with suppress(RuntimeError):  # the loop is closed: the replay has ended by itself
+                loops[0].call_soon_threadsafe(app.stop.set)
         thread.join(END)
 
 
