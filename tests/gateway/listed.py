@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.lists import Lists
+from dragoman.gateway.routing.router import Router
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
@@ -29,6 +30,18 @@ def unexpected(error: Exception) -> None:
 
 
 def listed(
+    router: Router,
+    command: ListSessions,
+    rows: Sequence[SessionSummary] = (),
+    *,
+    silent: bool = False,
+    principal: str = "local",
+) -> SessionsListed:
+    """Return a page of the list of a route; see `page_of`."""
+    return page_of(router._lists, command, rows, silent=silent, principal=principal)
+
+
+def page_of(
     lists: Lists,
     command: ListSessions,
     rows: Sequence[SessionSummary] = (),

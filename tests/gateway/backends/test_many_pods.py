@@ -37,7 +37,7 @@ from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenS
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
 from tests.gateway.in_memory import ManualClock
-from tests.gateway.listed import do_at_once, listed
+from tests.gateway.listed import do_at_once, page_of
 from tests.services import services
 
 MANY, FEW = 5000, 200
@@ -162,7 +162,7 @@ class ManyPods:
         command = ListSessions(**fields)
         await self.perform(command, lambda: self.kind.list_sessions(LINK, command, rows.extend))
         self.calls["rows"] += len(rows)
-        return listed(self.lists, command, rows)
+        return page_of(self.lists, command, rows)
 
     def free(self, name: str) -> None:
         """Let the owner of a pod's session leave the session."""

@@ -106,7 +106,7 @@ class OpenedConversation:
 
 
 class CountedRoute:
-    """A router over `OpenedConversation`, with clients that are called directly, without tasks."""
+    """A router over `OpenedConversation` and its sessions, with clients that are called directly, without tasks."""
 
     def __init__(self, ttl: float = TTL, limits: dict[str, Any] | None = None, **options: Any) -> None:
         self.time = HeapClock()
@@ -122,6 +122,7 @@ class CountedRoute:
             dialect, lambda session, _endpoint: OpenedConversation(session, next(self.numbers)), in_process=True
         )
         self.router = Router(route, self.services, dialect, kind)
+        self.sessions = self.router._all
 
     def new_id(self) -> str:
         return str(UUID(int=next(self.ids)))
@@ -143,7 +144,7 @@ class CountedRoute:
 
     def open_session(self, link: Link) -> Session:
         self.send_open(link)
-        (session,) = self.router._all.index.sessions_of(link)
+        (session,) = self.sessions.index.sessions_of(link)
         return session
 
     def open_and_leave(self, count: int) -> None:

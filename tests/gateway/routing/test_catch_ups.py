@@ -24,7 +24,7 @@ def lagging() -> tuple[CatchUps, Slices, Link]:
     link = route.connect("slow")
     session = route.open_session(link)
     link.behind[session.state.id] = None
-    return CatchUps(route.router._all.index, slices.do_work), slices, link
+    return CatchUps(route.sessions.index, slices.do_work), slices, link
 
 
 def test_a_link_that_is_drained_again_before_its_next_slice_waits_once() -> None:

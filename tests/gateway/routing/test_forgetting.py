@@ -212,7 +212,7 @@ def test_2000_forgotten_sessions_are_freed_without_the_garbage_collector() -> No
     finally:
         gc.enable()
     assert after == before
-    everything = route.router._all
+    everything = route.sessions
     assert not any(vars(everything.index)[name] for name in ("_sessions", "_names", "_given"))
     assert not any(vars(everything._unopened).values())
     assert not everything.busy

@@ -14,7 +14,7 @@ from tests.gateway.routing.counted_route import CountedRoute
 
 def page(rows: list[SessionSummary], command: ListSessions, *, silent: bool = False) -> SessionsListed:
     """Return a page of the rows of a backend, without open sessions."""
-    return listed(CountedRoute().router._lists, command, rows, silent=silent)
+    return listed(CountedRoute().router, command, rows, silent=silent)
 
 
 def rows(count: int) -> list[SessionSummary]:

@@ -15,7 +15,7 @@ from tests.gateway.routing.counted_route import CountedRoute, touched
 
 def test_a_session_is_published_from_the_time_when_its_backend_has_opened_it() -> None:
     route = CountedRoute()
-    session, sessions = route.open_session(route.connect("a")), route.router._all
+    session, sessions = route.open_session(route.connect("a")), route.sessions
     publications = Publications(sessions.index, sessions.policy)
     backend_ids, session.state.backend_ids = session.state.backend_ids, None
     publications.note_session(session)
@@ -28,7 +28,7 @@ def test_a_session_is_published_from_the_time_when_its_backend_has_opened_it() -
 def test_a_new_subscriber_costs_nothing_for_sessions_that_are_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
     route = CountedRoute(share="owner")
     route.open_and_leave(100)
-    link, publications = route.connect("a"), route.router._all.publications
+    link, publications = route.connect("a"), route.sessions.publications
     for number, session in enumerate(route.router.sessions):
         session.state.owner = "" if number < 3 else "ann"
         publications.note_session(session)
@@ -41,7 +41,7 @@ def test_a_reload_changes_which_sessions_are_published() -> None:
     route = CountedRoute(share="owner")
     session, subscriber = route.open_session(route.connect("a")), route.connect("b")
     session.state.owner = "ann"
-    sessions = route.router._all
+    sessions = route.sessions
     sessions.tell(session)
     sessions.publications.add_link(subscriber)
     found = [(sessions.publications.count, subscriber.id in session.delivery.attachments)]
@@ -53,7 +53,7 @@ def test_a_reload_changes_which_sessions_are_published() -> None:
 
 def test_a_disconnected_subscriber_gets_no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     route, told = CountedRoute(), list[Any]()
-    link, publications = route.connect("a"), route.router._all.publications
+    link, publications = route.connect("a"), route.sessions.publications
     monkeypatch.setattr(Link, "send", lambda _link, items: told.append(items))
     publications.add_link(link)
     publications.send(Heartbeat())

@@ -69,8 +69,8 @@ def test_a_session_that_is_over_makes_room_for_another() -> None:
     route = CountedRoute(limits={"principal_sessions": 1})
     for _ in range(3):
         link = route.connect("c")
-        route.router._all.drop(route.open_session(link))
-    assert not route.router._all.quota.has_owners
+        route.sessions.drop(route.open_session(link))
+    assert not route.sessions.quota.has_owners
 
 
 def test_a_session_that_changes_its_owner_counts_only_for_the_new_one() -> None:

@@ -125,7 +125,7 @@ async def test_a_foreign_session_is_not_listed() -> None:
 async def test_a_filtered_list_has_the_sessions_whose_title_contains_the_words(query: str, found: int) -> None:
     async with in_memory_gateway() as made:
         await talked(made).done()
-        assert len(listed(made.router._lists, ListSessions(request="l", query=query)).sessions) == found
+        assert len(listed(made.router, ListSessions(request="l", query=query)).sessions) == found
 
 
 async def test_a_list_dials_the_single_backend_and_is_answered_after_its_description() -> None:

@@ -98,4 +98,4 @@ async def test_a_list_shows_the_count_of_a_smooth_server_and_not_its_own() -> No
         (session,) = made.router.sessions
         session.state.transcript += [Message(role="user", text="one"), Message(role="user", text="two")]
         row = SessionSummary(session=session.state.id, title="one", messages=1)
-        assert [row.messages for row in listed(made.router._lists, ListSessions(), [row]).sessions] == [1]
+        assert [row.messages for row in listed(made.router, ListSessions(), [row]).sessions] == [1]

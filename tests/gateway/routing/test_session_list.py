@@ -42,7 +42,7 @@ def titles(route: CountedRoute, **fields: Any) -> list[str]:
     found: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
-        page = listed(route.router._lists, ListSessions(cursor=cursor, **fields))
+        page = listed(route.router, ListSessions(cursor=cursor, **fields))
         found += [row.title for row in page.sessions]
         cursor = page.next_cursor
     return found
@@ -74,7 +74,7 @@ def test_a_session_with_text_after_the_last_list_is_the_first_of_the_next() -> N
 def test_a_session_that_was_dropped_is_not_listed() -> None:
     route = crowd(3)
     titles(route)
-    route.router._all.drop(route.router.sessions[1])
+    route.sessions.drop(route.router.sessions[1])
     assert titles(route) == ["t2", "t0"]
 
 
@@ -87,7 +87,7 @@ def test_rows_of_the_backend_and_open_sessions_are_one_order_and_pages_go_on_beh
     found: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
-        one = listed(route.router._lists, ListSessions(cursor=cursor, limit=1), told)
+        one = listed(route.router, ListSessions(cursor=cursor, limit=1), told)
         found += [row.title for row in one.sessions]
         cursor = one.next_cursor
     assert found == ["t5", "t4", "t3", "stored 4", "t2", "t1", "stored 2", "t0"]
@@ -97,7 +97,7 @@ def test_an_open_session_that_the_backend_lists_too_is_listed_once_and_completed
     route = crowd(3)
     state = route.router.sessions[0].state
     told = SessionSummary(session=state.id, title="other", updated_at=100 * NS, messages=7)
-    first, *others = listed(route.router._lists, ListSessions(), [told]).sessions
+    first, *others = listed(route.router, ListSessions(), [told]).sessions
     assert (first.session, first.title, first.messages, first.updated_at) == (state.id, "t0", 7, 100 * NS)
     assert [row.title for row in others] == ["t2", "t1"]
 
@@ -109,7 +109,7 @@ def test_a_principal_with_own_sessions_is_shown_its_own_and_those_without_an_own
         session.state.owner = owner
         route.time.passes(1)
         rename(session, f"of {owner or 'nobody'}")
-    assert [row.title for row in listed(route.router._lists, ListSessions(), principal="ann").sessions] == [
+    assert [row.title for row in listed(route.router, ListSessions(), principal="ann").sessions] == [
         "of ann",
         "of nobody",
         "of ann",
@@ -122,11 +122,11 @@ def test_a_reload_that_changes_who_sees_a_session_changes_the_lists() -> None:
     for session, owner in zip(route.router.sessions, ("ann", "bob"), strict=True):
         session.state.owner = owner
         rename(session, f"of {owner}")
-    route.router._all.list.keep_row("bob", SessionSummary(session="gone", title="forgotten"))
-    route.router._all.list.forget("gone")
+    route.sessions.list.keep_row("bob", SessionSummary(session="gone", title="forgotten"))
+    route.sessions.list.forget("gone")
 
     def titles_of(principal: str) -> set[str]:
-        return {row.title for row in listed(route.router._lists, ListSessions(), principal=principal).sessions}
+        return {row.title for row in listed(route.router, ListSessions(), principal=principal).sessions}
 
     found = [titles_of("ann")]
     for share in ("all", "owner"):
@@ -138,17 +138,17 @@ def test_a_reload_that_changes_who_sees_a_session_changes_the_lists() -> None:
 @pytest.mark.parametrize("titled", [True, False], ids=["with titles", "without messages and titles"])
 def test_a_page_examines_only_the_sessions_that_it_shows(titled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     route = crowd(1_000, titled=titled)
-    listed(route.router._lists, ListSessions())
+    listed(route.router, ListSessions())
     with touched(monkeypatch) as seen:
-        listed(route.router._lists, ListSessions(limit=10))
+        listed(route.router, ListSessions(limit=10))
     assert len(seen) == (11 if titled else 0)
 
 
 def test_a_page_costs_the_same_among_100_and_1000_sessions() -> None:
     def cost(count: int) -> int:
-        lists = crowd(count).router._lists
-        cursor = listed(lists, ListSessions(limit=30)).next_cursor or ""
-        return count_steps(lambda: listed(lists, ListSessions(limit=10, cursor=cursor)))
+        router = crowd(count).router
+        cursor = listed(router, ListSessions(limit=30)).next_cursor or ""
+        return count_steps(lambda: listed(router, ListSessions(limit=10, cursor=cursor)))
 
     assert cost(1_000) < 1.2 * cost(100)
 
@@ -158,30 +158,30 @@ def test_a_page_examines_only_the_forgotten_sessions_that_it_shows() -> None:
         route = crowd(10)
         for number in range(count):
             row = SessionSummary(session=f"{number}", title=f"forgotten {number}", updated_at=(100 + number) * NS)
-            route.router._all.list.keep_row("", row)
-            route.router._all.list.forget(row.session)
-        found = listed(route.router._lists, ListSessions(limit=5))
+            route.sessions.list.keep_row("", row)
+            route.sessions.list.forget(row.session)
+        found = listed(route.router, ListSessions(limit=5))
         assert [row.title for row in found.sessions] == [f"forgotten {count - 1 - n}" for n in range(5)]
-        return count_steps(lambda: listed(route.router._lists, ListSessions(limit=5, cursor=found.next_cursor or "")))
+        return count_steps(lambda: listed(route.router, ListSessions(limit=5, cursor=found.next_cursor or "")))
 
     assert cost(1_000) < 1.2 * cost(100)
 
 
 def test_a_forgotten_row_that_was_dropped_is_not_listed() -> None:
     route = crowd(1)
-    route.router._all.list.keep_row("", SessionSummary(session="f", title="forgotten", updated_at=100 * NS))
-    route.router._all.list.forget("f")
+    route.sessions.list.keep_row("", SessionSummary(session="f", title="forgotten", updated_at=100 * NS))
+    route.sessions.list.forget("f")
     assert titles(route) == ["forgotten", "t0"]
-    route.router._all.list.drop_row("f")
+    route.sessions.list.drop_row("f")
     assert titles(route) == ["t0"]
 
 
 def test_a_principal_is_not_shown_the_forgotten_session_of_another() -> None:
     route = CountedRoute(share="owner")
     for owner in ("ann", "bob"):
-        route.router._all.list.keep_row(owner, SessionSummary(session=owner, title=f"of {owner}", updated_at=NS))
-        route.router._all.list.forget(owner)
-    assert [row.title for row in listed(route.router._lists, ListSessions(), principal="ann").sessions] == ["of ann"]
+        route.sessions.list.keep_row(owner, SessionSummary(session=owner, title=f"of {owner}", updated_at=NS))
+        route.sessions.list.forget(owner)
+    assert [row.title for row in listed(route.router, ListSessions(), principal="ann").sessions] == ["of ann"]
 
 
 def test_the_lists_of_one_client_wait_for_turns_when_the_step_is_used_up() -> None:
@@ -205,7 +205,7 @@ def test_a_page_with_few_rows_counts_as_more_work_than_a_small_command() -> None
     route = crowd(1)
     budget = route.services.queue.budget
     budget.left = 0
-    for _ in route.router._all.list.take_page(wanted_page(route), lambda _page: None):
+    for _ in route.sessions.list.take_page(wanted_page(route), lambda _page: None):
         pass
     assert budget.left <= -PAGE
 
@@ -229,7 +229,7 @@ def test_a_list_without_matches_is_read_in_slices() -> None:
     wanted = wanted_page(route, "nowhere")
     slices = 0
     queue.budget.left = STEP
-    for _ in route.router._all.list.take_page(wanted, told.append):
+    for _ in route.sessions.list.take_page(wanted, told.append):
         queue.budget.left = STEP
         slices += 1
     assert slices >= 2 * 1_000 * ROW // STEP

@@ -33,14 +33,14 @@ async def test_an_archived_thread_leaves_the_list_until_it_is_unarchived() -> No
         client = made.join("editor", dialect="codewhale")
         client.sends(line(1, "thread/start"))
         await answers(made, "thread/start", **shown(THREAD, "started"))
-        session, lists = made.router.sessions[0], made.router._lists
+        (session,) = made.router.sessions
         assert not session.state.archived
         client.sends(line(2, "thread/archive", thread_id=THREAD))
         await answers(made, "thread/archive", thread_id=THREAD, status="archived")
-        assert listed(lists, ListSessions(), silent=True).sessions == ()
-        (row,) = listed(lists, ListSessions(archived=True), silent=True).sessions
+        assert listed(made.router, ListSessions(), silent=True).sessions == ()
+        (row,) = listed(made.router, ListSessions(archived=True), silent=True).sessions
         assert row.archived
         client.sends(line(3, "thread/unarchive", thread_id=THREAD))
         await answers(made, "thread/unarchive", thread_id=THREAD, status="unarchived")
-        assert len(listed(lists, ListSessions(), silent=True).sessions) == 1
+        assert len(listed(made.router, ListSessions(), silent=True).sessions) == 1
         assert [frame["result"]["status"] for frame in client.news()] == ["started", "archived", "unarchived"]
