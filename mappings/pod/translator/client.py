@@ -156,9 +156,10 @@ class ClientTranslator(Translator[Event, Command]):
         return (event,)
 
     def _on_message(self, event: events.MessageAppended) -> tuple[Event, ...]:
-        if event.message.role != "user" or self._pending.match_echo(event.message.segments) is None:
+        run = self._pending.take_accepted_run(event.message.segments) if event.message.role == "user" else None
+        if run is None:
             return (event,)
-        return self._accepted()  # the session adds the user's message itself, once
+        return (events.TurnAccepted(request=run.request),)  # the session adds the user's message itself, once
 
     def _on_status(self, event: events.StatusChanged) -> tuple[Event, ...]:
         self._status, self._is_late, self._compaction_failed = event.status, False, False
@@ -168,15 +169,8 @@ class ClientTranslator(Translator[Event, Command]):
                 return (event,)
             return (event, *(r for entry in pending.end_run() for r in _too_late(entry)))
         pending.begin_run()
-        accepted = self._accepted()
-        if accepted:
-            return (*accepted, event)
         resumed = pending.take_oldest(commands.ResumeTurn)
         return (event, *(_done(resumed.request) if resumed is not None else ()))
-
-    def _accepted(self) -> tuple[Event, ...]:
-        run = self._pending.take_accepted_run()
-        return (events.TurnAccepted(request=run.request),) if run is not None else ()
 
     def _on_result(self, event: events.TurnResult) -> tuple[Event, ...]:
         if not self._pending.entries:
@@ -193,7 +187,7 @@ class ClientTranslator(Translator[Event, Command]):
         # While a run is open, this error is about the input of that run: it answers no pending command.
         refused = None if code == "invalid_request" and self._status == "running" else pending.take_refused(code)
         if refused is None and self._refuses_run(code, event.text):
-            refused = pending.take_unheard_run()
+            refused = pending.take_oldest(commands.SubmitInput)
         self._compaction_failed = False
         if refused is not None:
             if refused.kind is commands.CancelTurn and refused.running:

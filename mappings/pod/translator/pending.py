@@ -8,7 +8,6 @@ of our commands belongs to another client.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import attrgetter
 
 from msgspec import Struct, field
 
@@ -26,18 +25,13 @@ TRACKED = frozenset((commands.SubmitInput, commands.ResumeTurn, commands.ListCom
 class PendingMethod(Struct, kw_only=True):
     """A command to a pod that has no answer yet.
 
-    `echoed` is True once its user_message has come. `running` is True once status{running} has come after it, or if it
-    is a stop that was sent during a run.
+    `running` is True for a stop of a run: one that was sent during a run, or before status{running} came.
     """
 
     request: str
     kind: type
     segments: tuple[Segment, ...] = ()
-    echoed: bool = False
     running: bool = False
-
-
-_ECHOED = attrgetter("echoed")
 
 
 class PendingMethods(Struct):
@@ -60,19 +54,13 @@ class PendingMethods(Struct):
         is_running = running and kind in STOPS
         self.entries.append(PendingMethod(request=command.request, kind=kind, segments=segments, running=is_running))
 
-    def find_oldest(self, *kinds: type) -> PendingMethod | None:
-        """Return the oldest command of these kinds."""
-        for entry in self.entries:  # a plain loop is faster than a generator: usually there is at most one entry
-            if entry.kind in kinds:
-                return entry
-        return None
-
     def take_oldest(self, *kinds: type) -> PendingMethod | None:
         """Remove and return the oldest command of these kinds, because its answer has come."""
-        entry = self.find_oldest(*kinds)
-        if entry is not None:
-            self.entries.remove(entry)
-        return entry
+        for entry in self.entries:  # a plain loop is faster than a generator: usually there is at most one entry
+            if entry.kind in kinds:
+                self.entries.remove(entry)
+                return entry
+        return None
 
     def take_all(self) -> list[PendingMethod]:
         """Remove and return all commands, because no more answers will come."""
@@ -81,56 +69,29 @@ class PendingMethods(Struct):
 
     # -- matching events with commands ------------------------------------------------------------------
 
-    def match_echo(self, segments: tuple[Segment, ...]) -> PendingMethod | None:
-        """Return the `run` command whose input this user_message repeats, if any.
+    def take_accepted_run(self, segments: tuple[Segment, ...]) -> PendingMethod | None:
+        """Remove and return the `run` command whose input this user_message repeats, if any.
 
         A pod handles the runs of one connection in order, so it has lost all earlier ones (docs/dialects/pod.md,
         section 1.2).
         """
         runs = [entry for entry in self.entries if entry.kind is commands.SubmitInput]
-        if any(map(_ECHOED, runs)):
-            return None
-        for run in runs:
+        for number, run in enumerate(runs, 1):
             if run.segments == segments:
-                break
-        else:
-            return None
-        for lost in runs[: runs.index(run)]:
-            self.entries.remove(lost)
-            run.running = run.running or lost.running
-        run.echoed = True
-        return run
-
-    def take_accepted_run(self) -> PendingMethod | None:
-        """Remove and return the oldest `run` command, once its echo and status{running} have both come."""
-        run = self.find_oldest(commands.SubmitInput)
-        if run is None or not (run.echoed and run.running):
-            return None
-        self.entries.remove(run)
-        return run
-
-    def take_unheard_run(self) -> PendingMethod | None:
-        """Remove and return the oldest `run` command that nothing has answered, not even its echo."""
-        run = next((one for one in self.entries if one.kind is commands.SubmitInput and not one.echoed), None)
-        if run is not None:
-            self.entries.remove(run)
-        return run
+                for over in runs[:number]:
+                    self.entries.remove(over)
+                return run
+        return None
 
     def begin_run(self) -> None:
         """Note that status{running} came: stops that were sent before it apply to this run."""
         self.late = 0
-        run = self.find_oldest(commands.SubmitInput)
-        if run is not None:
-            run.running = True
         for entry in self.entries:
             if entry.kind in STOPS:
                 entry.running = True
 
     def end_run(self) -> Iterator[PendingMethod]:
         """Remove and yield the stops that came too late for the run; the pod will still send `not_running` for each."""
-        run = self.find_oldest(commands.SubmitInput)
-        if run is not None:
-            run.running = False
         for entry in [e for e in self.entries if e.kind in STOPS and e.running]:
             self.entries.remove(entry)
             self.late += 1

@@ -41,18 +41,6 @@ def test_commands_without_any_answer_are_not_tracked() -> None:
     assert TRACKED.isdisjoint({commands.InjectNote, commands.ShutdownBackend, commands.OpenSession, commands.Ping})
 
 
-def test_find_oldest_keeps_the_command() -> None:
-    waiting = pending(commands.Compact(request="a"), run("b"), run("c"))
-    assert request_of(waiting.find_oldest(commands.SubmitInput)) == "b"
-    assert requests(waiting) == ["a", "b", "c"]
-
-
-def test_an_unheard_run_is_found_behind_other_commands() -> None:
-    waiting = pending(commands.Compact(request="a"), run("b"))
-    assert request_of(waiting.take_unheard_run()) == "b"
-    assert requests(waiting) == ["a"]
-
-
 def test_take_oldest_removes_that_command_alone() -> None:
     waiting = pending(run("a"), commands.Compact(request="b"), run("c"))
     assert request_of(waiting.take_oldest(commands.SubmitInput)) == "a"
@@ -60,33 +48,22 @@ def test_take_oldest_removes_that_command_alone() -> None:
     assert waiting.take_oldest(commands.ResumeTurn) is None
 
 
-def test_an_echo_matches_the_oldest_run_once() -> None:
-    waiting = pending(run("a"), run("b"))
-    assert request_of(waiting.match_echo(X)) == "a"
-    assert waiting.match_echo(X) is None
+def test_an_echo_accepts_the_oldest_run_with_its_text() -> None:
+    waiting = pending(run("a"), commands.Compact(request="b"), run("c"))
+    assert request_of(waiting.take_accepted_run(X)) == "a"
+    assert requests(waiting) == ["b", "c"]
 
 
-def test_an_echo_of_another_text_matches_no_run() -> None:
-    assert pending(run("a")).match_echo((Text(text="y"),)) is None
-
-
-@pytest.mark.parametrize("status_first", [True, False])
-def test_a_run_is_accepted_by_echo_and_status_in_either_order(status_first: bool) -> None:
-    waiting = pending(run("a"), run("b"))
-    steps = [lambda: waiting.match_echo(X), waiting.begin_run]
-    for step in reversed(steps) if status_first else steps:
-        assert waiting.take_accepted_run() is None
-        step()
-    assert request_of(waiting.take_accepted_run()) == "a"
+def test_an_echo_forgets_the_runs_before_its_own() -> None:
+    waiting = pending(run("a", "y"), commands.Compact(request="b"), run("c"))
+    assert request_of(waiting.take_accepted_run(X)) == "c"
     assert requests(waiting) == ["b"]
 
 
-def test_the_status_of_an_earlier_run_does_not_accept_a_later_one() -> None:
+def test_an_echo_of_another_text_accepts_no_run() -> None:
     waiting = pending(run("a"))
-    waiting.begin_run()
-    assert list(waiting.end_run()) == []
-    waiting.match_echo(X)
-    assert waiting.take_accepted_run() is None
+    assert waiting.take_accepted_run((Text(text="y"),)) is None
+    assert requests(waiting) == ["a"]
 
 
 def test_a_stop_that_came_too_late_is_removed_and_its_error_is_expected() -> None:
