@@ -37,7 +37,7 @@ class ServerTranslator(Translator[Command, Event]):
         self._clock = clock
         self._new_id = new_id
         self._session: SessionState | None = None
-        self._asked: dict[str, type] = {}  # request id -> command type, if the answer depends on it; oldest first
+        self._asked: dict[str, Any] = {}  # request id -> command, if the answer depends on it; oldest first
         self._early: list[bytes] = []  # errors that wait until the client has its snapshot, which must come first
         self._shut = False
 
@@ -99,10 +99,10 @@ class ServerTranslator(Translator[Command, Event]):
 
     def _named(self, command: Any, request: str) -> Any:
         """Return the command; if it names this client's own pod, let it name the attached session."""
-        if type(command) not in (commands.GetSession, commands.ResumeSession, commands.ResumeTurn):
-            return command
-        remember(self._asked, request, type(command), PENDING_MAX)
-        if type(command) is commands.ResumeTurn:
+        names_a_pod = type(command) in (commands.GetSession, commands.ResumeSession)
+        if names_a_pod or type(command) in (commands.ResumeTurn, commands.ListCompletions):
+            remember(self._asked, request, command, PENDING_MAX)
+        if not names_a_pod:
             return command
         own = self._session
         is_own = own is not None and command.session == (own.backend.name or own.id)
@@ -111,11 +111,14 @@ class ServerTranslator(Translator[Command, Event]):
     # -- to the client ----------------------------------------------------------------------------------
 
     def _answer_in_pod_terms(self, item: Any) -> Any:
-        """Return an answer that describes a session, or a list of sessions, as a pod describes pods."""
+        """Return an answer as a pod gives it: it describes pods, and unsupported completions are an empty list."""
         state = self._session
         asked = self._asked.pop(getattr(item, "request", ""), None)
-        if type(item) is events.Reply and asked is commands.ResumeTurn and item.failure is not None:
-            return structs.replace(item, failure=_not_paused(item.failure))
+        if type(item) is events.Reply and item.failure is not None:
+            if type(asked) is commands.ResumeTurn:
+                return structs.replace(item, failure=_not_paused(item.failure))
+            if type(asked) is commands.ListCompletions and item.failure.cause == "unsupported":
+                return events.CompletionsListed(request=item.request, kind=asked.kind, entries=())
         if state is None:
             return item
         name = state.backend.name or state.id
@@ -123,7 +126,7 @@ class ServerTranslator(Translator[Command, Event]):
             rows = [structs.replace(row, session=name) if row.session == state.id else row for row in item.sessions]
             return structs.replace(item, sessions=tuple(sorted(rows, key=lambda row: row.session)))
         if type(item) is events.SessionOpened and asked is not None:
-            if asked is commands.GetSession:
+            if type(asked) is commands.GetSession:
                 return events.PodInspected(pod=opaque(described(name, item.status)), request=item.request)
             attached = {"action": "attached", "pod_name": name, "socket_path": "", "status": item.status}
             return events.PodAttached(result=opaque(attached), request=item.request)

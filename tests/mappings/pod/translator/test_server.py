@@ -138,6 +138,15 @@ def test_completions_are_answered() -> None:
     ]
 
 
+def test_completions_that_a_backend_does_not_have_are_an_empty_list() -> None:
+    """A pod answers `list_completions` in each state (docs/dialects/pod.md, section 8), and never with an error."""
+    translator = attached()
+    (command,) = items(translator.receive([b'{"method":"list_completions","params":{"kind":"file","prefix":"a"}}']))
+    failure = Failure(cause="unsupported", text="smooth has no completions")
+    step = translator.send([events.Reply(request=command.request, failure=failure)])
+    assert lines(step) == [{"event": "completions", "data": {"kind": "file", "entries": []}}]
+
+
 def test_the_clients_own_session_is_listed_by_its_pod_name() -> None:
     rows = (SessionSummary(session=SESSION, status="paused"), SessionSummary(session="aaa"))
     (line,) = lines(attached().send([events.SessionsListed(request="r", sessions=rows)]))
