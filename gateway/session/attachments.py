@@ -16,9 +16,9 @@ class Attachment(Struct, kw_only=True, eq=False):
     """A link that is shown a session in one `view` of it.
 
     `request` is the id under which its own turn runs, "" between turns and in those of others. `behind` is its own
-    projection while it lags, and `cursor` the seq of the first event that it lacks. `offered` counts the events that
-    were rendered for it, alone or merged: tests prove by it that none is left out. `told` is the last gap of the
-    model's context that its client was told.
+    projection while it lags, and `cursor` the seq of the first event that it lacks. `offered` counts the events of the
+    log that were rendered for it, alone or merged: tests prove by it that none is left out. `told` is the last gap of
+    the model's context that its client was told.
     """
 
     link: Client

@@ -195,6 +195,7 @@ class Delivery:
                 self._broadcast(group, self._log.unlogged(shown), plain=False)
                 for member in group.members:
                     member.told = gap
+                    member.offered -= len(shown)  # the log does not have them
 
     def _begin_turn(self, batch: Batch) -> None:
         """Show the turn to the link that began it under its own request id."""

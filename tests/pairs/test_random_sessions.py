@@ -72,3 +72,9 @@ def test_a_random_session_is_shown_completely_and_in_order(
     client: str, backend: str, steps: list[Step], log_max: int
 ) -> None:
     asyncio.run(played(client, backend, steps, log_max))
+
+
+async def test_the_words_about_a_lost_context_are_not_counted_as_events_of_the_log() -> None:
+    """A random session found it: a stream is open, its backend dies, and the next input is told of it."""
+    steps: list[Step] = [("play", 0, 1), *[("play", 0, 0)] * 6, ("lose", 0, 0), ("speak", 0, 0), ("play", 0, 0)]
+    await played("smooth", "smooth", steps, 65_536)
