@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -333,3 +334,25 @@ async def test_a_snapshot_of_another_conversation_replaces_the_history() -> None
         script = together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
         await script.pod_dies().pod_sends(snapshot(other, INVOKED, user_entry("New"))).ignores("p", "v").done()
         assert await histories(made) == {dialect: [("user", "New")] for dialect in FOUR}
+
+
+@pytest.mark.parametrize("pieces", [1, 4], ids=["the first piece", "a further piece"])
+async def test_a_rule_that_fails_disconnects_the_clients_of_its_dialect_alone(
+    monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    def fail(_message: object) -> bytes:
+        raise ValueError("a wrong rule")
+
+    async with in_memory_gateway() as made:
+        begun = made.script().opens("smooth").connects("pod", dialect="pod").submits("smooth", "q", "Hi")
+        await begun.pod_sends(echo("Hi"), status("running"), say("turn_start", turn=0)).ignores("pod", "smooth").done()
+        for text in "0123"[:pieces]:
+            if text == str(pieces - 1):
+                monkeypatch.setattr("dragoman.mappings.pod.projection.EVENTS", SimpleNamespace(encode=fail))
+            made.pod.sends(delta(text))
+            await settle()
+        made.pod.sends(done("0123"[:pieces]), *FINISHED)
+        await settle()
+        assert made.clients["pod"].transport.closed is CloseReason.INTERNAL
+        said = [frame["token"] for frame in made.clients["smooth"].news() if frame["type"] == "stream_token"]
+        assert (said, made.clients["smooth"].link.alive, made.dialled) == ([*"0123"[:pieces]], True, 1)
