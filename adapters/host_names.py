@@ -1,4 +1,4 @@
-"""The name under which a client reaches an HTTP server, from its Host header, and the addresses of both machines.
+"""Names of hosts: the one under which a client reaches an HTTP server, and the address in the name of a peer.
 
 A web page may reach 127.0.0.1 by a name of its own (DNS rebinding). No foreign page can choose an IP address or
 `localhost`, so these two are allowed everywhere.

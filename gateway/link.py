@@ -42,7 +42,7 @@ T = TypeVar("T")
 Said = TypeVar("Said")
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
-CHECK = 60.0  # seconds between two looks at a credential: a clock may be set, and a machine that sleeps stops timers
+CREDENTIAL_CHECK = 60.0  # seconds between two looks at its end: the clock may be set, and a machine may sleep
 LOOK = 1.0  # seconds between two looks whether it still reads
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
 NEVER = contextlib.nullcontext()  # one for all links: a context of its own takes 0.5 KB
@@ -360,13 +360,12 @@ def expiring(link: Link, expires: float | None, services: Services) -> contextli
 
 @contextlib.contextmanager
 def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
-
     deadline = Deadline(services.schedule)
 
     def check() -> None:
         left = expires - services.clock() / 1e9
         if left > 0:
-            deadline.start(min(left, CHECK), check)
+            deadline.start(min(left, CREDENTIAL_CHECK), check)
         else:
             link.log.info("credential expired")
             end_denied(link, "the token or certificate has expired: connect again with a new one")

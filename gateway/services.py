@@ -32,7 +32,7 @@ class Services(Struct, frozen=True, kw_only=True):
     new_id: NewId
     schedule: Schedule
     start_task: StartTask
-    """Starts a coroutine as a task of the gateway, which ends with the error that the coroutine raises."""
+    """Starts a coroutine as a task of the gateway. An error that the coroutine raises ends the gateway."""
     limits: Limits
     ledger: Ledger
     dialects: Callable[[], Mapping[str, Dialect]]

@@ -216,7 +216,7 @@ class Sessions:
         other = self.index.find_session(conversation) or self.index.find_session(own)
         if other is None:
             self.index.drop(session)
-            self.tell(session)
+            self.tell(session)  # it is over under its provisional id
             self._accounts.rename(session, own)
             self._add(session)
         if other is None or other is session:

@@ -205,7 +205,7 @@ class Presence:
             self._leave()  # it only makes calls, so it never attaches
 
     def rename(self, id: str) -> None:
-        """Give the session another id, also at its clients, which were told none yet."""
+        """Give the session another id, also in the tables of its clients, which were not told the former one."""
         former, self._context.state.id = self._context.state.id, id
         for client in self.clients:
             for names in (client.sessions, client.behind):

@@ -29,16 +29,9 @@ def unexpected(error: Exception) -> None:
     raise error
 
 
-def listed(
-    router: Router,
-    command: ListSessions,
-    rows: Sequence[SessionSummary] = (),
-    *,
-    silent: bool = False,
-    principal: str = "local",
-) -> SessionsListed:
+def listed(router: Router, command: ListSessions, *rows: Sequence[SessionSummary], **options: Any) -> SessionsListed:
     """Return a page of the list of a route; see `page_of`."""
-    return page_of(router._lists, command, rows, silent=silent, principal=principal)
+    return page_of(router._lists, command, *rows, **options)
 
 
 def page_of(
