@@ -216,7 +216,7 @@ class Routes:
             async with asyncio.timeout(self._clients.services.limits.drain_deadline):
                 await router.busy.finish()
         if not is_used:
-            router.end_turns(self._clients.links_of(router, endpoint), NOT_SERVED)
+            await router.end_turns(self._clients.links_of(router, endpoint), NOT_SERVED)
 
     async def _undo(
         self,

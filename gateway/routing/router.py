@@ -122,10 +122,11 @@ class Router:
         self._all.replace_session(session)
         return ""
 
-    def end_turns(self, links: Collection[Link], why: str) -> None:
-        """Fail each open turn that has no client but these; what its backend still says of it is dropped."""
+    async def end_turns(self, links: Collection[Link], why: str) -> None:
+        """Fail each open turn without other clients, in turn with the work of others; drop its further events."""
         leaving, failure = {link.id for link in links}, Failure(cause="upstream_lost", text=why)
         for session in list(self.busy):
+            await self.services.queue.departures.wait_for_turn()
             if leaving.issuperset(session.delivery.attachments):
                 now = self.services.clock()
                 session.deliver(session.form.cut("failed", failure, now, discard=True), now)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.overload.fair_queue import FairQueue
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical.commands import ListSessions, SetGoal
+from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import LIMITS, NEVER, in_memory_gateway
 from tests.gateway.listed import listed
 from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, status, took
+from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import (
     CONVERSATION,
     CREATE,
@@ -336,3 +342,26 @@ async def test_a_pod_listener_leads_to_the_single_session_of_its_backend() -> No
         assert made.router.find_listener_session(ingress) is None
         assert made.router._listener_session(made.join("a", ingress=ingress).link) is made.session
         assert made.router.find_listener_session(ingress) is made.session
+
+
+async def test_turns_that_end_together_end_in_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    number, ended = 12, [0]
+    step, cut = FairQueue._step, NormalForm.cut
+
+    def count_step(queue: FairQueue) -> None:
+        ended.append(0)
+        step(queue)
+
+    def count_cut(form: NormalForm, *how: Any, **options: Any) -> Any:
+        ended[-1] += 1
+        return cut(form, *how, **options)
+
+    route = CountedRoute()
+    links = [route.connect(f"c{number}") for number in range(number)]
+    for link in links:
+        route.open_session(link).receive([Burst(items=[TextDelta(text="a")])])
+    monkeypatch.setattr(FairQueue, "_step", count_step)
+    monkeypatch.setattr(NormalForm, "cut", count_cut)
+    await route.router.end_turns(links, "this route is not served any more")
+    assert not route.router.busy
+    assert (sum(ended), max(ended) <= 4) == (number, True), ended
