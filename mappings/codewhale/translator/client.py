@@ -22,7 +22,7 @@ from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale import images
-from dragoman.mappings.codewhale.directions import FROM_SERVER
+from dragoman.mappings.codewhale.directions import FROM_SERVER, is_blank
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.to_canonical.frames import plain
@@ -100,7 +100,7 @@ class ClientTranslator(Translator[Event, Command]):
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Read bare lines as events of the running turn, and answers as its end or as answers to our commands."""
         step: Step[Event] = Step()
-        FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, bytes) or frame.strip()], step)
+        FROM_SERVER.receive([frame for frame in frames if not is_blank(frame)], step)
         bursts, step.bursts = step.bursts, []
         for burst in bursts:
             if burst.request:

@@ -51,7 +51,7 @@ class Events:
     """The codec of a server's messages: bare lines and answers."""
 
     dialect = "codewhale"
-    watched: frozenset[type] = frozenset((results.Answer, lines.ToolHook, lines.FrameHook))  # opaque JSON inside
+    watched: frozenset[type] = frozenset((results.Answer, lines.ToolHook, lines.FrameHook))  # with opaque JSON inside
 
     @cached_property
     def _lines(self) -> msgspec.json.Decoder[lines.Line]:

@@ -7,6 +7,8 @@ from typing import get_args
 import pytest
 from msgspec import inspect
 
+from dragoman.mappings.codec import Codec
+from dragoman.mappings.codewhale.wire import lines
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS, CodewhalePruner
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.results import (
@@ -107,3 +109,7 @@ def test_every_documented_field_of_a_result_and_of_its_frames_is_in_a_golden_fra
     seen = {field for frame in GOLDEN["codewhale", "events"] for field in said(EVENTS.decode(frame))}
     for kind in (*get_args(Result), Answer):
         assert set(fields_of(inspect.type_info(kind))) - seen == set()
+
+
+def test_each_line_that_may_contain_any_json_is_checked_for_its_depth() -> None:
+    assert Codec("codewhale", lines.Line, max_depth=1).watched < EVENTS.watched
