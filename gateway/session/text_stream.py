@@ -39,6 +39,7 @@ class TextStream:
     __slots__ = (
         "_clock",
         "_events_max",
+        "_first",
         "_notes",
         "_parts",
         "_state",
@@ -61,6 +62,7 @@ class TextStream:
         self._events_max, weight_max = log.open_text(delta, EVENTS_MAX, WEIGHT_MAX, self._close)
         self._weight_max = min(weight_max, services.limits.transcript_max - log.turn_weight)
         self._parts: list[str] = turn.open.parts if turn.open is not None else []
+        self._first = len(self._parts)
         self._targets = targets
         links = [[member.link.id for member in target.members] for target in targets]
         self._notes = recorder.open_text(links) if recorder is not None else None
@@ -108,4 +110,5 @@ class TextStream:
         for target in self._targets:
             for member in target.members:
                 member.offered += self.count
-        return self._parts[-self.count :]
+        # The pieces of the event that closes the stream may stand behind them already.
+        return self._parts[self._first : self._first + self.count]

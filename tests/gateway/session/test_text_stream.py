@@ -53,6 +53,16 @@ async def test_reasoning_streams_like_text_and_text_ends_it() -> None:
         assert logged[-5:] == [*thoughts, ReasoningDone(text="abc"), TextDelta(text="said")]
 
 
+async def test_several_pieces_at_once_stand_behind_the_lone_ones_in_the_log() -> None:
+    """A client that reads slowly is sent what the log has."""
+    async with in_memory_gateway() as made:
+        await streaming(made).pod_sends(delta("c")).receives("a", token("r1", "c")).done()
+        before = made.session.state.seq
+        await made.script().pod_sends(delta("d"), delta("e")).ignores("a").done()
+        logged = [event for batch, _ in made.session.log.batches_from(before - 2, 100) for event in batch.events]
+        assert logged == [TextDelta(text=text) for text in "bcde"]
+
+
 async def test_the_log_counts_the_pieces_when_the_stream_is_closed() -> None:
     async with in_memory_gateway() as made:
         await streaming(made).done()
