@@ -50,7 +50,7 @@ class Projection(Context):
             self._turn, self._started, self._turn_count = batch.turn, False, 0
         functions, encode, is_heard = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
         shown = self._parked_turn.admit_events(batch.events, self.lose)
-        if len(shown) >= MANY and type(shown[0]) in TEXT:
+        if len(shown) >= MANY and type(shown[0]) in TEXT and self._started:
             alike = encode_alike(shown, TEXT, lambda event: encode(*functions[type(event)](event, self)))
             if alike is not None:
                 return Rendered(frames=alike if is_heard else [], losses=self.take_losses())
@@ -65,7 +65,8 @@ class Projection(Context):
 
     def text_writer(self, delta: DeltaType) -> TextWriter | None:
         """Return a fast writer for further text; None for reasoning, and while a question parks the turn."""
-        return None if self._parked_turn.parked or delta is not events.TextDelta else self._write_text
+        is_shown = self._started and not self._parked_turn.parked and delta is events.TextDelta
+        return self._write_text if is_shown else None
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
         if not self.instance.topics:
@@ -85,6 +86,10 @@ class Projection(Context):
     @property
     def in_turn(self) -> bool:
         return bool(self._turn)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._started
 
     def starts(self) -> bool:
         """Return True if `llm.start` must be written: for the first model turn of a turn."""

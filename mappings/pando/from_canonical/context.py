@@ -75,6 +75,11 @@ class Context(Losses):
         """True if a turn is open."""
         return False
 
+    @property
+    def has_begun(self) -> bool:
+        """True if `llm.start` was written for the turn; in `translate` content has none before it."""
+        return True
+
     def starts(self) -> bool:
         """Return True if `llm.start` must be written for a model turn: always in `translate`, else once a turn."""
         return True

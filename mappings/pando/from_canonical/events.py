@@ -83,14 +83,20 @@ def model_turn_started(_event: events.ModelTurnStarted, context: Context) -> Mes
     return (wire.LlmStart(payload=wire.Started(session_id=context.session), **context.envelope),)
 
 
-@FROM_EVENT.rule(events.TextDelta, produces=(wire.LlmToken,))
+@FROM_EVENT.rule(events.TextDelta, produces=(wire.LlmToken, wire.LlmStart))
 def text_delta(event: events.TextDelta, context: Context) -> Messages:
-    return (wire.LlmToken(payload=wire.Delta(session_id=context.session, token=event.text), **context.envelope),)
+    token = wire.LlmToken(payload=wire.Delta(session_id=context.session, token=event.text), **context.envelope)
+    return (*_begun(context), token)
+
+
+def _begun(context: Context) -> Messages:
+    """Return `llm.start` if the turn has none yet: it began before the gateway heard of it, or the model never did."""
+    return () if context.has_begun else model_turn_started(events.ModelTurnStarted(), context)
 
 
 @FROM_EVENT.rule(
     events.TurnEnded,
-    produces=(wire.LlmEnd, wire.MessageAppend, wire.SessionUpdate),
+    produces=(wire.LlmStart, wire.LlmEnd, wire.MessageAppend, wire.SessionUpdate),
     # all six ends become one form with two counters; the cause of a failure is a system message before it
     fidelity=Lossy(("end", "text", "message", "usage.cache_read_tokens", "usage.cost_usd", "failure")),
 )
@@ -101,18 +107,18 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
         tokens_in=(usage.input_tokens or 0) if usage else 0,
         tokens_out=(usage.output_tokens or 0) if usage else 0,
     )
-    end = wire.LlmEnd(payload=ended, **context.envelope)
+    begun, end = _begun(context), wire.LlmEnd(payload=ended, **context.envelope)
     if event.end == "failed":
         text = event.failure.text if event.failure is not None else "the turn failed"
         payload = wire.Said(session_id=context.session, message_id=event.message, role="system", content=text)
-        return wire.MessageAppend(payload=payload, **context.envelope), end
-    return (end, *context.rolled_back()) if event.end == "rolled_back" else (end,)
+        return (*begun, wire.MessageAppend(payload=payload, **context.envelope), end)
+    return (*begun, end, *context.rolled_back()) if event.end == "rolled_back" else (*begun, end)
 
 
-@FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolStart,))
+@FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolStart, wire.LlmStart))
 def tool_call_started(event: events.ToolCallStarted, context: Context) -> Messages:
     call = wire.Call(session_id=context.session, tool_name=event.name, call_id=event.call)
-    return (wire.ToolStart(payload=call, **context.envelope),)
+    return (*_begun(context), wire.ToolStart(payload=call, **context.envelope))
 
 
 @FROM_EVENT.rule(events.ToolCallArguments, produces=(wire.ToolStart,))

@@ -191,7 +191,7 @@ async def test_an_answer_joined_in_its_middle_ends_complete_for_each_dialect_tha
             .pod_sends(delta("world"))
             .receives("s", token("$t", "world"))
             .receives("p", delta("world"))
-            .receives("v", topic("llm.token", token="world"))
+            .receives("v", topic("llm.start"), topic("llm.token", token="world"))
             .pod_sends(done("hello world"), *FINISHED)
             .receives("s", answer("$t", "hello world"))
             .receives("p", say("alert", level="warn"), done("hello world"), *FINISHED)

@@ -18,8 +18,8 @@ def test_a_listener_speaks_as_its_instance_on_both_sides() -> None:
     assert dialect.publication is not None
     (ending,) = dialect.publication(lambda: AT, lambda: "id").closed("").frames
     batch = Batch(session=SESSION, epoch=1, first_seq=0, events=[events.TextDelta(text="x")], at=AT)
-    (token,) = dialect.projection("", "").render(batch).frames
-    assert [value(frame)[1]["instanceId"] for frame in (ending, token)] == ["us", "us"]
+    start, token = dialect.projection("", "").render(batch).frames
+    assert [value(frame)[1]["instanceId"] for frame in (ending, start, token)] == ["us", "us", "us"]
     caller = dialect.server(lambda: AT, lambda: "own")
     caller.receive([Parts("rpc", b"me", (b"", b'{"id":"r","method":"instance.ping","params":{}}'))])
     (reply,) = caller.send([events.Pong(request="own")]).frames

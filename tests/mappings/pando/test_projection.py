@@ -90,6 +90,25 @@ def test_each_turn_has_its_start() -> None:
         assert [t for t, _ in published(projection, events.ModelTurnStarted(), turn=turn)] == ["llm.start"]
 
 
+TURN_WITHOUT_ITS_START: dict[str, list[events.TextDelta | events.ToolCallStarted | events.TurnEnded]] = {
+    "text": [events.TextDelta(text="a"), events.TextDelta(text="b")],
+    "much text": [events.TextDelta(text=str(n)) for n in range(40)],
+    "a call": [events.ToolCallStarted(call="c", name="look"), events.TextDelta(text="b")],
+    "its end alone": [events.TurnEnded(end="completed")],
+    "its failure alone": [events.TurnEnded(end="failed")],
+}
+
+
+@pytest.mark.parametrize("turn", TURN_WITHOUT_ITS_START.values(), ids=TURN_WITHOUT_ITS_START)
+def test_a_turn_whose_start_was_not_told_has_one_llm_start_before_all_else(turn: list[events.TextDelta]) -> None:
+    """A viewer shows nothing without it (docs/dialects/pando.md, section 4)."""
+    projection = Projection(instance=US)
+    assert projection.text_writer(events.TextDelta) is None, "the first piece is not written by itself"
+    topics = [topic for topic, _ in published(projection, *turn)]
+    assert topics[0] == "llm.start"
+    assert topics.count("llm.start") == 1
+
+
 TOPICS_OF_END: dict[str, list[str]] = {
     "completed": ["llm.end"],
     "limit_reached": ["llm.end"],
@@ -103,7 +122,9 @@ TOPICS_OF_END: dict[str, list[str]] = {
 @pytest.mark.parametrize("end", get_args(End))
 def test_each_turn_end_has_its_form(end: End) -> None:
     failure = Failure(cause="model_failed", text="the model is gone") if end == "failed" else None
-    said = published(Projection(instance=US), events.TurnEnded(end=end, failure=failure, message="m9"))
+    projection = Projection(instance=US)
+    published(projection, events.ModelTurnStarted())
+    said = published(projection, events.TurnEnded(end=end, failure=failure, message="m9"))
     assert [topic for topic, _ in said] == TOPICS_OF_END[end]
     if end == "failed":
         cause = {"session_id": SESSION, "message_id": "m9", "role": "system", "content": "the model is gone"}
