@@ -51,6 +51,7 @@ UPSTREAMS = {
     "pod": parse("pod+unix:/pod"),
     "smooth": parse("smooth+ws://127.0.0.1:2/ws"),
     "codewhale": parse("codewhale+unix:/codewhale?cwd=/src&model=whale-1"),
+    "pando": parse("pando+tcp://127.0.0.1:1"),
 }
 SESSION = session_id("test", "pod+unix:/pod")
 START = 1_700_000_000_000_000_000  # ns
@@ -217,7 +218,8 @@ class InMemoryGateway:
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
-        self.upstream = Upstream(session.connected().id, target, session, self.services)
+        name = "primary" if self._backend.session_ref is not None else session.connected().id  # one for all sessions
+        self.upstream = Upstream(name, target, session, self.services)
         return self.upstream
 
     async def _dial(self) -> Transport:

@@ -42,7 +42,7 @@ class NumberedText:
 
 
 class RandomBackend(Protocol):
-    """A backend of smooth or pod that makes random legal moves."""
+    """A backend that makes random legal moves."""
 
     dialect: str
     turns: list[PlayedTurn]

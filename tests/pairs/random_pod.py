@@ -142,7 +142,7 @@ class RandomPod:
             moves += [self._finish, self._limit] * (not run.silent and not self._calls)
         elif not run.block:
             moves += [self._text] * 4 + [self._think] * 2 + [self._call] * 2 + [self._turn_end] * 2
-            moves += [self._retry, self._continue, self._mid_error]
+            moves += [self._retry, self._mid_error] + [self._continue] * (not self._calls)  # it drops open calls
         elif run.block == "text":
             moves += [self._text] * 6 + [self._text_done] * 3
         elif run.block == "thinking":

@@ -1,4 +1,4 @@
-"""Random sessions: clients of smooth and pod, the real gateway in memory, and a random backend.
+"""Random sessions: clients of all dialects, the real gateway in memory, and a random backend.
 
 A session is a list of steps (verb, who, n), each of which is legal at any time: `who` and `n` choose among the clients,
 or among the backend's moves. The invariants are checked after each step. At the end all clients read, the backend ends
@@ -10,28 +10,38 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any
-
-from msgspec import Struct, field
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.smooth.from_canonical.replies import public_ids
-from tests.gateway.in_memory import AT_ONCE, InMemoryGateway, InMemoryPeer
-from tests.gateway.smooth_client_messages import AGENT
-from tests.oracle import ORACLES
-from tests.pairs.random_backend import INTERNAL, REASONING, Move, RandomBackend
+from tests.gateway.in_memory import AT_ONCE, InMemoryGateway
+from tests.oracle import ORACLES, PandoOracle
+from tests.pairs.random_backend import Frame, Move, RandomBackend
+from tests.pairs.random_clients import (
+    RandomClient,
+    RandomCodewhaleClient,
+    RandomPandoClient,
+    RandomPodClient,
+    RandomSmoothClient,
+)
+from tests.pairs.random_codewhale import RandomCodewhale
+from tests.pairs.random_pando import RandomPando
 from tests.pairs.random_pod import RandomPod
 from tests.pairs.random_smooth_server import RandomSmoothServer
-from tests.pairs.views import READ, TEXT, SeenTurn
+from tests.pairs.views import TEXT, SeenTurn
 
 Step = tuple[str, int, int]
-Frame = dict[str, Any]
 
-UPSTREAMS = {"pod": parse("pod+unix:/pod"), "smooth": parse("smooth+ws://127.0.0.1:1/ws")}
+BACKENDS: dict[str, Callable[[], RandomBackend]] = {
+    "pod": RandomPod,
+    "smooth": RandomSmoothServer,
+    "codewhale": RandomCodewhale,
+    "pando": RandomPando,
+}
+CLIENTS: dict[str, type[RandomClient]] = {
+    client.dialect: client for client in (RandomSmoothClient, RandomPodClient, RandomCodewhaleClient, RandomPandoClient)
+}
 CLIENTS_MAX = 4
 NUMBER = re.compile(r"\[(\d+)\.\d+\]")
 
@@ -48,55 +58,17 @@ def limits(log_max: int) -> Limits:
     )
 
 
-class RandomSessionClient(Struct, kw_only=True, eq=False):
-    """A client of a random session. `first` is the number of the first turn that it must see, None before it sees any.
-    `offset` is the constant difference between its count of offered events and the log.
-    """
-
-    name: str
-    dialect: str
-    peer: InMemoryPeer
-    asked: int = 0
-    first: int | None = None
-    offset: int | None = None
-    sent: list[Frame] = field(default_factory=list)
-
-    @property
-    def here(self) -> bool:
-        """True if this client is still connected."""
-        return self.peer.link.alive
-
-    @property
-    def reads(self) -> bool:
-        """Return True if this client reads."""
-        return self.peer.transport.reading.is_set()
-
-    def seen(self) -> list[SeenTurn]:
-        """The turns that this client has seen."""
-        return READ[self.dialect](self.peer.frames(), self.sent)
-
-
 class RandomSession:
     """A session with many clients, which runs random steps and checks what each client sees."""
 
     def __init__(self, stage: InMemoryGateway, backend: RandomBackend) -> None:
         self.stage = stage
         self.backend = backend
-        self.clients: list[RandomSessionClient] = []
+        self.clients: list[RandomClient] = []
         self.away = False
         self._connections = 0
         self._heard = 0  # frames of the newest connection that the backend has heard
         self._oracle = ORACLES[backend.dialect]()
-
-    @staticmethod
-    def upstream(dialect: str) -> Endpoint:
-        """Return the endpoint of a random backend of this dialect."""
-        return UPSTREAMS[dialect]
-
-    @staticmethod
-    def played(dialect: str) -> RandomBackend:
-        """Return a random backend of this dialect."""
-        return RandomPod() if dialect == "pod" else RandomSmoothServer()
 
     # -- steps -----------------------------------------------------------------------------------------
 
@@ -114,7 +86,10 @@ class RandomSession:
             self._connect()
             news = self._news()
             for frame in news:
-                self._oracle.said(frame)
+                if isinstance(self._oracle, PandoOracle):
+                    self._oracle.called("", frame)
+                else:
+                    self._oracle.said(frame)
                 self.backend.hears(frame)
             if not news and not self.backend.out:
                 return
@@ -144,13 +119,16 @@ class RandomSession:
         said, self.backend.out = self.backend.out, []
         if self._connected and said:
             for frame in said:
-                self._oracle.got(frame)
-            self.stage.pod.sends(*said)
+                if isinstance(self._oracle, PandoOracle) and "topic" not in frame:
+                    self._oracle.replied("", frame)
+                else:
+                    self._oracle.got(frame)
+            self.stage.pod.sends(*map(_framed, said))
 
     def play(self, how_often: int, n: int) -> None:
         """Let the backend make its nth move and some more, in one piece."""
-        if not self._connected and self.backend.dialect == "smooth":
-            return  # a server's turns belong to its connection
+        if not self._connected and self.backend.dialect != "pod":
+            return  # a turn belongs to its connection
         before = len(self.backend.turns) - (self.backend.turn is not None)
         for more in range(1 + how_often):
             moves: list[Move] = self.backend.moves()
@@ -160,24 +138,25 @@ class RandomSession:
         self._speak()
 
     def join(self, who: int, n: int) -> None:
-        """Connect a further client of either dialect."""
-        self.connect_client(("smooth", "pod")[n % 2])
+        """Connect a further client of any dialect."""
+        self.connect_client(list(CLIENTS)[n % len(CLIENTS)])
 
     def connect_client(self, dialect: str) -> None:
         """Connect a client of this dialect, which looks for the existing session."""
-        if sum(client.here for client in self.clients) >= CLIENTS_MAX:
-            return
+        here = [client.dialect for client in self.clients if client.here]
+        if len(here) >= CLIENTS_MAX or (dialect == "pando" and dialect in here):
+            return  # a listener publishes once for all its subscribers
         name = f"{dialect} {len(self.clients)}"
         session = self.session
         ingress = Ingress(endpoint=name, session="" if session is None else session.state.id)
         peer = self.stage.join(name, dialect=dialect, ingress=ingress)
-        client = RandomSessionClient(name=name, dialect=dialect, peer=peer)
+        if dialect == "pando":
+            caller = self.stage.join(f"{name}, calls", dialect=dialect, calls=True)
+            client: RandomClient = RandomPandoClient(name, peer, self.backend.dialect, caller)
+        else:
+            client = CLIENTS[dialect](name, peer, self.backend.dialect)
         self.clients.append(client)
-        if dialect == "smooth":
-            if session is None or self.backend.dialect == "pod":
-                self._say(client, {"action": "create_conversation_session", "agentId": AGENT})
-            else:
-                self._say(client, self._to_session("get_session"))
+        client.opens(session)
 
     @property
     def session(self) -> Session | None:
@@ -185,69 +164,33 @@ class RandomSession:
         sessions = self.stage.router.sessions
         return sessions[0] if sessions else None
 
-    def _to_session(self, action: str, **keys: Any) -> Frame:
-        state = self.stage.session.state
-        return {"action": action, "sessionId": public_ids(state.id, state.backend_ids)[0], **keys}
-
-    def _say(self, client: RandomSessionClient, message: Frame) -> None:
-        client.asked += 1
-        if client.dialect == "smooth":
-            message = {"requestId": f"{client.name}.{client.asked}", **message}
-        client.sent.append(message)
-        client.peer.sends(message)
-
-    def _client(self, who: int, *dialects: str) -> RandomSessionClient | None:
-        here = [client for client in self.clients if client.here and client.dialect in (dialects or ORACLES)]
-        return here[who % len(here)] if here and self.session is not None else None
+    def _client(self, who: int) -> RandomClient | None:
+        here = [client for client in self.clients if client.here]
+        return here[who % len(here)] if here else None
 
     def speak(self, who: int, n: int) -> None:
         """Send an input as a client."""
-        client = self._client(who)
-        if client is None:
-            return
-        if client.dialect == "smooth":
-            self._say(client, self._to_session("send_message", message=f"What is {n}?"))
-        else:
-            self._say(client, {"method": "run", "params": {"input": [{"kind": "text", "content": f"What is {n}?"}]}})
+        client, session = self._client(who), self.session
+        if client is not None and session is not None:
+            client.speaks(session, f"What is {n}?")
 
     def cancel(self, who: int, n: int) -> None:
         """Cancel the turn as a client."""
-        client = self._client(who)
-        if client is None:
-            return
-        if client.dialect == "smooth":
-            self._say(client, self._to_session("cancel"))
-        else:
-            self._say(client, {"method": "pause" if n % 3 == 0 else "cancel"})
+        client, session = self._client(who), self.session
+        if client is not None and session is not None:
+            client.cancels(session, n)
 
     def ask(self, who: int, n: int) -> None:
         """Send a request that does not concern the turn."""
-        client = self._client(who)
-        if client is None:
-            return
-        if client.dialect == "smooth":
-            questions = [
-                {"action": "ping"},
-                {"action": "list_conversations"},
-                self._to_session("get_session"),
-                self._to_session("get_conversation_messages", limit=1 + n),
-            ]
-        else:
-            questions = [
-                {"method": "list_completions", "params": {"kind": "file", "prefix": "s"}},
-                {"method": "list_visible_pods"},
-                {"method": "compact"},
-                {"method": "notify", "params": {"message": INTERNAL}},
-                {"method": "inspect_pod", "params": {"name": "other"}},
-            ]
-            questions = questions if self.backend.dialect == "pod" else questions[:-1]  # it would find another session
-        self._say(client, questions[n % len(questions)])
+        client, session = self._client(who), self.session
+        if client is not None and session is not None:
+            client.asks(session, n)
 
     def resume(self, who: int, n: int) -> None:
         """Resume a paused run as a pod client."""
-        client = self._client(who, "pod")
-        if client is not None:
-            self._say(client, {"method": "resume"})
+        pods = [client for client in self.clients if client.here and isinstance(client, RandomPodClient)]
+        if pods and self.session is not None:
+            pods[who % len(pods)].resumes()
 
     def stall(self, who: int, n: int) -> None:
         """Let a client stop reading, or read again."""
@@ -261,8 +204,7 @@ class RandomSession:
         """Disconnect a client."""
         client = self._client(who)
         if client is not None:
-            client.peer.transport.reading.set()
-            client.peer.transport.hang_up()
+            client.leaves()
 
     def lose(self, who: int, n: int) -> None:
         """Lose the connection to the backend; every second time the backend also goes away for a while."""
@@ -278,8 +220,9 @@ class RandomSession:
 
     def wait(self, who: int, n: int) -> None:
         """Advance the clock by a second, or to the deadline of a cancel or an acceptance."""
-        seconds = (1.0, 11.0, 31.0)[n % 3]
-        if seconds > 10 and self.backend.stopping and self.backend.turn is not None:
+        is_pando = self.backend.dialect == "pando"  # it must be heard of, and its silence may end a turn
+        seconds = (1.0, 11.0, 11.0 if is_pando else 31.0)[n % 3]
+        if self.backend.turn is not None and (is_pando or (seconds > 10 and self.backend.stopping)):
             self.backend.turn.whole = False
         self.stage.time.passes(seconds)
 
@@ -296,7 +239,7 @@ class RandomSession:
                 continue
             if client.first is None:
                 turn = self.backend.turn
-                client.first = len(self.backend.turns) if turn is None else turn.number
+                client.first = len(self.backend.turns) - (turn is not None and client.joins_turns)
             reached = session.state.seq if attachment.behind is None else attachment.cursor
             text = session.delivery.groups.text  # counts its pieces when it is closed
             streamed = text.count if text is not None and text.open and attachment.behind is None else 0
@@ -319,34 +262,25 @@ class RandomSession:
             self.backend.finish()
             self._speak()
             await self.rest()
-            self.stage.time.passes(31.0)
-            await self.rest()
+            for _ in range(3):
+                self.stage.time.passes(11.0)
+                await self.rest()
         self.look()
         for client in self.clients:
-            self._hides(client)
+            for frame in client.peer.frames():
+                client.check(frame)
             if client.here:
                 self._whole(client)
+            if client.here and isinstance(client, RandomPandoClient):
+                assert client.unanswered == 0, "each call has one reply"
         self._agree()
 
-    def _hides(self, client: RandomSessionClient) -> None:
-        """Assert that no client sees events that it must not see (docs/translation.md, rule 3.8)."""
-        for frame in client.peer.frames():
-            text = json.dumps(frame, ensure_ascii=False)
-            if client.dialect == "smooth":
-                assert INTERNAL not in text, f"internal to a smooth client: {text}"
-                assert REASONING not in text or frame["type"] == "stream_reasoning", f"reasoning as text: {text}"
-            elif frame["event"] in ("text_delta", "text_done", "tool_call_done", "tool_result", "user_message"):
-                assert REASONING not in text, f"reasoning as text: {text}"
-            elif frame["event"] == "snapshot":
-                said = [entry for entry in frame["data"]["entries"] if REASONING in json.dumps(entry)]
-                assert all(entry["item"]["kind"] == "reasoning" for entry in said), f"reasoning as text: {said}"
-
-    def _whole(self, client: RandomSessionClient) -> None:
+    def _whole(self, client: RandomClient) -> None:
         """Assert that the client saw each whole turn since it joined: equal to the character, once and in order."""
         shown: dict[int, SeenTurn] = {}
         order: list[int] = []
         for seen in client.seen():
-            numbers = {int(n) for _, words in [*seen.parts, *seen.results] for n in NUMBER.findall(words)}
+            numbers = _numbers(seen)
             if not numbers:
                 continue  # a call that was cut off before its first piece
             assert len(numbers) == 1, f"{client.name}: one turn shows words of {numbers}"
@@ -354,9 +288,14 @@ class RandomSession:
             shown[number] = seen
         assert order == sorted(order), f"{client.name}: turns in the order {order}"
         for played in self.backend.turns[len(self.backend.turns) if client.first is None else client.first :]:
-            if played.whole and not played.seen.empty and NUMBER.search(str(played.seen)):
+            said = client.shown_of(played.seen)
+            if played.whole and not said.empty and NUMBER.search(str(said)) and client.sees_others:
                 assert order.count(played.number) == 1, f"{client.name}: turn {played.number} is shown once"
-                assert shown[played.number] == played.seen, f"{client.name}: {shown[played.number]} of {played.seen}"
+        for number, seen in shown.items():
+            played = self.backend.turns[number]
+            if played.whole and client.first is not None and number >= client.first:
+                is_equal = client.shown_of(seen) == client.shown_of(played.seen)
+                assert is_equal, f"{client.name}: {client.shown_of(seen)} of {client.shown_of(played.seen)}"
         for number, seen in shown.items():
             text = "".join(words for kind, words in seen.parts if kind == TEXT)
             whole = "".join(words for kind, words in self.backend.turns[number].seen.parts if kind == TEXT)
@@ -365,14 +304,33 @@ class RandomSession:
             assert is_part, f"{client.name}: {text!r} is no part of {whole!r}"
 
     def _agree(self) -> None:
-        """Assert that a late client sees what all others see: a fresh rendering equals the shared one."""
-        here = [(client, client.seen()) for client in self.clients if client.here]
+        """Assert that a late client sees what all others see: a fresh rendering equals the shared one.
+
+        Of a block that the gateway heard from its middle on, live clients miss the beginning, and late ones do not.
+        """
+        here = [(client, client.seen()) for client in self.clients if client.here and client.sees_all]
         if not here:
             return
         most, expected = max(here, key=lambda known: len(known[1]))
         for client, seen in here:
-            end = expected[len(expected) - len(seen) :]
-            assert seen == end, f"{client.name} sees other turns than {most.name}:\n{seen}\n{end}"
+            for turn, other in zip(seen, expected[len(expected) - len(seen) :], strict=True):
+                agrees = turn == other or (turn.end == other.end and not self._was_whole(other))
+                assert agrees, f"{client.name} sees another turn than {most.name}:\n{turn}\n{other}"
+
+    def _was_whole(self, seen: SeenTurn) -> bool:
+        """Return True if every part of the turn reached the gateway; of one without words that is unknown."""
+        numbers = _numbers(seen)
+        return not numbers or self.backend.turns[numbers.pop()].whole
+
+
+def _framed(frame: Frame) -> Frame | bytes:
+    """Return a frame of the backend as it is sent: a publication of a pando begins with its topic."""
+    return frame["topic"].encode() + b"\0" + json.dumps(frame).encode() if "topic" in frame else frame
+
+
+def _numbers(seen: SeenTurn) -> set[int]:
+    """Return the numbers of the played turns whose words this turn has."""
+    return {int(number) for _, words in [*seen.parts, *seen.results] for number in NUMBER.findall(words)}
 
 
 VERBS: dict[str, Callable[[RandomSession, int, int], None]] = {

@@ -14,10 +14,9 @@ import structlog
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.gateway.in_memory import InMemoryGateway
-from tests.pairs.random_session import VERBS, RandomSession, Step, limits
+from tests.gateway.in_memory import UPSTREAMS, InMemoryGateway
+from tests.pairs.random_session import BACKENDS, CLIENTS, VERBS, RandomSession, Step, limits
 
-DIALECTS = ("smooth", "pod")
 LONGER = int(os.environ.get("DRAGOMAN_EXAMPLES", "0"))
 WEIGHTS = {"play": 12, "speak": 4, "join": 2, "stall": 2, "cancel": 2}
 
@@ -42,9 +41,9 @@ async def played(client: str, backend: str, steps: list[Step], log_max: int) -> 
     """Run a session: connect a client of the pair's own dialect, then run the steps."""
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         stage = InMemoryGateway(
-            group, limits(log_max), "coalesce", RandomSession.upstream(backend), keeps=False
+            group, limits(log_max), "coalesce", UPSTREAMS[backend], keeps=False
         )  # one connection at a time
-        session = RandomSession(stage, RandomSession.played(backend))
+        session = RandomSession(stage, BACKENDS[backend]())
         try:
             session.connect_client(client)
             await session.rest()
@@ -58,10 +57,10 @@ async def played(client: str, backend: str, steps: list[Step], log_max: int) -> 
 
 
 @pytest.mark.timeout(900 if LONGER else 60)
-@pytest.mark.parametrize("backend", DIALECTS)
-@pytest.mark.parametrize("client", DIALECTS)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("client", CLIENTS)
 @settings(
-    max_examples=LONGER or 100,
+    max_examples=LONGER or 50,
     derandomize=not LONGER,
     database=None,
     suppress_health_check=list(HealthCheck),

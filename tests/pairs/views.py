@@ -15,6 +15,8 @@ from msgspec import Struct, field
 Frame = dict[str, Any]
 
 THOUGHT, TEXT, CALL = "thought", "text", "call"
+FORGOTTEN = "[the backend has forgotten the conversation: it knows nothing of what was said before]\n\n"
+"""The line which tells clients of smooth and pando that the context is lost (docs/translation.md, rule 4.11)."""
 
 
 class SeenTurn(Struct):
@@ -26,6 +28,7 @@ class SeenTurn(Struct):
 
     def add(self, kind: str, words: str) -> None:
         """Add more content of the turn."""
+        words = words.removeprefix(FORGOTTEN)
         if not words:
             return
         if self.parts and self.parts[-1][0] == kind != CALL:
@@ -35,6 +38,17 @@ class SeenTurn(Struct):
     def add_result(self, name: str, words: str) -> None:
         """Add the result of a call."""
         self.results = sorted([*self.results, (name, words)])
+
+    def regrouped(self) -> SeenTurn:
+        """Return the turn as its text, then its thoughts, then its calls."""
+        joined = {kind: "".join(words for of, words in self.parts if of == kind) for kind in (TEXT, THOUGHT)}
+        calls = [part for part in self.parts if part[0] == CALL]
+        return SeenTurn([*((kind, words) for kind, words in joined.items() if words), *calls], self.results, self.end)
+
+    def published(self) -> SeenTurn:
+        """Return what a pando publishes of the turn: neither thoughts nor how it ended."""
+        whole = self.regrouped()
+        return SeenTurn([part for part in whole.parts if part[0] != THOUGHT], whole.results)
 
     @property
     def empty(self) -> bool:
@@ -156,5 +170,67 @@ def _calls(entries: Iterable[Any]) -> dict[str, str]:
     return {item["call_id"]: item["name"] for item in items if item.get("kind") == "tool_call"}
 
 
-READ = {"smooth": of_smooth, "pod": of_pod}
+# -- codewhale --------------------------------------------------------------------------------------
+
+
+def of_codewhale(frames: Iterable[Frame], sent: Iterable[Frame]) -> list[SeenTurn]:
+    """Return the turns that the messages of this client began, which are answered in their order.
+
+    Text is streamed; everything else stands in the result, so a failed turn has text alone (docs/translation.md, rule
+    3.17).
+    """
+    turns = {message["id"]: SeenTurn() for message in sent if message["method"] == "thread/message"}
+    waiting = list(turns)
+    for frame in frames:
+        if frame.get("type") == "response_delta":
+            turns[waiting[0]].add(TEXT, frame["delta"])
+        elif frame.get("id") in waiting:
+            assert frame["id"] == waiting.pop(0), "answers come in the order of requests"
+            _codewhale(turns[frame["id"]], frame)
+    return [turn for turn in turns.values() if not turn.empty]
+
+
+def _codewhale(turn: SeenTurn, answer: Frame) -> None:
+    if "error" in answer:
+        turn.end = "cancelled" if answer["error"]["message"] == "turn interrupted" else "failed"
+        return
+    turn.end = "completed"
+    for event in answer["result"]["events"]:
+        match event["event"]:
+            case "response_delta":
+                turn.add(THOUGHT, event["delta"])
+            case "tool_call_start":
+                turn.add(CALL, arguments(event["tool_name"], event["arguments"]["arguments"]))
+            case "tool_call_result":
+                turn.add_result(event["tool_name"], event["output"]["body"])
+            case _:
+                pass
+
+
+# -- pando ------------------------------------------------------------------------------------------
+
+
+def of_pando(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[SeenTurn]:
+    """Return runs, from `llm.start` to `llm.end`: it tells neither thoughts nor how a run ended."""
+    turns: list[SeenTurn] = []
+    turn = SeenTurn()
+    for frame in frames:
+        payload = frame["payload"]
+        match frame["topic"]:
+            case "llm.start":
+                turns.append(turn := SeenTurn())
+            case "llm.end":
+                turn.end, turn = "completed", SeenTurn()
+            case "llm.token":
+                turn.add(TEXT, payload["token"])
+            case "tool.start" if payload["params"]:
+                turn.add(CALL, arguments(payload["tool_name"], payload["params"]))
+            case "tool.end":
+                turn.add_result(payload["tool_name"], payload["result"])
+            case _:
+                pass
+    return [turn for turn in turns if not turn.empty]
+
+
+READ = {"smooth": of_smooth, "pod": of_pod, "codewhale": of_codewhale, "pando": of_pando}
 """The reading of each dialect: frames got, messages sent -> turns."""
