@@ -77,3 +77,10 @@ async def test_the_words_about_a_lost_context_are_not_counted_as_events_of_the_l
     """A random session found it: a stream is open, its backend dies, and the next input is told of it."""
     steps: list[Step] = [("play", 0, 1), *[("play", 0, 0)] * 6, ("lose", 0, 0), ("speak", 0, 0), ("play", 0, 0)]
     await played("smooth", "smooth", steps, 65_536)
+
+
+async def test_a_client_is_told_of_a_lost_context_in_words_that_are_no_part_of_the_answer() -> None:
+    """A random session found it: the turn that tells it fails, so no terminal text shows what its text was."""
+    play: Step = ("play", 0, 0)
+    lost: list[Step] = [play, ("play", 0, 1), ("lose", 0, 0)]
+    await played("pod", "smooth", [*lost, play, ("join", 0, 0), ("speak", 0, 0), play, play], 65_536)
