@@ -7,7 +7,7 @@ the client, so errors are held until the turn has ended. Every frame is small en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,18 @@ import msgspec
 
 from dragoman.mappings.alike import MANY, TEXT_AND_REASONING, encode_alike
 from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, ReasoningDelta, TextDelta
+from dragoman.mappings.canonical.events import (
+    ErrorReported,
+    QuestionAnswered,
+    QuestionAsked,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+)
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
-from dragoman.mappings.extras import as_json
+from dragoman.mappings.extras import as_json, raw
 from dragoman.mappings.parked_turn import ParkedTurn
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
@@ -26,11 +34,13 @@ from dragoman.mappings.smooth.from_canonical.replies import derived
 from dragoman.mappings.smooth.vocabulary import SEED, UNSHOWN_BY_SEED
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.codecs import EVENTS
-from dragoman.mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
 
 MAX_EVENT = 1_000_000
 """Bytes of the largest frame: Python and Go clients read at most 1 MiB (docs/dialects/smooth.md, section 1)."""
+
+TOO_LARGE = f"above {MAX_EVENT} bytes"
+"""Why a part of a message is lost."""
 
 PIECE = 64_000
 """Characters of a text that fits into MAX_EVENT: a frame has it twice, and a character takes up to 6 bytes."""
@@ -79,23 +89,15 @@ class Projection(Context):
             alike = encode_alike(events, TEXT_AND_REASONING, lambda event: encode(*speaking[type(event)](event, self)))
             if alike is not None:
                 return Rendered(frames=[*frames, *alike], losses=self.take_losses() if self.lost else [])
-        messages: list[Any] = []
         for event in events:
             function = speaking.get(type(event))
-            if function is not None:
-                messages += function(event, self)
-        for message in messages:
-            if type(message) in SPLIT and len(message.token) > MAX_EVENT:  # do not encode a message that is too large
-                messages = _split(messages)
-                break
-        lines = [*map(encode, messages)]
-        frames += lines if max(map(len, lines), default=0) <= MAX_EVENT else self._fitted(messages, lines)
+            for message in function(event, self) if function is not None else ():
+                if isinstance(message, SPLIT) and len(message.token) > MAX_EVENT:  # is too large: do not encode it
+                    frames += fitted(message, event, self)
+                else:
+                    line = encode(message)
+                    frames += [line] if len(line) <= MAX_EVENT else fitted(message, event, self)
         return Rendered(frames=frames, losses=self.take_losses() if self.lost else [])
-
-    def _fitted(self, messages: Sequence[Any], lines: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield these encoded messages; in the place of each that is too large, frames that are not."""
-        for message, line in zip(messages, lines, strict=True):
-            yield from fitted(message, self) if len(line) > MAX_EVENT else [line]
 
     def text_writer(self, delta: DeltaType) -> TextWriter | None:
         """Return a fast writer for further pieces of a block; None if `render` must write them or leave them out."""
@@ -111,7 +113,7 @@ class Projection(Context):
             timestamp=at // NS_PER_MS,
         )
         frame = EVENTS.encode(message)
-        return [frame] if len(frame) <= MAX_EVENT else fitted(message, self)
+        return [frame] if len(frame) <= MAX_EVENT else [EVENTS.encode(part) for part in _pieces(message)]
 
     def copy(self, request: str | None = None) -> Projection:
         """Return an independent copy; with `request`, for the link that owns the current run from now on."""
@@ -182,20 +184,12 @@ PIECES: dict[DeltaType, type[wire.StreamToken | wire.StreamReasoning]] = {
     ReasoningDelta: wire.StreamReasoning,
 }
 
-SPLIT = frozenset((wire.StreamToken, wire.StreamReasoning, wire.StreamPreamble))
+SPLIT = (wire.StreamToken, wire.StreamReasoning, wire.StreamPreamble)
 """Messages whose text may be split."""
 
 
-def _split(messages: list[Any]) -> list[Any]:
-    """Return the messages, with each long text message replaced by several shorter ones."""
-    split: list[Any] = []
-    for message in messages:
-        split += _pieces(message) if type(message) in SPLIT and len(message.token) > MAX_EVENT else [message]
-    return split
-
-
-def fitted(message: Any, context: Context) -> list[bytes]:
-    """Return a message larger than MAX_EVENT as frames that are not.
+def fitted(message: Any, event: Event, context: Context) -> list[bytes]:
+    """Return a message of this event that is larger than MAX_EVENT as frames that are not.
 
     A token is split. A tool's text is cut, marked as cut, and counted as a loss. A terminal message is never cut: the
     turn ends with an error instead.
@@ -204,27 +198,29 @@ def fitted(message: Any, context: Context) -> list[bytes]:
         case wire.StreamToken() | wire.StreamReasoning() | wire.StreamPreamble():
             return [EVENTS.encode(piece) for piece in _pieces(message)]
         case wire.StreamChunk():
-            data = msgspec.structs.replace(message.data, state=_cut_state(message.data.state))
-            message = msgspec.structs.replace(message, data=data)
-            context.lose(message, "state", f"above {MAX_EVENT} bytes")  # it is cut: a sample of the whole takes as long
-            return _checked(message, context)
+            field, event = _cut(event)
+            context.lose(event, field, TOO_LARGE)  # it is cut: a sample of the whole takes as long
+            (chunk,) = FROM_EVENT.functions[type(event)](event, context)
+            return _checked(chunk, event, context)
         case wire.ErrorEvent():
-            context.lose(message, "message", f"above {MAX_EVENT} bytes")
-            return _checked(error_event(context, message.error.code, cut_text(message.error.message)), context)
+            context.lose(event, "text" if isinstance(event, ErrorReported) else "failure", TOO_LARGE)
+            body = msgspec.structs.replace(message.error, message=cut_text(message.error.message))
+            data = wire.ErrorData(request_id=message.request_id, error=body)
+            return _checked(msgspec.structs.replace(message, error=body, data=data), event, context)
         case wire.EventualResponse():
-            context.lose(message, "response", f"above {MAX_EVENT} bytes")
+            context.lose(event, "text", TOO_LARGE)
             words = f"the answer is larger than the {MAX_EVENT} bytes that clients read"
-            return _checked(error_event(context, "INTERNAL_ERROR", words), context)
+            return _checked(error_event(context, "INTERNAL_ERROR", words), event, context)
         case _:
-            context.lose(message, why=f"above {MAX_EVENT} bytes")
+            context.lose(event, why=TOO_LARGE)
             return []
 
 
-def _checked(message: Any, context: Context) -> list[bytes]:
+def _checked(message: Any, event: Event, context: Context) -> list[bytes]:
     frame = EVENTS.encode(message)
     if len(frame) <= MAX_EVENT:
         return [frame]
-    context.lose(message, why=f"above {MAX_EVENT} bytes")
+    context.lose(event, why=TOO_LARGE)
     return []
 
 
@@ -236,14 +232,16 @@ def _pieces(message: wire.StreamToken | wire.StreamReasoning | wire.StreamPreamb
     ]
 
 
-def _cut_state(state: wire.NodeState) -> wire.NodeState:
-    call, result = call_of(state.raw_response), result_of(state.raw_response)
-    if call is not None:
-        # the arguments stay a JSON object, for clients that parse them
-        return wire.NodeState(raw_response=call_state(call.name, as_json({"cut": cut_text(call.arguments)})))
-    if result is not None:
-        return wire.NodeState(raw_response=result_state(result.name, cut_text(result.output), result.is_error))
-    return wire.NodeState()
+def _cut(event: Event) -> tuple[str, Event]:
+    """Return the field of a tool's event or a StateSnapshot that is cut, and the event with the cut field."""
+    match event:
+        case ToolCallArguments():  # they stay a JSON object, for clients that parse them
+            return "json", msgspec.structs.replace(event, json=as_json({"cut": cut_text(event.json)}))
+        case ToolCallFinished():
+            field = "summary" if event.output is None else "output"
+            return field, msgspec.structs.replace(event, **{field: cut_text(getattr(event, field) or "")})
+        case _:
+            return "state", msgspec.structs.replace(event, state=raw({}))
 
 
 def cut_text(text: str) -> str:

@@ -22,7 +22,7 @@ from dragoman.mappings.smooth.directions import FROM_CLIENT
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.from_canonical.replies import record_id
-from dragoman.mappings.smooth.projection import MAX_EVENT, PIECE, cut_text, fitted
+from dragoman.mappings.smooth.projection import MAX_EVENT, PIECE, TOO_LARGE, cut_text, fitted
 from dragoman.mappings.smooth.translator.admission import admitted
 from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, carried, given, omits_supports
 from dragoman.mappings.smooth.wire import events as wire
@@ -238,13 +238,13 @@ class ServerTranslator(Translator[Command, Event]):
             if len(frame) <= MAX_EVENT:
                 step.frames.append(frame)
             elif isinstance(message, wire.ErrorEvent):  # it may quote the client's text
-                step.frames += fitted(message, context)
+                step.frames += fitted(message, item, context)
             elif isinstance(item, events.HistorySnapshot) and (page := _shorter(item)) is not None:
                 if len(page.items) == len(item.items):
-                    step.losses.append(Loss(kind="HistorySnapshot", field="items.text", why=f"above {MAX_EVENT} bytes"))
+                    step.losses.append(Loss(kind="HistorySnapshot", field="items.text", why=TOO_LARGE))
                 self._write(page, context, step)
             else:
-                step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
+                step.losses.append(Loss(kind=type(item).__name__, why=TOO_LARGE))
                 words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
                 step.frames.append(self._error_frame(context.top, "INTERNAL_ERROR", words))
         step.losses += context.take_losses()

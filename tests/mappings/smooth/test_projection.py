@@ -358,7 +358,7 @@ def test_a_large_result_is_cut_with_a_mark_and_counted() -> None:
     result = frame["data"]["state"]["rawResponse"]["toolResult"]
     assert result["result"].endswith("\n[cut: 1200000 characters, 64000 shown]")
     assert (result["name"], result["isError"]) == ("t", True)
-    assert [(loss.kind, loss.field) for loss in rendered.losses] == [("StreamChunk", "state")]
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [("ToolCallFinished", "output")]
 
 
 def test_the_sample_of_the_loss_of_a_large_result_is_what_is_left_of_it() -> None:
@@ -372,20 +372,29 @@ def test_large_arguments_are_cut_and_stay_json() -> None:
     (frame,) = frames(rendered)
     arguments = json.loads(frame["data"]["state"]["rawResponse"]["toolCall"]["arguments"])
     assert arguments["cut"].startswith('{"a": "')
-    assert len(rendered.losses) == 1
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [("ToolCallArguments", "json")]
 
 
 def test_a_terminal_is_never_cut_but_replaced_by_an_error() -> None:
     rendered = Projection("q").render(batch(events.TurnEnded(end="completed", text="a" * LARGE)))
     (frame,) = frames(rendered)
     assert (frame["type"], frame["requestId"], frame["error"]["code"]) == ("error", "q", "INTERNAL_ERROR")
-    assert [loss.kind for loss in rendered.losses] == ["EventualResponse"]
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [("TurnEnded", "text")]
 
 
 def test_the_text_of_a_failure_is_cut() -> None:
     failure = Failure(cause="internal", text="a" * LARGE)
-    (frame,) = frames(Projection("q").render(batch(events.TurnEnded(end="failed", failure=failure))))
+    rendered = Projection("q").render(batch(events.TurnEnded(end="failed", failure=failure)))
+    (frame,) = frames(rendered)
     assert (frame["requestId"], frame["error"]["message"][-16:]) == ("q", "ers, 64000 shown]"[-16:])
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [("TurnEnded", "failure")]
+
+
+def test_a_cut_error_that_ends_no_turn_has_no_request_id_either() -> None:
+    told = events.ErrorReported(cause="tool_failed", text="a" * LARGE)
+    error, terminal = frames(Projection("q").render(batch(told, events.TurnEnded(end="completed", text="Yes"))))
+    assert ("requestId" in error, error["data"].get("requestId"), terminal["requestId"]) == (False, None, "q")
+    assert error["error"]["message"].endswith("64000 shown]")
 
 
 def test_a_form_that_is_too_large_is_lost_and_counted() -> None:
@@ -397,13 +406,16 @@ def test_a_form_that_is_too_large_is_lost_and_counted() -> None:
 def test_a_chunk_whose_node_alone_is_too_large_is_lost_and_counted() -> None:
     rendered = Projection().render(batch(events.ToolCallFinished(name="t" * LARGE, output="")))
     assert rendered.frames == []
-    assert {(loss.kind, loss.field) for loss in rendered.losses} == {("StreamChunk", "state"), ("StreamChunk", "")}
+    lost = {(loss.kind, loss.field) for loss in rendered.losses}
+    assert lost == {("ToolCallFinished", "output"), ("ToolCallFinished", "")}
 
 
 def test_a_state_that_is_too_large_is_emptied_but_keeps_its_node() -> None:
     state = Raw(json.dumps({"structuredResponse": "a" * LARGE}).encode())
-    (frame,) = frames(Projection().render(batch(events.StateSnapshot(node="n", state=state))))
+    rendered = Projection().render(batch(events.StateSnapshot(node="n", state=state)))
+    (frame,) = frames(rendered)
     assert frame["data"] == {"requestId": TURN, "node": "n", "state": {}}
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [("StateSnapshot", "state")]
 
 
 # -- any order ---------------------------------------------------------------------------------------
