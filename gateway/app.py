@@ -163,7 +163,7 @@ class App:
             limits=self.config.limits,
             ledger=self.ledger,
             dialects=registry.imported,
-            all_dialects=registry.dialects,
+            all_dialects=registry.ours,
             memory=self.memory,
             stop=self.stop,
         )

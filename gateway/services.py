@@ -38,7 +38,7 @@ class Services(Struct, frozen=True, kw_only=True):
     dialects: Callable[[], Mapping[str, Dialect]]
     """Returns the dialects of the clients and backends of this gateway, by name."""
     all_dialects: Callable[[], Mapping[str, Dialect]]
-    """Imports and returns every dialect that is installed."""
+    """Imports and returns every dialect that a backend can speak."""
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     queue: FairQueue = field(default_factory=FairQueue)
     tokens: ForwardedTokens = field(default_factory=ForwardedTokens)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -143,7 +143,10 @@ def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
         yield (*at, "secret"), f"a secret of {len(jwt.secret)} characters is too short for HS256; write {SECRET_MIN}"
     if jwt.jwks:
         yield from (((*at, "jwks"), text) for text in _jwks_faults(jwt.jwks))
-    if any(find_spec(library) is None for library in ("jwt", "cryptography")):
+    try:
+        for name in ("cryptography", "dragoman.gateway.identity.json_web_tokens"):
+            import_module(name)
+    except ImportError:
         yield at, f"install the extra: {sys.executable} -m pip install 'dragoman[jwt]'"
 
 

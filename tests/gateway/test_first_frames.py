@@ -28,7 +28,7 @@ NEWER = b'{"event":"never_seen","data":{}}'
 class Watched:
     """The first frames of a backend, with a clock that the test advances by a second."""
 
-    def __init__(self, dialect: str, dialects: Callable[[], Mapping[str, Dialect]] = registry.dialects) -> None:
+    def __init__(self, dialect: str, dialects: Callable[[], Mapping[str, Dialect]] = registry.ours) -> None:
         self.given_up: list[str] = []
         self.timers: list[tuple[float, Any]] = []
         self.frames = FirstFrames(registry.dialect(dialect), dialects, self._schedule, self._give_up)
@@ -70,7 +70,7 @@ def test_a_wrong_frame_is_compared_with_the_other_dialects_once() -> None:
 
     def dialects() -> Mapping[str, Dialect]:
         compared.append("compared")
-        return registry.dialects()
+        return registry.ours()
 
     watched = Watched("pod", dialects)
     watched.frames.take([WHALE])

@@ -122,6 +122,11 @@ def test_a_dialect_of_another_package_that_cannot_be_used_is_an_error_which_name
     assert str(caught.value) == f"{told}: {why}; repair or uninstall that package"
 
 
+def test_a_broken_dialect_of_another_package_does_not_hide_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_entries(monkeypatch, Entry("acme", broken))
+    assert list(registry.ours()) == list(registry.OURS)
+
+
 def test_a_dialect_of_an_entry_point_is_added_and_replaces_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = structs.replace(DIALECTS["pod"], name="acme")
 

@@ -94,7 +94,8 @@ def test_a_token_that_cannot_be_used_is_refused(tmp_path: Path, value: str, word
 def test_a_missing_library_of_jwt_is_an_error_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    monkeypatch.setattr("dragoman.gateway.config.access.find_spec", lambda name: None if name == missing else name)
+    monkeypatch.delitem(sys.modules, "dragoman.gateway.identity.json_web_tokens", raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
     text = f"[auth.jwt]\nsecret = '{'s' * 32}'\naudience = 'a'\n"
     (line,) = (line for line in problems(tmp_path, text) if "pip" in line)
     assert line.endswith(f"install the extra: {sys.executable} -m pip install 'dragoman[jwt]'")
