@@ -26,7 +26,7 @@ MODULES = (
     "dragoman.gateway.replay.playing",
     "zmq.auth.asyncio",
 )
-"""What functions of a gateway import, beside dialects and transports."""
+"""The modules that functions of a gateway import, beside dialects and transports."""
 
 
 def import_late_modules() -> None:
