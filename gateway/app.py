@@ -212,6 +212,10 @@ class App:
         self.children.change_most(config.limits.children)
         self.ledger.measure_times(wanted=config.ops is not None)
 
+    async def reopen_listeners(self) -> list[str]:
+        """Open again the listeners to which no client can connect; return why some cannot be opened."""
+        return await self._routes.reopen_listeners()
+
     def note_config(self, status: ConfigStatus) -> None:
         """Store which configuration is in force, and why the last one was refused."""
         self.config_status = status

@@ -30,6 +30,8 @@ OF_LISTENERS = ("max_message", "heartbeat", "handshake_deadline")
 OF_PANDO_LISTENERS = ("message_parts", "callers", "subscribers", "subscriptions")
 """Further limits that an open listener of pando keeps; others have none of them."""
 
+REOPEN = 10.0  # seconds between two looks at the files of listening sockets: one call of the system for each
+
 log = structlog.get_logger("dragoman.audit")
 
 
@@ -66,6 +68,9 @@ class ReloadedApp(Protocol):
 
     def note_config(self, status: ConfigStatus) -> None:
         """Store which configuration is in force, and why the last one was refused."""
+
+    async def reopen_listeners(self) -> list[str]:
+        """Open again the listeners to which no client can connect; return why some cannot be opened."""
 
     async def change_config(self, config: Config) -> None:
         """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""
@@ -115,18 +120,36 @@ class ConfigReloader:
         self._announce = announce
         self._replace_ops = replace_ops
         self._wanted = asyncio.Event()
+        self._not_opened: list[str] = []
 
     def request(self) -> None:
         """Reload soon. Requests that come during a reload are one further reload."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Reload whenever it is requested; runs until cancelled."""
+        """Reload whenever it is requested, and open listeners again meanwhile; runs until cancelled."""
         while True:
-            await self._wanted.wait()
+            try:
+                async with asyncio.timeout(REOPEN):
+                    await self._wanted.wait()
+            except TimeoutError:
+                await self.reopen_listeners()
+                continue
             self._wanted.clear()
             with self._announce():
                 await self.reload()
+
+    async def reopen_listeners(self) -> None:
+        """Open again the listeners and the ops port if the file of their socket is gone: something cleans /tmp."""
+        causes = [*await self._app.reopen_listeners()]
+        try:
+            async with self._replace_ops(self._app.config.ops):
+                pass
+        except OSError as error:
+            causes.append(full_reason(error))
+        if causes and causes != self._not_opened:
+            log.error("listener failed", cause="; ".join(causes))
+        self._not_opened = causes
 
     async def reload(self) -> None:
         """Read, validate and apply the configuration, log the outcome, and note it as the status of the app."""

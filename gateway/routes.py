@@ -4,7 +4,7 @@ A change has two phases. First everything that can fail is done: new routers are
 something fails, it is undone, and the routes in force serve on. Then the new routes take over:
 
     unchanged listener                  keeps its socket and its clients
-    listener whose file is gone         is opened again; its clients stay
+    listener whose file is gone         is opened again; its clients stay. So it is without a change
     route with the same backend         keeps its router: new sessions get the new options
     route with another backend          gets a new router; clients and sessions of the old one stay until they leave
     other recordings                    each recorded route gets a new router, too
@@ -114,6 +114,22 @@ class Routes:
         self.identities = identities
         self._clients.change_services(services)
         self._take_over(planned)
+
+    async def reopen_listeners(self) -> list[str]:
+        """Open again the listeners whose file is gone, and those that are missing; return why some cannot be opened."""
+        causes = []
+        for running in self.running:
+            for lost in [one for one in running.listeners if not one.is_reachable]:
+                running.listeners.remove(lost)
+                await lost.close()
+            for endpoint in _missing(running):
+                try:
+                    listener = await self._open(running, endpoint, self.identities)
+                except OSError as error:
+                    causes.append(f"{endpoint.masked}: {full_reason(error)}")
+                else:
+                    self._listening(listener.address)
+        return causes
 
     async def stop_accepting(self) -> None:
         """Close all listeners at once: each takes some rounds of the event loop, which are long under load."""

@@ -85,17 +85,17 @@ async def serve_until_signalled(
             tasks.append(group.create_task(notifier.follow(gateway), name="service manager"))
         if exit_on_backend_loss:
             tasks.append(group.create_task(_end_with_backend(gateway), name="backend loss"))
-        reload, run = None, gateway.run
-        if file is not None:
-            reloader = ConfigReloader(
-                gateway, lambda: load(file, in_force=gateway.config), notifier.reloading, ops_port.replaced
-            )
-            reload, run = reloader.request, partial(gateway.run, meanwhile=reloader.run)
-            if watch:
-                tasks.append(group.create_task(watch_file(file, reloader.request), name="reload:watch"))
-        gateway.on_signals(reload)
+        reloader = ConfigReloader(
+            gateway,
+            lambda: gateway.config if file is None else load(file, in_force=gateway.config),
+            notifier.reloading,
+            ops_port.replaced,
+        )
+        if file is not None and watch:
+            tasks.append(group.create_task(watch_file(file, reloader.request), name="reload:watch"))
+        gateway.on_signals(reloader.request if file is not None else None)
         try:
-            await _serve(gateway, ops_port, run, warn=warn)
+            await _serve(gateway, ops_port, partial(gateway.run, meanwhile=reloader.run), warn=warn)
         finally:
             for task in tasks:
                 task.cancel()

@@ -28,10 +28,16 @@ class App:
         self.config_status = ConfigStatus()
         self.fault: OSError | None = None
         self.changed = asyncio.Event()
+        self.reopened = asyncio.Event()
+        self.not_opened: list[str] = []
 
     def note_config(self, status: ConfigStatus) -> None:
         self.config_status = status
         self.changed.set()
+
+    async def reopen_listeners(self) -> list[str]:
+        self.reopened.set()
+        return self.not_opened
 
     async def change_config(self, config: Config) -> None:
         if self.fault is not None:
@@ -82,6 +88,38 @@ async def test_the_ops_port_changes_around_the_routes() -> None:
     new = Config(routes=(A,), ops=Ops(listen="unix:/x"))
     await ConfigReloader(app, lambda: new, replace_ops=replace_ops).reload()
     assert steps == ["open unix:/x: 2 routes", "close: 1 routes"]
+
+
+async def test_lost_listeners_are_opened_again_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.gateway.reload.REOPEN", 0.0)
+    app = App()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(ConfigReloader(app, lambda: CONFIG).run())
+        await app.reopened.wait()
+        running.cancel()
+    assert app.config_status.generation == 1
+
+
+async def test_a_listener_that_cannot_be_opened_again_is_logged_once_for_each_cause() -> None:
+    app, opened = App(), list[Ops | None]()
+
+    @asynccontextmanager
+    async def replace_ops(ops: Ops | None) -> AsyncIterator[None]:
+        opened.append(ops)
+        if app.fault is not None:
+            raise app.fault
+        yield
+
+    reloader = ConfigReloader(app, lambda: CONFIG, replace_ops=replace_ops)
+    with capture_logs() as logs:
+        await reloader.reopen_listeners()
+        app.not_opened, app.fault = ["pod+unix:/a: in use"], OSError(98, "in use", "/ops")
+        for _ in range(2):
+            await reloader.reopen_listeners()
+        app.fault = None
+        await reloader.reopen_listeners()
+    assert [line["cause"] for line in logs] == ["pod+unix:/a: in use; /ops: in use", "pod+unix:/a: in use"]
+    assert opened == [CONFIG.ops] * 4
 
 
 async def test_a_reload_is_the_next_generation_and_one_log_line() -> None:

@@ -118,9 +118,10 @@ async def test_a_client_of_an_unchanged_listener_stays_connected(tmp_path: Path,
         assert len(told) == 1
 
 
+@pytest.mark.parametrize("by", ["a reload", "itself"])
 @pytest.mark.parametrize("loss", ["removed", "replaced"])
 async def test_a_listener_whose_file_is_gone_is_opened_again_and_its_clients_stay(
-    tmp_path: Path, clients: Clients, loss: str
+    tmp_path: Path, clients: Clients, loss: str, by: str
 ) -> None:
     route = route_of(tmp_path, "a", "s")
     async with running(config_of(route)) as (app, played, _):
@@ -131,7 +132,7 @@ async def test_a_listener_whose_file_is_gone_is_opened_again_and_its_clients_sta
             with socket.socket(socket.AF_UNIX) as other:
                 other.bind(str(tmp_path / "s"))
         assert app.unreachable_listeners == [f"pod+unix:{tmp_path}/s"]
-        await app.change_config(config_of(route))
+        await (app.reopen_listeners() if by == "itself" else app.change_config(config_of(route)))
         assert app.unreachable_listeners == []
         await clients.connect("s")
         played[0].sends(TextDelta(text="still here"))
@@ -150,6 +151,12 @@ async def test_a_socket_that_another_process_has_taken_over_is_left_to_it(tmp_pa
                 await app.change_config(config_of(route))
             assert (tmp_path / "s").exists()
             assert app.unreachable_listeners == [f"pod+unix:{tmp_path}/s"]
+            (cause,) = await app.reopen_listeners()
+            assert "another process listens here" in cause
+            assert app.unreachable_listeners == [f"pod+unix:{tmp_path}/s"]
+            (tmp_path / "s").unlink()
+        assert await app.reopen_listeners() == []
+        assert app.unreachable_listeners == []
 
 
 async def test_a_new_session_gets_the_new_options_and_an_open_one_keeps_its_own(
