@@ -70,10 +70,12 @@ class FirstFrames:
 
     @cached_property
     def _spoken(self) -> list[str]:
-        """Return the names of the other dialects that have the first frame."""
-        return [
-            d.name for d in self._dialects().values() if d.name != self._dialect.name and _is_said_by(d, self._data)
-        ]
+        """Return the names of the other dialects that have the first frame; none if they cannot be imported."""
+        try:
+            others = self._dialects()
+        except Exception:  # noqa: BLE001  # the package was replaced while the gateway ran: the error says less, no more
+            return []
+        return [d.name for d in others.values() if d.name != self._dialect.name and _is_said_by(d, self._data)]
 
 
 def _is_said_by(dialect: Dialect, data: bytes) -> bool:

@@ -2,8 +2,7 @@
 
 A dialect or transport is imported by name when an endpoint first names it. The rules of a dialect cost 7 to 20 ms of
 CPU at the start, and the libraries of a transport up to 80 (docs/performance.md). Every endpoint is checked before the
-gateway listens. `serve` imports all of them at its start, because a reload may name further ones
-(gateway/cli/late_modules.py).
+gateway listens, so nothing is imported while it serves clients, except what a reload names.
 
 Third parties add dialects through the entry-point group `dragoman.dialects`; each entry is a Dialect record. Such
 dialects can be translated, but their transports cannot be declared outside of this file yet.
@@ -14,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
@@ -69,13 +67,6 @@ def dialects() -> dict[str, Dialect]:
 def ours() -> dict[str, Dialect]:
     """Import and return the dialects of this package by name: those that a backend can speak."""
     return {name: dialect(name) for name in OURS}
-
-
-def import_all() -> None:
-    """Import our dialects and all transports, for a process that may need them after its package was replaced."""
-    ours()
-    for path in chain.from_iterable(transports.values() for transports in (TRANSPORTS | PLAYED).values()):
-        _import_spec(path)
 
 
 def imported() -> Mapping[str, Dialect]:

@@ -30,6 +30,9 @@ OF_LISTENERS = ("max_message", "heartbeat", "handshake_deadline")
 OF_PANDO_LISTENERS = ("message_parts", "callers", "subscribers", "subscriptions")
 """Further limits that an open listener of pando keeps; others have none of them."""
 
+RESTART = "if the package was replaced while the gateway ran, restart it"
+"""The advice for an error that no configuration should cause."""
+
 REOPEN = 10.0  # seconds between two looks at the files of listening sockets: one call of the system for each
 
 log = structlog.get_logger("dragoman.audit")
@@ -159,11 +162,13 @@ class ConfigReloader:
             changes = compare(self._app.config, new)
             async with self._replace_ops(new.ops):
                 await self._app.change_config(new)
-        except (ConfigError, OSError) as error:
-            cause = full_reason(error)
+        except Exception as error:  # a module that was replaced, or another package's dialect: the gateway serves on
+            known = isinstance(error, ConfigError | OSError)
+            cause = full_reason(error) if known else f"{type(error).__name__}: {error}; {RESTART}"
             self._app.note_config(structs.replace(status, refused_at=time.time_ns(), cause=cause))
-            log.error(  # noqa: TRY400  # its traceback says no more
+            log.error(  # noqa: TRY400  # the traceback of a known error says no more
                 "configuration refused, nothing changed",
+                exc_info=not known,
                 action="reload",
                 principal="operator",
                 outcome="refused",

@@ -7,5 +7,5 @@ recordings   open recordings with progress                    output       JSON,
 redactor     the redactor of `redact`, `scan` and `import`    quick_start  less CPU and memory at the start
 terminal     the terminal of `chat`                           turn_display the events of a turn in `chat`
 ops_port     the ops port of a serving command                ops_table    what the ops port answers, as tables
-plain_values values of the command line, without pydantic  late_modules what `serve` imports before it listens
+plain_values values of the command line, without pydantic
 """

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from dragoman.gateway.app import App
-from dragoman.gateway.cli.late_modules import import_late_modules
 from dragoman.gateway.cli.options import ExitOnBackendLoss, LogContent, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config import file_watch
@@ -47,5 +46,4 @@ def serve(
     app = App(checked.valid_config())
     for warning in checked.problems:
         logs.tell(str(warning), sys.stderr)
-    import_late_modules()
     run(serve_until_signalled(app, warn=True, file=config_file, watch=watch, exit_on_backend_loss=exit_on_backend_loss))

@@ -38,6 +38,7 @@ from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
 from dragoman.gateway.ops.heartbeat import LOOK, LoopHeartbeat
+from dragoman.gateway.ops.metrics import collect_metrics, encode_metrics
 from dragoman.gateway.ops.queries import ReadinessQuery, parse_query
 from dragoman.gateway.transports.spec import bind_failure
 
@@ -192,8 +193,6 @@ class OpsServer:
             reported = stuck >= self._options.stuck_after
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        from dragoman.gateway.ops.metrics import collect_metrics, encode_metrics  # 30 ms that the start does not need
-
         metrics = await self._gateway_loop.ask(lambda: collect_metrics(self._gateway, self._heartbeat))
         body, content_type = encode_metrics(metrics, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})

@@ -40,7 +40,7 @@ MAX_EVENT = 1_000_000
 """Bytes of the largest frame: Python and Go clients read at most 1 MiB (docs/dialects/smooth.md, section 1)."""
 
 TOO_LARGE = f"above {MAX_EVENT} bytes"
-"""Why a part of a message is lost."""
+"""The reason for which a part of a message is lost."""
 
 PIECE = 64_000
 """Characters of a text that fits into MAX_EVENT: a frame has it twice, and a character takes up to 6 bytes."""

@@ -164,3 +164,14 @@ async def test_the_last_stderr_lines_and_the_exit_status_of_a_child_reach_client
 
 def errors(client: SmoothClient) -> list[str]:
     return [frame["error"]["message"] for frame in client.frames if frame["type"] == "error"]
+
+
+def test_a_wrong_frame_is_told_also_if_no_other_dialect_can_be_imported() -> None:
+    """The package may be replaced while the gateway runs."""
+
+    def removed() -> Mapping[str, Dialect]:
+        raise ModuleNotFoundError("dragoman.mappings.codewhale")
+
+    watched = Watched("pod", removed)
+    watched.frames.take([WHALE])
+    assert watched.frames.complaint(quoted=False) == "speaks something else than pod"

@@ -133,6 +133,21 @@ async def test_a_reload_is_the_next_generation_and_one_log_line() -> None:
     assert (line["action"], line["outcome"]) == ("reload", "done")
 
 
+async def test_an_error_that_no_configuration_should_cause_is_a_refusal_with_its_traceback() -> None:
+    """A package that was replaced while the gateway runs may not fit to what is in memory."""
+    app = App()
+
+    def read() -> Config:
+        raise ModuleNotFoundError("No module named 'dragoman.mappings.pando'")
+
+    with capture_logs() as logs:
+        await ConfigReloader(app, read).reload()
+    assert (app.config, app.config_status.generation) == (CONFIG, 1)
+    cause = "ModuleNotFoundError: No module named 'dragoman.mappings.pando'; "
+    assert app.config_status.cause == f"{cause}if the package was replaced while the gateway ran, restart it"
+    assert [line["exc_info"] for line in logs] == [True]
+
+
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway import registry
-
 PEM = Path(__file__).parents[2] / "adapters" / "websocket" / "localhost.pem"
 
 NEVER = {"pydantic", "rich.console", "dragoman.gateway.recording.recorder", "dragoman.gateway.replay.playing"}
@@ -56,14 +54,6 @@ def test_a_bridge_imports_only_the_dialects_and_libraries_that_it_uses(
     modules = imported("bridge", listen.format(folder=tmp_path), upstream.format(folder=tmp_path))
     assert used <= modules
     assert not modules & (unused | NEVER)
-
-
-def test_serve_imports_what_a_reload_may_need_before_it_listens(tmp_path: Path) -> None:
-    config = tmp_path / "config.toml"
-    config.write_text(f"[[route]]\nlisten = ['pod+unix:{tmp_path}/a']\nupstream = 'pod+unix:{tmp_path}/b'\n")
-    modules = imported("serve", "--config", str(config))
-    wires = {f"dragoman.mappings.{name}.wire" for name in registry.OURS}
-    assert wires | {"aiohttp", "prometheus_client", "dragoman.gateway.recording.session_recorder", "zmq"} <= modules
 
 
 @pytest.mark.parametrize("command", ["send", "chat"])
