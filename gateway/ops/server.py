@@ -33,7 +33,7 @@ from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.ops.admin import Admin, Operation
-from dragoman.gateway.ops.connections import SHORT_MAX, OpsConnections
+from dragoman.gateway.ops.connections import OpsConnections
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
@@ -164,8 +164,9 @@ class OpsServer:
         if runner.server is None:
             raise RuntimeError("aiohttp made no server")
         connections.use_server(runner.server)
-        # asyncio accepts `backlog` connections before the first one gets its protocol, and only that closes others.
-        listener = await self._loop.create_server(connections.accept, sock=self._socket, backlog=SHORT_MAX)
+        # asyncio accepts `backlog` connections before the first one gets its protocol, and only that closes others. If
+        # it cannot accept one, it logs each of these attempts, and repeats as many a second later: eight become 64.
+        listener = await self._loop.create_server(connections.accept, sock=self._socket, backlog=1)
         self._socket.listen(BACKLOG)
         self._started.set_result(None)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import socket
@@ -10,6 +11,7 @@ import stat
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -82,6 +84,31 @@ async def test_a_gateway_whose_loop_is_stuck_is_neither_alive_nor_ready(monkeypa
         assert "ask_blocking" in logs[0]["stack"], "the log shows where"
         alive = [(await port.ask("/livez"))[0] for _ in range(20)]
         assert alive[-1] == 200, "the loop turns again"
+
+
+class ExhaustedSocket(socket.socket):
+    """A listening socket that cannot accept, for want of descriptors, in the first iteration that tries it."""
+
+    failures = 0
+    is_exhausted = True
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if not self.is_exhausted:
+            return super().accept()
+        asyncio.get_running_loop().call_soon(setattr, self, "is_exhausted", False)
+        self.failures += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+async def test_a_connection_that_cannot_be_accepted_is_tried_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    exhausted = ExhaustedSocket()
+    exhausted.bind(("127.0.0.1", 0))
+    exhausted.listen(1)
+    monkeypatch.setattr("dragoman.gateway.ops.server._bind", lambda _address: exhausted)
+    monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.0)
+    async with operated() as port:
+        assert (await port.ask("/livez"))[0] == 200
+    assert exhausted.failures == 1
 
 
 async def test_a_unix_socket_is_for_the_gateway_s_user_alone_and_goes_with_it(tmp_path: Path) -> None:
