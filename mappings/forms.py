@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from dragoman.mappings.canonical.events import InteractionInvalid, InteractionRequired
 from dragoman.mappings.extras import raw, read_raw
 
+LINE_END = "  \n"  # clients may show text as markdown, where a newline without two spaces before it is a space
 ANSWER_FORM = "skip declines."
 SKIP, NONE = "skip", "none"  # what a user types, also behind a slash
 SPEC_SHOWN = 1_000  # characters of a form that nobody can fill in
@@ -59,9 +60,9 @@ class Form:
     def prompt(self, fault: str = "") -> str:
         """Return the question of the current field, behind what was wrong with the answer before."""
         number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
-        reason = f"{self._event.reason}\n" if self._event.reason else ""
-        before = f"{fault}\n" if fault else ""
-        return f"{before}{reason}{self._fields[self._at].question}{number}\n{ANSWER_FORM}"
+        reason = f"{self._event.reason}{LINE_END}" if self._event.reason else ""
+        before = f"{fault}{LINE_END}" if fault else ""
+        return f"{before}{reason}{self._fields[self._at].question}{number}{LINE_END}{ANSWER_FORM}"
 
     def take(self, text: str) -> str:
         """Fill in the current field; return what is wrong with the answer, "" if nothing."""
@@ -85,7 +86,7 @@ class Form:
         wrong = {error.field for error in refused.errors}
         self._at = next((i for i, field in enumerate(self._fields) if field.key in wrong), 0)
         faults = [f"{error.field}: {error.text}" if error.field else error.text for error in refused.errors]
-        return "\n".join(faults) or refused.text
+        return LINE_END.join(faults) or refused.text
 
 
 def declines(text: str) -> bool:
@@ -171,7 +172,7 @@ def _choice(question: ChoiceQuestion) -> FormField:
     how = "one or more, separated by commas" if question.multi_select else "one"
     lines = [question.question, *options, f"Answer {how}, by number or label, or in your own words."]
     return FormField(
-        key=question.header, question="\n".join(lines), read=lambda text: _chosen(question, text), typed=_choosing
+        key=question.header, question=LINE_END.join(lines), read=lambda text: _chosen(question, text), typed=_choosing
     )
 
 

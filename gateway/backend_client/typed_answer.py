@@ -13,7 +13,7 @@ from dragoman.mappings.canonical.events import (
     OtpRequired,
 )
 from dragoman.mappings.canonical.state import Question
-from dragoman.mappings.forms import Form, declines
+from dragoman.mappings.forms import LINE_END, Form, declines
 
 Asked = Question | OtpRequired
 
@@ -37,7 +37,7 @@ class TypedAnswer:
         if self._form is not None:
             return self._form.prompt(self._fault)
         words = question_words(self.asked)
-        return f"{self._fault}\n{words}" if self._fault else words
+        return f"{self._fault}{LINE_END}{words}" if self._fault else words
 
     def take(self, line: str) -> Command | None:
         """Return the answer that this line completes, or None if a further line is needed."""

@@ -16,6 +16,7 @@ from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical.commands import AnswerOtp, SubmitInput
 from dragoman.mappings.canonical.events import OtpInvalid, OtpVerified, QuestionAsked, Reply
 from dragoman.mappings.canonical.values import Segment, flatten
+from dragoman.mappings.forms import LINE_END
 
 
 class OneTimeCodes:
@@ -59,7 +60,7 @@ class OneTimeCodes:
             again = SubmitInput(request=command.request, session=command.session, segments=refused)
             self._context.effects.command(client, again)
         else:
-            self._note(client, command.request, pending.segments, f"{event.text}\nSend your message again.")
+            self._note(client, command.request, pending.segments, f"{event.text}{LINE_END}Send your message again.")
 
     def _note(self, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
         """Answer an input outside of any turn with a text; a client that waits for a reply gets one."""

@@ -16,7 +16,7 @@ from dragoman.mappings.canonical.events import (
     OtpSent,
 )
 from dragoman.mappings.canonical.state import Question
-from dragoman.mappings.forms import ANSWER_FORM, Form
+from dragoman.mappings.forms import ANSWER_FORM, LINE_END, Form
 
 ANSWER_FIRST = "not sent: answer approve or deny first"
 ANSWER_APPROVAL = "Answer approve or deny."
@@ -53,7 +53,7 @@ def in_words(event: Question) -> str:
 
 
 def _approval(event: ApprovalRequested) -> str:
-    return f"The agent asks for your approval of {event.tool}: {event.description}\n{ANSWER_APPROVAL}"
+    return f"The agent asks for your approval of {event.tool}: {event.description}{LINE_END}{ANSWER_APPROVAL}"
 
 
 def verdict(text: str) -> bool | None:
@@ -67,7 +67,7 @@ def verdict(text: str) -> bool | None:
 def code_wanted(event: OtpRequired) -> str:
     """Return the text that asks for a one-time code."""
     ways = " or ".join(event.channels)
-    return f"{event.tool} needs a one-time code ({ways}): {event.description}\n{ANSWER_CODE}"
+    return f"{event.tool} needs a one-time code ({ways}): {event.description}{LINE_END}{ANSWER_CODE}"
 
 
 def code_sent(event: OtpSent) -> str:
@@ -80,7 +80,7 @@ def code_invalid(event: OtpInvalid) -> str:
     if event.attempts_remaining <= 0:
         return event.text or "The code was not accepted."
     tries = "1 try is" if event.attempts_remaining == 1 else f"{event.attempts_remaining} tries are"
-    return f"{event.text or 'The code was wrong.'}\n{tries} left: answer code and the number."
+    return f"{event.text or 'The code was wrong.'}{LINE_END}{tries} left: answer code and the number."
 
 
 def code(text: str) -> str:

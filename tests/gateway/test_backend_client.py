@@ -84,7 +84,7 @@ def test_a_form_that_the_backend_refuses_is_asked_again_with_the_fault() -> None
     client = ScriptedClient([ACCEPTED, FORM], [refused], [events.InteractionResolved(question="q"), ENDED])
     outcome, prompts = run(client, "A", "Ada")
     assert (outcome.ended, len(client.said)) == (ENDED, 3)
-    assert prompts[1].startswith("name: too short\n")
+    assert prompts[1].startswith("name: too short  \n")
 
 
 def test_the_input_is_sent_again_after_the_code_was_right() -> None:

@@ -68,7 +68,7 @@ def test_an_identity_is_asked_field_by_field_by_its_labels() -> None:
 
 def test_a_field_label_that_is_a_sentence_is_used_as_the_question() -> None:
     spec = {"fields": [{"key": "name", "label": "Your name", "required": True}]}
-    assert Form(asked(spec)).prompt() == "Your name?\nskip declines."
+    assert Form(asked(spec)).prompt() == "Your name?  \nskip declines."
 
 
 def test_a_form_is_done_with_its_last_field() -> None:
@@ -85,8 +85,8 @@ def test_a_refused_field_and_the_fields_after_it_are_asked_again() -> None:
     for said in ("Al", "bad", "555"):
         form.take(said)
     fault = form.again(refused(FieldError(field="email", text="no address"), FieldError(field="phone", text="short")))
-    assert fault == "email: no address\nphone: short"
-    assert form.prompt(fault) == f"{fault}\n{form.prompt()}"
+    assert fault == "email: no address  \nphone: short"
+    assert form.prompt(fault) == f"{fault}  \n{form.prompt()}"
     assert "email?" in form.prompt()
     form.take("a@b.cd")
     assert "phone?" in form.prompt()
@@ -120,7 +120,7 @@ def test_skip_declines_a_form(said: str, *, declined: bool) -> None:
 
 
 def test_a_choice_lists_its_options_by_number() -> None:
-    assert "Which size?\n1. Small\n2. Large: XL\n" in choices(SIZE).prompt()
+    assert "Which size?  \n1. Small  \n2. Large: XL  \n" in choices(SIZE).prompt()
 
 
 @pytest.mark.parametrize(

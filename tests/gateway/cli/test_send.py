@@ -91,7 +91,7 @@ def test_a_turn_that_fails_exits_1_and_says_why(backends: Backends, dialect: str
 def test_a_question_is_printed_and_exits_3_without_a_terminal(backends: Backends) -> None:
     done = send(backends.endpoint("smooth"), "approve")
     asked, order, answers = done.stdout.splitlines()[-2:-1], "Refund 42.00 EUR for order A-1042", "approve or deny."
-    assert asked == [f"The agent asks for your approval of refund_order: {order}"]
+    assert asked == [f"The agent asks for your approval of refund_order: {order}  "]
     assert (done.returncode, done.stdout.endswith(f"\nAnswer {answers}\n")) == (3, True)
 
 

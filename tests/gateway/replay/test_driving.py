@@ -191,12 +191,12 @@ def test_a_refused_form_in_words_is_typed_again_from_the_wrong_field(tmp_path: P
     fields = (
         ("Your name? (1 of 2)", "Ada"),
         ("Your phone? (2 of 2)", "1"),
-        ("phone: too short\nYour phone? (2 of 2)", "55"),
+        ("phone: too short  \nYour phone? (2 of 2)", "55"),
     )
     with driving(filled_in_again(), tmp_path) as (backend, found):
         backend.accepts("t0")
         for number, (words, text) in enumerate(fields):
-            said = TextDelta(text=f"{words}\nskip declines.")
+            said = TextDelta(text=f"{words}  \nskip declines.")
             backend.sends(said, TurnEnded(end="paused"), turn=f"t{number}")
             assert backend.accepts(f"t{number + 1}") == text
         backend.sends(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t3")
@@ -207,7 +207,7 @@ def test_a_form_in_words_that_is_not_refused_now_is_not_typed_again(tmp_path: Pa
     with driving(filled_in_again(), tmp_path) as (backend, found):
         backend.accepts("t0")
         for number, words in enumerate(("Your name? (1 of 2)", "Your phone? (2 of 2)")):
-            said = TextDelta(text=f"{words}\nskip declines.")
+            said = TextDelta(text=f"{words}  \nskip declines.")
             backend.sends(said, TurnEnded(end="paused"), turn=f"t{number}")
             backend.accepts(f"t{number + 1}")
         backend.sends(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t2")
@@ -400,7 +400,7 @@ def test_an_answer_is_typed_word_for_word(asked: Question, answer: Command, said
 
 def test_each_field_is_typed_after_its_own_prompt() -> None:
     answer = AnswerInteraction(question="f", values=Raw(b'{"name":"Ada"}'))
-    assert [words.split("\n")[1] for words, _ in typed(INTAKE, answer)] == [
+    assert [words.split("  \n")[1] for words, _ in typed(INTAKE, answer)] == [
         "Your name? (1 of 2)",
         "Your email? (none leaves it out) (2 of 2)",
     ]
@@ -421,6 +421,6 @@ def test_a_refused_form_is_typed_again_from_the_wrong_field(
     refused = InteractionInvalid(question="f", kind="identity_intake", errors=errors, text="Not so.")
     again = list(typed(INTAKE, answer, refused))
     assert [text for _, text in again] == said
-    fault = "\n".join(f"{key}: no" for key in wrong) or "Not so."
-    assert again[0][0].startswith(f"{fault}\nWho?\nYour ")
-    assert not any("no\n" in words or "Not so" in words for words, _ in again[1:])
+    fault = "  \n".join(f"{key}: no" for key in wrong) or "Not so."
+    assert again[0][0].startswith(f"{fault}  \nWho?  \nYour ")
+    assert not any("no  \n" in words or "Not so" in words for words, _ in again[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, json
 
 from dragoman.gateway.session import wording
 from dragoman.mappings.canonical.events import (
@@ -86,6 +86,20 @@ def test_form_question_in_words_equals_its_first_prompt() -> None:
     spec = Raw(b'{"fields":[{"key":"name","label":"full name"},{"key":"email"}]}')
     asked = InteractionRequired(question="i", kind="identity_intake", spec=spec, reason="For the quote.")
     assert wording.in_words(asked) == Form(asked).prompt()
+
+
+def test_each_line_of_a_question_is_a_line_of_its_own_in_markdown_too() -> None:
+    """Terminal clients of a pod show markdown, in which a newline is a space unless two spaces stand before it."""
+    options = [{"label": "Small"}, {"label": "Large", "description": "XL"}]
+    spec = Raw(json.encode({"questions": [{"question": "Which size?", "header": "Size", "options": options}]}))
+    said = [
+        wording.in_words(InteractionRequired(question="i", kind="choices", spec=spec, reason="To pack it.")),
+        wording.in_words(ApprovalRequested(tool="rm", description="Remove all")),
+        wording.code_wanted(OtpRequired(tool="pay", description="Pay", channels=("sms",), auth_level="high")),
+        wording.code_invalid(OtpInvalid(attempts_remaining=2, text="No.")),
+    ]
+    assert [text.count("\n") for text in said] == [5, 1, 1, 1]
+    assert all(line.endswith("  ") for text in said for line in text.split("\n")[:-1])
 
 
 # -- questions in a text -------------------------------------------------------------------------------
