@@ -1,9 +1,6 @@
-"""The roles of principals: which commands each role allows. Every role includes `watch`.
+"""The roles of principals: which commands each role allows. Every role includes `watch` (docs/security.md, section 1).
 
-watch    see sessions, their lists, histories and settings     open     open and fork sessions
-send     input, notes, names, goals, completions               close    delete and archive sessions
-answer   questions, approvals, one-time codes                  admin    change settings, shut down the backend
-cancel   cancel, pause and resume a turn
+A test says that each command has one role, or needs none.
 """
 
 from __future__ import annotations
@@ -12,16 +9,29 @@ from collections.abc import Mapping
 
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.identity.principal import Principal
-from dragoman.mappings.canonical import Command, commands
+from dragoman.mappings.canonical import Command, Unmapped, commands
 
 ALL_BUT_ADMIN: frozenset[Role] = frozenset({"watch", "send", "answer", "cancel", "open", "close"})
 
 ROLES: dict[Role, tuple[type, ...]] = {
+    "watch": (
+        commands.ResumeSession,
+        commands.ListSessions,
+        commands.GetSession,
+        commands.GetHistory,
+        commands.GetGoal,
+        commands.GetConfig,
+        commands.ListConfig,
+        commands.ListModels,
+        commands.GetCapabilities,
+        Unmapped,
+    ),
     "send": (
         commands.SubmitInput,
         commands.PromptOnce,
         commands.InjectNote,
         commands.Compact,
+        commands.ListCompletions,
         commands.RenameSession,
         commands.SetGoal,
         commands.ClearGoal,
@@ -44,7 +54,7 @@ def needed_role(command: Command, *, shuts_down: bool) -> Role | None:
     """
     if isinstance(command, commands.ShutdownBackend) and shuts_down:
         return "admin"
-    return None if isinstance(command, FREE) else ROLE_OF.get(type(command), "watch")
+    return None if isinstance(command, FREE) else ROLE_OF[type(command)]
 
 
 def roles_of(principal: Principal, route: Route) -> frozenset[Role] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from typing import get_args
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.identity.principal import Principal
-from dragoman.gateway.identity.roles import ALL_BUT_ADMIN, needed_role, roles_of
+from dragoman.gateway.identity.roles import ALL_BUT_ADMIN, FREE, ROLES, needed_role, roles_of
 from dragoman.mappings.canonical import Command, commands
 
 ANN = Principal(name="token:ann", groups=frozenset({"group:ops"}))
@@ -51,6 +53,7 @@ def test_roles_are_those_of_the_name_the_groups_and_everybody(granted: Roles, ha
         (commands.GetHistory(session="s"), "watch"),
         (commands.ResumeSession(session="s"), "watch"),
         (commands.SubmitInput(session="s", segments=()), "send"),
+        (commands.ListCompletions(kind="file", prefix=""), "send"),
         (commands.AnswerOtp(session="s", code="1"), "answer"),
         (commands.CancelTurn(session="s"), "cancel"),
         (commands.OpenSession(), "open"),
@@ -60,6 +63,12 @@ def test_roles_are_those_of_the_name_the_groups_and_everybody(granted: Roles, ha
 )
 def test_a_command_needs_its_role(command: Command, role: Role | None) -> None:
     assert needed_role(command, shuts_down=False) == role
+
+
+def test_each_command_has_one_role_or_needs_none() -> None:
+    entries = [*FREE, *chain.from_iterable(ROLES.values())]
+    assert Counter(entries) == Counter(get_args(Command))
+    assert set(ROLES) == set(get_args(Role))
 
 
 @pytest.mark.parametrize(("shuts_down", "role"), [(True, "admin"), (False, None)])
