@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import tomli
@@ -13,8 +16,6 @@ from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.events import TextDelta
 from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.recording_builder import RecordingBuilder
-
-pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -42,124 +43,115 @@ def ask(url, text):
 """
 
 
-@pytest.fixture
-def user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Create a project with a recording and a client under test."""
-    pytester.makepyfile(client=CLIENT)
-    folder = pytester.mkdir("recordings")
-    RecordingBuilder().turn("Where is my order?", TextDelta(text="On its way.")).write(folder, "order.jsonl")
-    RecordingBuilder().turn("Where is my order?", TextDelta(text="Lost.")).write(folder, "lost.jsonl")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading them takes longer than the tests
-    return pytester
+QUESTION = "Where is my order?"
+
+USERS_TESTS = """
+from client import ask
+
+def test_a_client_gets_the_recorded_answer(dragoman_replay):
+    backend = dragoman_replay("recordings/order.jsonl", "smooth")
+    assert ask(backend.url, "Where is my order?") == ("On its way.", "eventual_response")
+    assert [report.outcome for report in backend.reports] == ["exact"]
+
+def test_a_client_uses_a_recording_in_parts(dragoman_replay):
+    backend = dragoman_replay("recordings/parts.1.jsonl", "smooth")
+    assert ask(backend.url, "Where is my order?") == ("On its way.", "eventual_response")
+
+def test_a_recording_in_parts_is_driven(dragoman_drive):
+    dragoman_drive("recordings/parts.1.jsonl", "replay+file:recordings/parts.jsonl?speed=instant")
+
+def test_an_unused_replay(dragoman_replay):
+    dragoman_replay("recordings/order.jsonl", "smooth")
+
+def test_an_unused_replay_that_is_not_strict(dragoman_replay):
+    dragoman_replay("recordings/order.jsonl", "smooth", strict=False)
+
+def test_an_input_that_differs(dragoman_replay):
+    ask(dragoman_replay("recordings/order.jsonl", "smooth").url, "Where is my invoice, please?")
+
+def test_an_input_that_differs_from_a_replay_that_is_not_strict(dragoman_replay):
+    ask(dragoman_replay("recordings/order.jsonl", "smooth", strict=False).url, "Where is my invoice, please?")
+
+def test_a_backend_that_answers_as_recorded(dragoman_replay, dragoman_drive):
+    backend = dragoman_replay("recordings/order.jsonl", "pod")
+    assert dragoman_drive("recordings/order.jsonl", backend.endpoint).turns == 1
+
+def test_a_backend_that_answers_otherwise(dragoman_replay, dragoman_drive):
+    backend = dragoman_replay("recordings/lost.jsonl", "pod")
+    dragoman_drive("recordings/order.jsonl", backend.endpoint)
+
+def test_a_recording_without_turns(dragoman_drive):
+    dragoman_drive("recordings/empty.jsonl", "replay+file:recordings/order.jsonl?speed=instant")
+"""
 
 
-def outcome(user: pytest.Pytester, test: str) -> pytest.RunResult:
-    user.makepyfile(test)
+@pytest.fixture(scope="module")
+def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Run the tests of a user's project, all in one process; return why each of them failed, "" for one that passed."""
+    project = tmp_path_factory.mktemp("project")
+    recordings = project / "recordings"
+    recordings.mkdir()
+    order = (
+        RecordingBuilder().turn("Where is my order?", TextDelta(text="On its way.")).write(recordings, "order.jsonl")
+    )
+    RecordingBuilder().turn("Where is my order?", TextDelta(text="Lost.")).write(recordings, "lost.jsonl")
+    RecordingBuilder().sends(TextDelta(text="1")).write(recordings, "empty.jsonl")
+    in_parts(recordings / "parts.jsonl", list(open_recording(order).lines()), 4)
+    (project / "client.py").write_text(CLIENT)
+    (project / "test_client.py").write_text(USERS_TESTS)
     plugins = ("-p", "no:dragoman", "-p", "dragoman.pytest_plugin")  # installed or not, it is loaded once
-    return user.runpytest_subprocess(*plugins, "-p", "no:cacheprovider")
-
-
-def test_a_replay_that_no_client_used_fails_the_test(user: pytest.Pytester) -> None:
-    result = outcome(
-        user,
-        """
-        def test_nothing(dragoman_replay):
-            dragoman_replay("recordings/order.jsonl", "smooth")
-
-        def test_nothing_on_purpose(dragoman_replay):
-            dragoman_replay("recordings/order.jsonl", "smooth", strict=False)
-        """,
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, "-p", "no:cacheprovider", "--junitxml=results.xml"],
+        cwd=project,
+        # The search for other plugins takes longer than the tests.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        check=False,  # some of the tests must fail
+        timeout=50,
     )
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*no client sent a command to the replay of recordings/order.jsonl*"])
+    cases = ElementTree.parse(project / "results.xml").iter("testcase")
+    return {case.attrib["name"]: "\n".join(problem.text or "" for problem in case) for case in cases}
 
 
-def test_a_recording_without_turns_fails_the_test(user: pytest.Pytester) -> None:
-    RecordingBuilder().sends(TextDelta(text="1")).write(user.path / "recordings", "empty.jsonl")
-    result = outcome(
-        user,
-        """
-        def test_nothing(dragoman_drive):
-            dragoman_drive("recordings/empty.jsonl", "replay+file:recordings/order.jsonl?speed=instant")
-        """,
+@pytest.mark.parametrize(
+    "test",
+    [
+        "test_a_client_gets_the_recorded_answer",
+        "test_a_client_uses_a_recording_in_parts",
+        "test_a_recording_in_parts_is_driven",
+        "test_an_unused_replay_that_is_not_strict",
+        "test_an_input_that_differs_from_a_replay_that_is_not_strict",
+        "test_a_backend_that_answers_as_recorded",
+    ],
+)
+def test_a_test_of_a_user_passes(test: str, failures: dict[str, str]) -> None:
+    assert failures[test] == ""
+
+
+def test_a_replay_that_no_client_used_fails_the_test(failures: dict[str, str]) -> None:
+    text = "no client sent a command to the replay of recordings/order.jsonl"
+    assert text in failures["test_an_unused_replay"]
+
+
+def test_a_recording_without_turns_fails_the_test(failures: dict[str, str]) -> None:
+    assert "has no turn that a client began: nothing can be driven" in failures["test_a_recording_without_turns"]
+
+
+def test_an_input_that_differs_from_the_recording_fails_the_test_with_the_nearest_one(
+    failures: dict[str, str],
+) -> None:
+    nearest = (
+        r"sent and not recorded:\n"
+        r"submit_input Where is my invoice, please\?: refused, the recording has nothing like it\n"
+        r"  candidate 1: submit_input Where is my order\?, \d+% alike\n"
+        r"    text: recorded 'Where is my order\?', said 'Where is my invoice, please\?'"
     )
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*has no turn that a client began: nothing can be driven*"])
+    assert re.search(nearest, failures["test_an_input_that_differs"])
 
 
-def test_a_client_is_tested_against_a_recording(user: pytest.Pytester) -> None:
-    outcome(
-        user,
-        """
-        from client import ask
-
-        def test_the_client_shows_the_answer(dragoman_replay):
-            backend = dragoman_replay("recordings/order.jsonl", "smooth")
-            assert ask(backend.url, "Where is my order?") == ("On its way.", "eventual_response")
-            assert [report.outcome for report in backend.reports] == ["exact"]
-        """,
-    ).assert_outcomes(passed=1)
-
-
-def test_both_fixtures_accept_a_recording_in_parts(user: pytest.Pytester) -> None:
-    whole = user.path / "recordings" / "order.jsonl"
-    in_parts(whole.with_name("parts.jsonl"), list(open_recording(whole).lines()), 4)
-    outcome(
-        user,
-        """
-        from client import ask
-
-        def test_the_client(dragoman_replay):
-            backend = dragoman_replay("recordings/parts.1.jsonl", "smooth")
-            assert ask(backend.url, "Where is my order?") == ("On its way.", "eventual_response")
-
-        def test_the_agent(dragoman_drive):
-            dragoman_drive("recordings/parts.1.jsonl", "replay+file:recordings/parts.jsonl?speed=instant")
-        """,
-    ).assert_outcomes(passed=2)
-
-
-def test_an_input_that_differs_from_the_recording_fails_the_test_with_the_nearest_one(user: pytest.Pytester) -> None:
-    result = outcome(
-        user,
-        """
-        from client import ask
-
-        def test_the_client_asks(dragoman_replay):
-            ask(dragoman_replay("recordings/order.jsonl", "smooth").url, "Where is my invoice, please?")
-
-        def test_one_that_may_say_anything(dragoman_replay):
-            ask(dragoman_replay("recordings/order.jsonl", "smooth", strict=False).url, "Where is my invoice, please?")
-        """,
-    )
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "sent and not recorded:",
-            "submit_input Where is my invoice, please?: refused, the recording has nothing like it",
-            "  candidate 1: submit_input Where is my order?, * alike",
-            "    text: recorded 'Where is my order?', said 'Where is my invoice, please?'",
-        ]
-    )
-
-
-def test_a_backend_that_differs_from_its_recording_fails_the_test(user: pytest.Pytester) -> None:
-    result = outcome(
-        user,
-        """
-        def test_one_that_does_the_same(dragoman_replay, dragoman_drive):
-            backend = dragoman_replay("recordings/order.jsonl", "pod")
-            assert dragoman_drive("recordings/order.jsonl", backend.endpoint).turns == 1
-
-        def test_one_that_does_not(dragoman_replay, dragoman_drive):
-            backend = dragoman_replay("recordings/lost.jsonl", "pod")
-            dragoman_drive("recordings/order.jsonl", backend.endpoint)
-        """,
-    )
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        ["*answers otherwise than recordings/order.jsonl (-):", "turn 1: text", "- On its way.", "+ Lost."]
+def test_a_backend_that_differs_from_its_recording_fails_the_test(failures: dict[str, str]) -> None:
+    assert (
+        "answers otherwise than recordings/order.jsonl (-):\nturn 1: text\n- On its way.\n+ Lost."
+        in failures["test_a_backend_that_answers_otherwise"]
     )
 
 
@@ -169,21 +161,16 @@ def test_pytest_finds_it_by_its_entry_point() -> None:
     assert not any(dependency.startswith("pytest") for dependency in project["dependencies"])
 
 
-EVERY_COMMAND = """
-import sys
-sys.modules["pytest"] = None
-from dragoman.gateway.cli.program import COMMANDS, load_command
-for command in COMMANDS:
-    load_command(command)
-"""
+def test_only_the_plugin_imports_pytest() -> None:
+    importing = re.compile(rb"^\s*(import|from) pytest\b", re.MULTILINE)
+    packages = ("dragoman", "mappings", "adapters", "gateway")
+    files = [path for package in packages for path in (ROOT / package).rglob("*.py")]
+    found = [path.name for path in files if importing.search(path.read_bytes())]
+    assert found == ["pytest_plugin.py"]
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        EVERY_COMMAND,
-        "import sys, dragoman.pytest_plugin; assert not {'dragoman.gateway', 'dragoman.mappings'} & {*sys.modules}",
-    ],
-)
-def test_the_plugin_imports_dragoman_only_when_a_test_uses_a_fixture(program: str) -> None:
+def test_the_plugin_imports_dragoman_only_when_a_test_uses_a_fixture() -> None:
+    program = (
+        "import sys, dragoman.pytest_plugin; assert not {'dragoman.gateway', 'dragoman.mappings'} & {*sys.modules}"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=50)
