@@ -25,7 +25,6 @@ class Pace:
         self._clock = clock
         self._speed = speed
         self._idle_cap = idle_cap
-        self.instant = not speed
         self._last = 0  # time in the recording, in µs
         self._due = 0.0
 
@@ -139,8 +138,6 @@ class PartPlayer:
         return selected
 
     def _is_due(self, line: EventLine) -> bool:
-        if self._pace.instant:
-            return True
         if self._then is None and self._pace.seconds_until(line.t) > 0:
             return False
         self._pace.reached(line.t)
