@@ -54,12 +54,12 @@ def types(events: list[Any]) -> list[str]:
 class RecordingBuilder:
     """Lines of a recording, each `every` µs after the previous one unless the time is `at` (ms)."""
 
-    def __init__(self, header: Header = OF_A_POD, *, asks_backend: bool = True) -> None:
+    def __init__(self, header: Header = OF_A_POD, *, asks_backend: bool = True, turns: int = 0) -> None:
         self._header = header
-        self._asks_backend = asks_backend  # else it is played in process: only what clients say is recorded
+        self.asks_backend = asks_backend  # else it is played in process: only what clients say is recorded
         self._lines: list[Line] = []
         self._t = 0
-        self._turn = 0
+        self._turn = turns  # the number of the last turn
         self._open = ""
         self._requests = 0
         self._logged = 0
@@ -87,7 +87,7 @@ class RecordingBuilder:
     def asks(self, command: Any, *answers: Event) -> RecordingBuilder:
         """Add a command to the backend and its answer, whose request id is filled in."""
         request = self.client(command)
-        if self._asks_backend:
+        if self.asks_backend:
             self.backend(command)
         for answer in answers:
             self.add_line(event=_asked_by(answer, request), link="smooth-1")
@@ -110,20 +110,21 @@ class RecordingBuilder:
         self, text: str, *events: Event, end: End | None = "completed", failure: Failure | None = None
     ) -> RecordingBuilder:
         """Add a client's turn in normal form, from its input to its end; leave it open if `end` is None."""
-        self.asks(said(text))
-        self._begin(text)
-        return self.sends(*events).ends(end, failure) if end is not None else self.sends(*events)
-
-    def _begin(self, text: str) -> None:
-        self._turn += 1
-        self._open = f"turn {self._turn}"
-        request = f"c{self._requests - 1 if self._asks_backend else self._requests}"
+        self.asks(said(text)).begins()
+        request = f"c{self._requests - 1 if self.asks_backend else self._requests}"
         origin = Origin(link="smooth-1", request=request)
         message = Message(role="user", text=text, id="m", segments=(Text(text=text),))
         for event in (TurnAccepted(request=request), MessageAppended(message=message)):
             self.add_line(event=event, turn=self._open, origin=origin, at=1)
             self._logged += 1
         self.sends(StatusChanged(status="running"))
+        return self.sends(*events).ends(end, failure) if end is not None else self.sends(*events)
+
+    def begins(self) -> RecordingBuilder:
+        """Open a turn."""
+        self._turn += 1
+        self._open = f"turn {self._turn}"
+        return self
 
     def ends(self, end: End = "completed", failure: Failure | None = None) -> RecordingBuilder:
         """End the open turn in normal form."""
@@ -154,7 +155,25 @@ def _asked_by(item: Any, request: str) -> Any:
     return structs.replace(item, request=request)
 
 
-class WatchedReplay:
+class WatchedSession:
+    """A session that notes its events in place of a client."""
+
+    def __init__(self, state: SessionState) -> None:
+        self.state = state
+        self.events: list[Any] = []
+
+    def connected(self) -> SessionState:
+        return self.state
+
+    def receive(self, bursts: list[Burst[Any]]) -> None:
+        for burst in bursts:
+            self.events += burst.items
+
+    def lost(self, text: str, unsent: Any, cause: Any = "upstream_lost") -> bool:
+        raise AssertionError(f"a replay cannot be lost: {text}")
+
+
+class WatchedReplay(WatchedSession):
     """A session that receives a replay: `events` are all of its events, `news` those since the last call."""
 
     def __init__(
@@ -166,10 +185,9 @@ class WatchedReplay:
         auto: bool = False,
         tells: bool = True,
     ) -> None:
-        self.state = SessionState(id="00000000-0000-4000-8000-000000000001")
+        super().__init__(SessionState(id="00000000-0000-4000-8000-000000000001"))
         self.time = ManualClock()
         self.ledger = Ledger()
-        self.events: list[Any] = []
         self.reports: list[MatchReport] = []
         self.told: list[str] = []
         self._seen = 0
@@ -184,16 +202,6 @@ class WatchedReplay:
             events=ReplayedEvents(self.connected, tells_model_turns=tells),
             auto=auto,
         )
-
-    def connected(self) -> SessionState:
-        return self.state
-
-    def receive(self, bursts: list[Burst[Any]]) -> None:
-        for burst in bursts:
-            self.events += burst.items
-
-    def lost(self, text: str, unsent: Any, cause: Any = "upstream_lost") -> bool:
-        raise AssertionError(f"a replay cannot be lost: {text}")
 
     def asks(self, command: Command) -> list[Any]:
         """Send this command; return the events until nothing more is due."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -33,24 +32,18 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Failure, Message
 from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import ManualClock
-from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedReplay, said, types
+from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedReplay, WatchedSession, said, types
 from tests.services import services
 
 SPOKEN = [Message(role="user", text="one"), Message(role="system", text="s"), Message(role="assistant", text="1")]
 
 
-class Session:
+class Session(WatchedSession):
+    """A session in the midst of a conversation, which notes that its backend was lost."""
+
     def __init__(self) -> None:
-        self.state = SessionState(id="own", backend_ids={}, transcript=list(SPOKEN))
-        self.events: list[Any] = []
+        super().__init__(SessionState(id="own", backend_ids={}, transcript=list(SPOKEN)))
         self.losses: list[tuple[str, list[Command]]] = []
-
-    def connected(self) -> SessionState:
-        return self.state
-
-    def receive(self, bursts: list[Burst[Event]]) -> None:
-        for burst in bursts:
-            self.events += burst.items
 
     def lost(self, text: str, unsent: Sequence[Command], cause: str = "") -> bool:
         self.losses.append((text, list(unsent)))
@@ -117,7 +110,7 @@ def test_model_turns_are_added_if_the_session_relies_on_them(tells: bool, heard:
 def test_model_turn_numbers_of_the_live_backend_are_hidden_from_the_session() -> None:
     behind = Behind()
     behind.sends(ModelTurnStarted(index=0))
-    assert behind.session.events == [ModelTurnStarted(index=None)]
+    assert behind.session.events == [ModelTurnStarted()]
 
 
 def test_a_turn_of_the_live_backend_runs_from_its_input_to_its_end() -> None:
@@ -235,10 +228,10 @@ class ReplayWithLiveBackend:
         self.reporter = Reporter(self.watched.ledger)
         self.forked = LiveFallback(self.watched.backend, self.behind.live, self.reporter, spy=spy)
 
-    def asks(self, *commands: object) -> list[str]:
+    def asks(self, *commands: Command) -> list[str]:
         """Send this command; return the commands that reach the live backend."""
         before = len(self.behind.backend.asked)
-        self.forked.send(commands)  # type: ignore[arg-type]  # commands of any kind
+        self.forked.send(commands)
         return types(self.behind.backend.asked[before:])
 
 

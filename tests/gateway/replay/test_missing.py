@@ -21,12 +21,11 @@ from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedRepl
 
 def session(folder: Path) -> Path:
     """Return the recording of a session whose first and last turn were replayed and whose middle turn was live."""
-    tape = RecordingBuilder(asks_backend=False)
-    tape._turn = 10  # turns have ids of their own
+    tape = RecordingBuilder(asks_backend=False, turns=10)  # other ids than the turns of the recording that is played
     tape.turn("one", TextDelta(text="1"))
-    tape._asks_backend = True
+    tape.asks_backend = True
     tape.turn("new", TextDelta(text="live")).frame()
-    tape._asks_backend = False
+    tape.asks_backend = False
     tape.turn("two", TextDelta(text="2"))
     return tape.write(folder, "session.jsonl")
 

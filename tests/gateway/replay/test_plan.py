@@ -130,8 +130,8 @@ def test_without_frames_of_a_backend_the_requests_come_from_clients_and_log(tmp_
     assert texts(plan) == ["", "one", "two"]
     assert commands(plan, 1) == ["SubmitInput", "AnswerApproval"]
     assert plan.turns[1].parts[1].command == AnswerApproval(approved=True, question="q1")
-    told = [event for _, event in plan.events(plan.turns[1].parts[1])]
-    assert told[0] == ApprovalResolved(approved=True, question="q1")
+    (_, told), *_ = plan.events(plan.turns[1].parts[1])
+    assert told == ApprovalResolved(approved=True, question="q1")
 
 
 def test_a_question_that_is_asked_again_and_answered_in_words_has_both_answers(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_the_cost_of_a_plan_is_proportional_to_its_turns(tmp_path: Path) -> None
     def planned(path: Path) -> Callable[[], object]:
         return lambda: read_plan(open_recording(path))
 
-    assert growth(planned, [recorded(turns) for turns in (5, 50, 100, 200)]) <= GROWTH
+    assert growth(planned, [recorded(turns) for turns in (5, 25, 50, 100)]) <= GROWTH
 
 
 def test_the_replay_plan_has_the_end_of_each_turn(tmp_path: Path) -> None:

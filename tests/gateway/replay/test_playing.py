@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,25 +14,11 @@ from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.playing import Replay
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta
-from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.lines import in_parts
-from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder, said, types
+from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedSession, said, types
 
-
-class Session:
-    def __init__(self) -> None:
-        self.events: list[object] = []
-
-    def connected(self) -> SessionState:
-        return SessionState(id="s")
-
-    def receive(self, bursts: list[Burst[Any]]) -> None:
-        for burst in bursts:
-            self.events += burst.items
-
-    def lost(self, *_said: object) -> bool:
-        raise AssertionError("a replay cannot be lost")
+STATE = SessionState(id="s")
 
 
 def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> Replay:
@@ -50,22 +35,22 @@ def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> 
 def test_each_session_replays_the_recording_from_its_beginning(tmp_path: Path) -> None:
     made = replay(RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path), dialect="smooth")
     for _ in range(2):
-        session = Session()
+        session = WatchedSession(STATE)
         made.backend(session).send([said("one")])
         assert types(session.events) == ["TurnAccepted", "StatusChanged", "TextDelta", "TurnEnded"]
 
 
 @pytest.mark.parametrize(("dialect", "told"), [("pod", True), ("smooth", False)])
 def test_model_turns_are_replayed_for_dialects_that_have_them(tmp_path: Path, dialect: str, told: bool) -> None:
-    session = Session()
-    path = RecordingBuilder(OF_A_POD).turn("one", ModelTurnStarted(index=0)).write(tmp_path)
+    session = WatchedSession(STATE)
+    path = RecordingBuilder().turn("one", ModelTurnStarted(index=0)).write(tmp_path)
     replay(path, dialect=dialect).backend(session).send([said("one")])
     assert ("ModelTurnStarted" in types(session.events)) == told
 
 
 def test_explanations_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = RecordingBuilder().turn("one").write(tmp_path)
-    replay(path, "speed=instant&explain=yes").backend(Session()).send([said("one")])
+    replay(path, "speed=instant&explain=yes").backend(WatchedSession(STATE)).send([said("one")])
     assert capsys.readouterr().err == "submit_input one: matched with input 1 (exact)\n"
 
 
