@@ -51,8 +51,15 @@ def kinds(events: Sequence[Event]) -> list[str]:
     return [type(event).__name__ for event in events]
 
 
-def asked(*before: Event) -> Session:
+def accepted() -> Session:
+    """Return a session whose turn begins with an accepted input."""
     session = Session()
     session.accept()
+    return session
+
+
+def asked(*before: Event) -> Session:
+    """Return a session whose turn waits for an approval."""
+    session = accepted()
     session.feed(*before, MAY_I)
     return session

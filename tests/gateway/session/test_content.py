@@ -24,7 +24,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.state import prelude
 from dragoman.mappings.canonical.values import Origin, Reasoning, ToolCall
-from tests.gateway.session.hand_fed import Session, kinds
+from tests.gateway.session.hand_fed import Session, accepted, kinds
 from tests.step_counter import GROWTH, growth
 
 
@@ -37,15 +37,13 @@ def test_content_without_a_turn_opens_a_turn_of_the_backend() -> None:
 
 
 def test_a_finished_block_sends_its_missing_rest_first() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(TextDelta(text="He"), TextDone(text="Hello"))
     assert said == [TextDelta(text="He"), TextDelta(text="llo"), TextDone(text="Hello")]
 
 
 def test_a_finished_block_that_contradicts_its_deltas_is_a_gap() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     assert kinds(session.feed(TextDelta(text="He"), TextDone(text="Yo"))) == ["TextDelta", "Gap", "TextDone"]
     end = session.feed(StatusChanged(status="idle"))[-1]
     assert isinstance(end, TurnEnded)
@@ -68,8 +66,7 @@ def test_reasoning_received_from_its_middle_is_complete_in_the_transcript() -> N
 
 
 def test_reasoning_then_text_then_a_call_are_three_closed_blocks() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(ReasoningDelta(text="hm"), TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
     assert said == [
         ReasoningStarted(),
@@ -82,8 +79,7 @@ def test_reasoning_then_text_then_a_call_are_three_closed_blocks() -> None:
 
 
 def test_a_block_closed_by_the_gateway_is_not_shown_again_when_the_backend_closes_it() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     session.feed(TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
     assert session.feed(TextDone(text="a")) == []
 
@@ -92,8 +88,7 @@ BROKE = ModelContinuation(index=0, attempt=1, max_attempts=3, reason="closed")
 
 
 def test_a_block_in_which_the_stream_of_the_model_broke_ends_there_and_the_next_text_is_another_block() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(TextDelta(text="He"), BROKE, TextDelta(text="Hello"), TextDone(text="Hello"))
     assert said == [
         TextDelta(text="He"),
@@ -108,8 +103,7 @@ def test_a_block_in_which_the_stream_of_the_model_broke_ends_there_and_the_next_
 
 
 def test_calls_that_the_stream_of_the_model_began_before_it_broke_are_dropped() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     session.feed(
         ToolCallStarted(call="a", name="ls"),
         ToolCallFinished(call="a", output="x"),
@@ -125,8 +119,7 @@ def test_calls_that_the_stream_of_the_model_began_before_it_broke_are_dropped() 
 
 
 def test_a_result_completes_the_arguments_of_its_call() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     session.feed(ToolCallStarted(call="c", name="grep"), ToolCallArguments(call="c", json="{}"))
     said = session.feed(ToolCallFinished(call="c", output="ok"))
     assert said == [
@@ -136,8 +129,7 @@ def test_a_result_completes_the_arguments_of_its_call() -> None:
 
 
 def test_calls_without_ids_are_distinguished_by_name_and_order() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     for arguments in ("1", "2"):
         session.feed(ToolCallStarted(name="add"), ToolCallArguments(name="add", json=arguments, done=True))
     first, second = session.feed(ToolCallFinished(name="add", output="one"), ToolCallFinished(name="add", output="two"))
@@ -178,8 +170,7 @@ def test_the_result_of_an_unknown_call_costs_the_same_however_long_the_transcrip
 
 def test_a_model_turn_ends_after_what_a_broken_stream_left_open() -> None:
     """The real pod ends the model turn of a broken call without the call's arguments; `run_end` follows at once."""
-    session = Session()
-    session.accept()
+    session = accepted()
     session.feed(
         ModelTurnStarted(index=1),
         TextDelta(text="a"),
@@ -195,8 +186,7 @@ def test_a_model_turn_ends_after_what_a_broken_stream_left_open() -> None:
 
 def many_calls(number: int) -> Callable[[], object]:
     """Return the work of a turn with so many calls without ids, each in a model turn of its own."""
-    session = Session()
-    session.accept()
+    session = accepted()
     call: list[Event] = [
         ModelTurnStarted(),
         ToolCallStarted(call="", name="ls"),

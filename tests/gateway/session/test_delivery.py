@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.overload.fair_queue import TURN as TURN_WORK
-from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ModelTurnStarted,
-    StatusChanged,
     TextDelta,
-    TurnResult,
 )
-from tests.gateway.session.delivery_stage import TURN, shown, stage, text
+from tests.gateway.session.delivery_stage import TURN, shown, stage
 from tests.idle import settle
 
 
@@ -50,21 +47,6 @@ async def test_each_question_of_a_backend_counts_as_work_of_the_step_and_of_the_
         before, unassigned = budget.left, budget.unassigned
         made.play(ApprovalRequested(question="q", tool="t", description="d"))
         assert (before - budget.left, budget.unassigned) == (TURN_WORK, unassigned)
-
-
-async def test_a_client_that_joins_during_a_turn_sees_its_beginning_and_then_the_rest() -> None:
-    async with stage() as made:
-        form = NormalForm(made.state, lambda: TURN)
-        for run in form.feed([TextDelta(text="so far ")], 1):
-            made.play(*run.events, turn=run.turn)
-        _, late = made.join("late")
-        for run in form.feed([TextDelta(text="and on")], 2):
-            made.play(*run.events, turn=run.turn)
-        for run in form.feed([TurnResult(end="completed"), StatusChanged(status="idle")], 3):
-            made.play(*run.events, turn=run.turn, ended=run.ended)
-        await settle()
-        assert text(late, TURN) == "so far and on"
-        assert shown(late)[-1]["data"]["data"]["response"]["responseParts"] == ["so far and on"]
 
 
 @pytest.mark.parametrize(("source", "counted"), [("pod", {"TurnEnded": 2}), ("smooth", {})])

@@ -23,12 +23,13 @@ from dragoman.mappings.canonical.events import (
     UsageReported,
 )
 from dragoman.mappings.canonical.values import Failure, Message, Usage
-from tests.gateway.session.hand_fed import Session, kinds
+from tests.gateway.session.hand_fed import Session, accepted, kinds
+
+CALL = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
 
 
 def test_a_pod_turn_ends_by_its_status_with_the_result_before_it() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(
         TextDelta(text="a"),
         TextDelta(text="b"),
@@ -45,8 +46,7 @@ def test_a_pod_turn_ends_by_its_status_with_the_result_before_it() -> None:
 
 
 def test_a_contradicting_terminal_closes_the_open_block_with_its_text() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(TextDelta(text="world"), TurnEnded(end="completed", text="hello world", message="m9"))
     assert kinds(said) == ["TextDelta", "Gap", "TextDone", "TurnResult", "StatusChanged", "TurnEnded"]
     assert said[2] == TextDone(text="hello world")
@@ -67,8 +67,7 @@ def test_a_contradicting_terminal_closes_the_open_block_with_its_text() -> None:
 def test_a_terminal_corrects_contradicting_blocks(streamed: tuple[str, str], final: str, kept: list[str]) -> None:
     session = Session()
     first, second = streamed
-    call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
-    session.feed(TextDelta(text=first), TextDone(text=first), *call, TextDelta(text=second), TextDone(text=second))
+    session.feed(TextDelta(text=first), TextDone(text=first), *CALL, TextDelta(text=second), TextDone(text=second))
     session.feed(TurnEnded(end="completed", text=final))
     assert [item.text for item in session.state.transcript if isinstance(item, Message)] == kept
 
@@ -77,12 +76,10 @@ def test_a_terminal_with_only_the_end_of_the_streamed_text_is_no_contradiction()
     """The real smooth server in Python ends a turn with the text of its last model call. dragoman puts a line about
     lost context before the first answer.
     """
-    session = Session()
-    session.accept()
-    call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
+    session = accepted()
     said = session.feed(
         TextDelta(text="Let me look. "),
-        *call,
+        *CALL,
         TextDelta(text="It is here."),
         TurnEnded(end="completed", text="It is here."),
     )
@@ -96,10 +93,8 @@ def test_a_terminal_with_only_the_end_of_the_streamed_text_is_no_contradiction()
 @pytest.mark.parametrize("streamed", [("Hello", "\n"), ("Let me look. ", "", "Hello \n")])
 def test_a_terminal_without_the_white_space_at_the_end_is_no_contradiction(streamed: tuple[str, ...]) -> None:
     """The real smooth server in Rust streams it before it finds that suggested replies follow."""
-    session = Session()
-    session.accept()
-    call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
-    said = session.feed(*[item for text in streamed for item in ((TextDelta(text=text),) if text else call)])
+    session = accepted()
+    said = session.feed(*[item for text in streamed for item in ((TextDelta(text=text),) if text else CALL)])
     said += session.feed(TurnEnded(end="completed", text="Hello"))
     assert "Gap" not in kinds(said)
     assert [event.text for event in said if isinstance(event, TextDelta)] == [text for text in streamed if text]
@@ -107,16 +102,14 @@ def test_a_terminal_without_the_white_space_at_the_end_is_no_contradiction(strea
 
 
 def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(TextDelta(text="He"), TurnEnded(end="completed", text="Hello", message="m9"))
     assert kinds(said) == ["TextDelta", "TextDelta", "TextDone", "TurnResult", "StatusChanged", "TurnEnded"]
     assert said[-1] == TurnEnded(end="completed", text="Hello", message="m9")
 
 
 def test_open_blocks_are_closed_before_the_turn() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     session.feed(ReasoningDelta(text="hm"), TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
     session.feed(ToolCallArguments(call="c", json='{"a'), ToolCallArguments(call="c", json='":1}'))
     said = session.feed(TurnResult(end="cancelled"), StatusChanged(status="idle"))
@@ -141,8 +134,7 @@ def test_open_blocks_are_closed_before_the_turn() -> None:
     ],
 )
 def test_the_end_of_a_pod_turn_is_decided_by_the_events_before_its_status(events: tuple[Event, ...], end: str) -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(TextDelta(text="x"), *events)
     ends = [event for event in said if isinstance(event, TurnEnded)]
     assert [event.end for event in ends] == [end]
@@ -151,8 +143,7 @@ def test_the_end_of_a_pod_turn_is_decided_by_the_events_before_its_status(events
 
 
 def test_a_failure_without_a_cause_is_given_one() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(TextDelta(text="x"), TurnEnded(end="failed"))
     (error,) = [event for event in said if isinstance(event, ErrorReported)]
     assert error == ErrorReported(cause="internal", text="the turn failed")
@@ -170,8 +161,7 @@ def test_a_rolled_back_turn_takes_the_users_message_out_of_the_transcript() -> N
 
 
 def test_usage_is_summed_over_the_turn() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     for _ in range(2):
         session.feed(UsageReported(usage=Usage(input_tokens=10, output_tokens=1)))
     end = session.feed(StatusChanged(status="idle"))[-1]
@@ -180,8 +170,7 @@ def test_usage_is_summed_over_the_turn() -> None:
 
 
 def test_usage_of_a_terminal_is_reported_if_no_other_event_did() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(TextDelta(text="a"), TurnEnded(end="completed", usage=Usage(input_tokens=3)))
     assert kinds(said) == ["TextDelta", "TextDone", "UsageReported", "TurnResult", "StatusChanged", "TurnEnded"]
     assert session.state.usage == Usage(input_tokens=3)
@@ -209,8 +198,7 @@ def test_no_end_but_completion_ends_a_model_turn(end: Any) -> None:
 
 
 def test_a_turn_whose_failed_result_has_no_cause_fails_with_the_words_of_the_gateway() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     end = session.feed(TurnResult(end="failed"), StatusChanged(status="idle"))[-1]
     assert isinstance(end, TurnEnded)
     assert (end.end, end.failure) == ("failed", Failure(cause="internal", text="the turn failed"))

@@ -209,18 +209,9 @@ def test_a_prelude_shows_what_attached_clients_saw(bursts: list[Burst]) -> None:
     if tells_gap(live):
         return  # the tokens differ from the finished text, which decides (docs/translation.md, rule 4.2)
     dialect = registry.dialect("smooth")
-    shared = dialect.projection("", "")
-    frames = [frame for batch in live.log for frame in shared.render(batch).frames]
+    frames = show(dialect.projection("", ""), live.log)
     turn = live.state.turn
-    late = Batch(
-        session=ID,
-        epoch=1,
-        first_seq=live.state.seq,
-        events=prelude(live.state),
-        turn=turn.id if turn else "",
-        origin=turn.origin if turn else Origin(),
-    )
-    shown = dialect.projection("", "").render(late).frames
+    shown = show(dialect.projection("", ""), preluded(live.state))
     assert content(shown) == content(frames, turn.id if turn else "nobody")
 
 

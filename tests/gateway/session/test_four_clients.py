@@ -106,6 +106,16 @@ def together(made: InMemoryGateway, shown: Frame = IDLE) -> Script:
     )
 
 
+async def reconnected(made: InMemoryGateway, shown: Frame) -> None:
+    """Disconnect the clients that `histories` has made, and let the pod show itself over a new connection."""
+    for name in ("new s", "new p", "new c", "new v"):
+        made.clients.pop(name).link.end(CloseReason.DONE)
+    made.pod.transport.hang_up()
+    await settle()
+    made.pod.sends(shown)
+    await settle()
+
+
 async def histories(made: InMemoryGateway) -> dict[str, list[tuple[str, str]]]:
     """Return the messages of user and assistant that new clients of each dialect receive."""
     smooth, pod = made.join("new s"), made.join("new p", dialect="pod")
@@ -181,6 +191,7 @@ def test_only_the_end_of_a_run_answers_the_request_that_began_its_turn(dialect: 
 
 # -- the done text is the authority ------------------------------------------------------------------
 
+FOUR = ("smooth", "pod", "pando", "codewhale")
 HISTORY = [("user", "Hi"), ("assistant", "hello world")]
 
 
@@ -213,7 +224,7 @@ async def test_histories_have_the_beginning_of_an_answer_that_was_joined_in_its_
             .ignores("s", "p", "v")
             .done()
         )
-        assert await histories(made) == dict.fromkeys(("smooth", "pod", "pando", "codewhale"), HISTORY)
+        assert await histories(made) == dict.fromkeys(FOUR, HISTORY)
 
 
 # -- times -------------------------------------------------------------------------------------------
@@ -246,10 +257,12 @@ async def test_inputs_and_answers_of_other_clients_have_the_times_when_they_were
 
 # -- one history -------------------------------------------------------------------------------------
 
-FOUR = ("smooth", "pod", "pando", "codewhale")
 STARTED = {"kind": "segment_start", "ts": 1, "session_id": SEGMENT, "system_prompt": None, "config": {}, "history": []}
 INVOKED = {"kind": "invoke", "trigger": "user_send", "ts": 1}
 ERRORED = {"kind": "run_errored", "interrupted": True, "message": "Cancelled", "ts": 1}
+SUMMARY = {"kind": "message", "role": "system", "content": [{"kind": "text", "text": "[Summary]"}]}
+SHORTER = {**STARTED, "history": [SUMMARY], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
+"""The segment of a pod's log that begins with a summary of the one before."""
 
 
 async def test_after_a_cancel_all_histories_are_equal_live_and_after_a_reconnect() -> None:
@@ -266,23 +279,16 @@ async def test_after_a_cancel_all_histories_are_equal_live_and_after_a_reconnect
             .done()
         )
         assert await histories(made) == dict.fromkeys(FOUR, said)
-        for name in ("new s", "new p", "new c", "new v"):
-            made.clients.pop(name).link.end(CloseReason.DONE)
-        made.pod.transport.hang_up()
-        await settle()
-        made.pod.sends(snapshot(STARTED, INVOKED, user_entry("Hi"), ERRORED))
-        await settle()
+        await reconnected(made, snapshot(STARTED, INVOKED, user_entry("Hi"), ERRORED))
         assert await histories(made) == dict.fromkeys(FOUR, said)
 
 
 async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the_messages() -> None:
-    summary = {"kind": "message", "role": "system", "content": [{"kind": "text", "text": "[Summary]"}]}
-    shorter = {**STARTED, "history": [summary], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
     everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "More"), ("assistant", "Again")]
     async with in_memory_gateway() as made:
         await (
             together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
-            .pod_sends(say("compact_start"), say("segment_rotated", entry=shorter))
+            .pod_sends(say("compact_start"), say("segment_rotated", entry=SHORTER))
             .pod_sends(say("compact_done", new_segment_id=SEGMENT))
             .pod_sends(*took("More"), say("turn_start", turn=1), delta("Again"), done("Again"))
             .pod_sends(say("turn_end", turn=1, result="finished"), *FINISHED)
@@ -293,13 +299,8 @@ async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the
         assert told.pop("pod") == everything[2:]
         assert told == dict.fromkeys(told, everything)
         entries = made.clients["new p"].frames()[0]["data"]["entries"]
-        assert entries[0] == shorter, "the pod's own summary"
-        for name in ("new s", "new p", "new c", "new v"):
-            made.clients.pop(name).link.end(CloseReason.DONE)
-        made.pod.transport.hang_up()
-        await settle()
-        made.pod.sends(snapshot(shorter, INVOKED, user_entry("More"), answer_entry("Again")))
-        await settle()
+        assert entries[0] == SHORTER, "the pod's own summary"
+        await reconnected(made, snapshot(SHORTER, INVOKED, user_entry("More"), answer_entry("Again")))
         told = await histories(made)
         assert told.pop("pod") == everything[2:]
         assert told == dict.fromkeys(told, everything), "and so after a reconnect"
@@ -307,25 +308,22 @@ async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the
 
 @pytest.mark.parametrize("input", ["", "More"], ids=["between two runs", "in a run"])
 async def test_an_attached_pod_client_is_shown_a_compacted_history_without_what_it_sums_up(input: str) -> None:
-    summary = {"kind": "message", "role": "system", "content": [{"kind": "text", "text": "[Summary]"}]}
-    shorter = {**STARTED, "history": [summary], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
     known = (INVOKED, user_entry("Hi"), answer_entry("Hello"), INVOKED, user_entry("And?"), answer_entry("Yes"))
     before = took(input) if input else ()
     async with in_memory_gateway() as made:
         await (
             together(made, snapshot(STARTED, *known))
-            .pod_sends(*before, say("segment_rotated", entry=shorter))
+            .pod_sends(*before, say("segment_rotated", entry=SHORTER))
             .ignores("s", "v")
-            .sees("the client was shown the rotation", lambda: made.clients["p"].news()[-1] == rotation(summary, input))
+            .sees("the client was shown the rotation", lambda: made.clients["p"].news()[-1] == rotation(input))
             .done()
         )
 
 
-def rotation(summary: Frame, input: str) -> Frame:
+def rotation(input: str) -> Frame:
     """Return the rotated history that a client is shown: the summary, and the input of the run that goes on."""
     more = [{"kind": "message", "role": "user", "content": [{"kind": "text", "text": input}]}] if input else []
-    entry = {**STARTED, "history": [summary, *more], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
-    return say("segment_rotated", entry=entry)
+    return say("segment_rotated", entry=SHORTER | {"history": [SUMMARY, *more]})
 
 
 async def test_a_snapshot_of_another_conversation_replaces_the_history() -> None:

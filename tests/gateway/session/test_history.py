@@ -75,14 +75,6 @@ def test_a_repeated_history_keeps_all_ids() -> None:
     assert told.hears(*items) == first
 
 
-def test_a_history_that_grew_keeps_the_ids_of_its_beginning() -> None:
-    told = Told()
-    first = ids(told.hears(user("a"), assistant("b")))
-    second = ids(told.hears(user("a"), assistant("b"), user("c")))
-    assert second[:2] == first
-    assert second[2] not in first
-
-
 def test_the_beginning_of_a_compacted_history_keeps_its_ids() -> None:
     told = Told()
     first = ids(told.hears(user("a"), assistant("b"), user("c"), assistant("d")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.config.model import Limits
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
-from tests.gateway.pod_messages import CANCEL, FINISHED, delta, done, echo, problem, run, say, snapshot, status, took
+from tests.gateway.pod_messages import CANCEL, FINISHED, delta, done, echo, run, say, snapshot, status, took
 from tests.gateway.smooth_client_messages import accepted, answer, cancel, cancelled, error, send, token
 
 
@@ -72,21 +72,6 @@ async def test_a_pod_input_is_refused_once_the_gateway_stops_because_its_turn_co
         text = "the gateway stops, and begins no further turn"
         refused = made.script().sends("p", run("Hi")).receives("p", say("error", code="internal", message=text))
         await refused.pod_receives().done()
-
-
-async def test_an_input_refused_by_the_backend_no_longer_waits() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            pods(made, "p")
-            .sends("p", run("Hi"))
-            .pod_receives(run("Hi"))
-            .pod_sends(problem("already_running", "no"))
-            .receives("p", say("error", code="already_running"))
-            .sends("p", run("Again"))
-            .pod_receives(run("Again"))
-            .done()
-        )
-        assert made.session.inputs.waiting
 
 
 async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_second_sending() -> None:

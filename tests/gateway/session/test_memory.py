@@ -128,10 +128,12 @@ def test_a_rendered_history_is_dropped_without_clients_and_without_memory(why: s
 
 
 def test_the_start_of_the_open_turn_is_never_negative_after_trimming() -> None:
-    _, _, memory, state = holding(1)
+    ten = 10 * of_item(Message(id="0", role="user", text="x"))
+    _, _, memory, state = holding(1, limits=Limits(transcript_max=ten))
     state.fresh, state.summed_up = 8, 2
-    memory._trim(sum(map(of_item, state.transcript[6:])), "a test")
-    assert (len(state.transcript), state.fresh, state.summed_up) == (4, 2, 0)
+    state.transcript += state.transcript[:6]
+    memory.trim_transcript()
+    assert (len(state.transcript), state.fresh, state.summed_up) == (10, 2, 0)
 
 
 # -- a row of a list ---------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from dragoman.mappings.canonical.events import (
     UsageReported,
 )
 from dragoman.mappings.canonical.values import Failure, Message, Text, Usage
-from tests.gateway.session.hand_fed import FORM, MAY_I, OURS, Session, asked, kinds
+from tests.gateway.session.hand_fed import FORM, MAY_I, OURS, Session, accepted, asked, kinds
 
 
 def test_an_accepted_input_opens_its_turn_with_the_users_message_once() -> None:
@@ -64,16 +64,14 @@ def test_log_lane_items_status_and_errors_open_no_turn(event: Event) -> None:
 
 
 def test_a_result_after_a_resume_has_the_name_of_its_tool() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     session.feed(ToolCallStarted(call="c", name="grep"), TurnResult(end="paused"), StatusChanged(status="paused"))
     said = session.feed(StatusChanged(status="running"), ToolCallFinished(call="c", output="37"))
     assert said[-1] == ToolCallFinished(call="c", name="grep", output="37")
 
 
 def test_later_events_of_a_turn_ended_by_the_gateway_are_discarded_and_counted() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
     assert session.feed(TextDelta(text="late"), ModelTurnStarted(index=1)) == []
     assert sum(loss.count for loss in session.form.losses) == 2
@@ -144,8 +142,7 @@ def test_a_turn_ended_by_force_leaves_its_question_to_be_denied() -> None:
 
 
 def test_a_question_of_a_turn_that_is_discarded_is_to_be_denied_and_counted() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
     assert session.feed(FORM, TextDelta(text="x"), ApprovalResolved(approved=True)) == []
     assert session.form.unwanted == [FORM]

@@ -22,14 +22,13 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Origin, Text
-from tests.gateway.session.hand_fed import FORM, MAY_I, Session, asked, kinds
+from tests.gateway.session.hand_fed import FORM, MAY_I, Session, accepted, asked, kinds
 
 THEIRS = Origin(link="pod-1", request="p1")
 
 
 def test_a_question_gets_an_id_and_its_words_after_the_text_before_it_is_closed() -> None:
-    session = Session()
-    session.accept()
+    session = accepted()
     said = session.feed(TextDelta(text="Well. "), MAY_I)
     assert kinds(said) == ["TextDelta", "TextDone", "ApprovalRequested", "QuestionAsked"]
     native, words = said[-2:]

@@ -127,17 +127,12 @@ async def test_a_gateway_reconnected_in_the_middle_of_a_block_sends_its_text_onc
         await made.severed()
         await made.backend(delta("wor"), delta("ld"), done("Hello world"), *END)
         assert made.texts() == ["Hello world"]
-        deltas = [f["data"]["text"] for f in made.near.clients["p"].frames() if f["event"] == "text_delta"]
-        assert "".join(deltas) == "Hello world"
+        assert "".join(frame["data"]["text"] for frame in made.client_events("text_delta")) == "Hello world"
 
 
 async def test_a_question_in_words_is_no_contradiction_through_two_gateways() -> None:
     async with series("smooth") as made:
-        await made.client(run("Delete it"))
-        await made.backend(acknowledged(made.asked("create_conversation_session"), **CREATED))
-        turn = made.asked("send_message")
-        await made.backend(taken(turn), said(turn, "Let me see."), confirmation(turn))
-        await made.client(run("approve"))
+        turn = await approved(made)
         await made.backend(acknowledged(made.asked("confirm_tool_action")), said(turn, "Done."))
         await made.backend(answered(turn, "Let me see.Done."))
         first, question, last = made.texts()
@@ -163,10 +158,7 @@ async def test_content_of_the_interruption_is_sent_after_the_received_content() 
         await made.client(run("Hi"))
         await made.backend(echo("Hi"), status("running"), TURN, delta("On"))
         made.far.pod.sends(delta("e"), done("One"), *called("c"))
-        made.near.pod.transport.hang_up()
-        made.near.pod.gone = True
-        made.links[-1].transport.hang_up()
-        await made.carry()
+        await made.severed()
         await made.backend(delta("Two"), done("Two"), *END)
         assert made.texts() == ["One", "Two"]
 

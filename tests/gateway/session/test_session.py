@@ -114,20 +114,6 @@ async def test_an_input_during_a_turn_is_busy_for_every_client() -> None:
         )
 
 
-async def test_an_input_while_another_is_unanswered_is_busy() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .opens("a")
-            .opens("b")
-            .sends("a", send("r1", "Hi"))
-            .sends("b", send("r2", "Me too"))
-            .pod_receives(run("Hi"))
-            .receives("b", error("r2", "TURN_IN_PROGRESS"))
-            .done()
-        )
-
-
 async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() -> None:
     async with in_memory_gateway() as made:
         await (
@@ -372,11 +358,6 @@ async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_tur
             .receives("a")
             .done()
         )
-
-
-async def test_cancel_without_a_turn_gets_no_answer() -> None:
-    async with in_memory_gateway() as made:
-        await made.script().opens("a").sends("a", cancel("c")).receives("a").pod_receives().done()
 
 
 async def test_only_the_link_that_began_a_turn_cancels_it() -> None:

@@ -14,7 +14,6 @@ from dragoman.mappings.canonical.events import (
     ReasoningDone,
     StatusChanged,
     TextDelta,
-    TextDone,
     ToolCallArguments,
     ToolCallStarted,
 )
@@ -35,30 +34,12 @@ def in_a_turn(*parts: str) -> SessionState:
     return SessionState(id="s", turn=turn, transcript=[ASKED])
 
 
-def test_a_run_that_continues_is_found_by_its_input() -> None:
-    history = HistorySnapshot(items=answered("Hel"), status="running")
-    assert find_turn(in_a_turn("Hel"), "Hi", history, 0).verdict == "running"
-
-
 def test_a_run_with_an_end_ends_the_turn_with_that_end() -> None:
     history = HistorySnapshot(
         items=answered("Hello"), status="idle", runs=(PastRun(first=1, last=2, end="limit_reached"),)
     )
     found = find_turn(in_a_turn("Hel"), "Hi", history, 0)
     assert (found.verdict, found.end) == ("ended", "limit_reached")
-
-
-def test_a_snapshot_of_another_conversation_does_not_decide_the_turn() -> None:
-    state = in_a_turn("Hel")
-    state.conversation = "one"
-    history = HistorySnapshot(items=answered("Hello"), status="running", conversation="other")
-    assert find_turn(state, "Hi", history, 0).verdict == "unknown"
-
-
-def test_a_block_received_in_part_is_sent_completely() -> None:
-    state = in_a_turn("Hel")
-    assert state.turn is not None
-    assert missed_events(state.turn, state.transcript, answered("Hello")[1:]) == [TextDone(text="Hello")]
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,22 @@ SAID = [*BEFORE, message("m-3", "user", "When?"), message("m-4", "assistant", "N
 
 
 async def run(made: InMemoryPandoGateway) -> None:
-    """Return a run that begins in the primary and uses a tool, whose start the primary does not publish."""
+    """Let a run begin in the primary that uses a tool, whose start the primary does not publish."""
     await made.publishes("session.update", **row(ONE))
     await made.publishes("tool.end", session_id=ONE, tool_name="date", call_id="c", is_error=False, result="May")
     await made.answers("message.list", TYPED)
     await made.publishes("llm.token", session_id=ONE, token="Now.")
     await made.publishes("llm.end", session_id=ONE, tokens_in=0, tokens_out=0)
     await made.answers("message.list", SAID)
+
+
+async def attached(made: InMemoryPandoGateway) -> MemoryTransport:
+    """Return a pod client that has seen the run."""
+    pod = made.join("pod")
+    await made.begins(row(ONE))
+    await made.answers("message.list", BEFORE)
+    await run(made)
+    return pod
 
 
 def spoken(pod: MemoryTransport) -> list[tuple[str, str]]:
@@ -54,20 +63,14 @@ def words(value: object, known: tuple[str, ...] = ("Where?", "Here.", "When?", "
 
 async def test_an_attached_pod_client_sees_the_input_before_the_answer() -> None:
     async with in_memory_pando_gateway() as made:
-        pod = made.join("pod")
-        await made.begins(row(ONE))
-        await made.answers("message.list", BEFORE)
-        await run(made)
+        pod = await attached(made)
         assert spoken(pod) == [("user", "When?"), ("assistant", "Now.")]
         assert "segment_rotated" not in [event["event"] for event in frames(pod)]
 
 
 async def test_a_late_pod_client_sees_input_tool_and_answer_in_order() -> None:
     async with in_memory_pando_gateway() as made:
-        made.join("pod")
-        await made.begins(row(ONE))
-        await made.answers("message.list", BEFORE)
-        await run(made)
+        await attached(made)
         late = made.join("pod")
         await settle()
         snapshot = frames(late)[0]
@@ -78,31 +81,19 @@ async def test_a_late_pod_client_sees_input_tool_and_answer_in_order() -> None:
 
 async def test_a_reloaded_history_keeps_tool_calls_that_the_store_does_not_have() -> None:
     async with in_memory_pando_gateway() as made:
-        pod = made.join("pod")
-        await made.begins(row(ONE))
-        await made.answers("message.list", BEFORE)
-        await run(made)
+        pod = await attached(made)
         await made.replaced(row(ONE))
         more = [*SAID, message("m-5", "user", "Why?"), message("m-6", "assistant", "So.")]
         await made.answers("message.list", more)
         rotated = frames(pod)[-1]
         assert rotated["event"] == "segment_rotated"
-        assert words(rotated, ("Where?", "When?", "date", "Now.", "Why?", "So.")) == [
-            "Where?",
-            "When?",
-            "date",
-            "Now.",
-            "Why?",
-            "So.",
-        ]
+        in_order = ("Where?", "When?", "date", "Now.", "Why?", "So.")
+        assert words(rotated, in_order) == [*in_order]
 
 
 async def test_a_history_without_news_does_not_rotate_a_pod_client() -> None:
     async with in_memory_pando_gateway() as made:
-        pod = made.join("pod")
-        await made.begins(row(ONE))
-        await made.answers("message.list", BEFORE)
-        await run(made)
+        pod = await attached(made)
         before = len(frames(pod))
         await made.replaced(row(ONE))
         await made.answers("message.list", SAID)
@@ -111,10 +102,7 @@ async def test_a_history_without_news_does_not_rotate_a_pod_client() -> None:
 
 async def test_a_codewhale_client_reads_input_typed_in_the_primary() -> None:
     async with in_memory_pando_gateway() as made:
-        made.join("pod")
-        await made.begins(row(ONE))
-        await made.answers("message.list", BEFORE)
-        await run(made)
+        await attached(made)
         whale = made.join("codewhale")
         call = {"jsonrpc": "2.0", "id": 1, "method": "thread/read", "params": {"thread_id": f"thread-{ONE}"}}
         whale.say(json.dumps(call).encode())

@@ -59,10 +59,6 @@ def test_the_weight_of_an_event_counts_each_field_that_a_peer_can_make_long(even
     assert of_events([event, TextDelta(text="x"), event]) == 2 * weight + 1
 
 
-def test_the_memory_weight_of_a_text_batch_includes_its_text() -> None:
-    assert of_events([TextDelta(text="ab"), TextDelta(text="c")]) == 3
-
-
 # -- what a new client is sent -----------------------------------------------------------------------
 
 

@@ -76,7 +76,7 @@ def test_the_prompt_after_a_wrong_code_names_the_remaining_attempts(left: int, w
 
 def test_a_wrong_code_without_remaining_attempts_asks_for_nothing() -> None:
     assert wording.code_invalid(OtpInvalid(attempts_remaining=0, text="No.")) == "No."
-    assert wording.code_invalid(OtpInvalid(attempts_remaining=0, text=""))
+    assert wording.code_invalid(OtpInvalid(attempts_remaining=0, text="")) == "The code was not accepted."
 
 
 # -- forms -------------------------------------------------------------------------------------------
