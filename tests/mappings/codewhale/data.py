@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,21 @@ def captured(path: Path) -> Iterator[tuple[str, str, str]]:
     """Yield connection, direction and text of each captured line."""
     for row in rows(path)[1:]:
         yield row["conn"], row["dir"], row["frame"]
+
+
+def capture(number: str) -> Path:
+    """Return the capture with this number."""
+    return next(path for path in CAPTURES if path.stem.startswith(number))
+
+
+def captured_answers(number: str) -> list[Any]:
+    """Return the lines that the server of a capture wrote."""
+    return [json.loads(line) for _, way, line in captured(capture(number)) if way == "s2c"]
+
+
+def vector(name: str) -> Any:
+    """Return the JSON of the vector with this name."""
+    return json.loads(next(row["wire"] for row in VECTORS if row["name"] == name))
 
 
 def direction_of(name: str) -> Direction[Any]:

@@ -10,7 +10,6 @@ from dragoman.mappings.canonical import Batch, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, Cause, End, Failure, Message, Origin, Text
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.translator.server import ServerTranslator
-from tests.mappings.codewhale.data import VECTORS
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 THREAD = f"thread-{SESSION}"
@@ -120,7 +119,3 @@ def ended(end: End = "completed", failure: Failure | None = None) -> list[Any]:
         events.StatusChanged(status="idle"),
         events.TurnEnded(end=end, failure=failure),
     ]
-
-
-def vector(name: str) -> Any:
-    return json.loads(next(row["wire"] for row in VECTORS if row["name"] == name))

@@ -12,11 +12,9 @@ from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse
 from dragoman.mappings.extras import raw
-from tests.mappings.codewhale.data import VECTORS
+from tests.mappings.codewhale.data import vector
 
-
-def vector(name: str) -> Any:
-    return json.loads(next(row["wire"] for row in VECTORS if row["name"] == name))["result"]
+SEED_GOAL = vector("res.thread.goal.set.seed")["result"]
 
 
 def told(result: Any, generation: str) -> Any:
@@ -24,18 +22,16 @@ def told(result: Any, generation: str) -> Any:
 
 
 def test_a_goal_of_an_older_backend_has_the_count_that_newer_clients_need() -> None:
-    seed = vector("res.thread.goal.set.seed")
-    assert "continuation_count" not in seed["goal"]
-    shown = told(seed, HEAD)
+    assert "continuation_count" not in SEED_GOAL["goal"]
+    shown = told(SEED_GOAL, HEAD)
     assert shown["goal"]["continuation_count"] == 0
     assert [event["goal"] for event in shown["events"]] == [shown["goal"]]
     assert shown["data"]["goal"] == shown["goal"]
-    assert told(shown, SEED) == seed
+    assert told(shown, SEED) == SEED_GOAL
 
 
 def test_a_goal_of_a_backend_of_the_same_generation_stays_as_it_is() -> None:
-    seed = vector("res.thread.goal.set.seed")
-    assert told(seed, SEED) == seed
+    assert told(SEED_GOAL, SEED) == SEED_GOAL
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.codewhale.to_canonical.replies import history, methods_of, session_opened, sessions_listed
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
-from tests.mappings.codewhale.data import CAPTURES, captured, thread_row
+from tests.mappings.codewhale.data import captured_answers, thread_row
 
 
 def result_of(number: str, id: int) -> Raw:
     """Return the result of one captured answer."""
-    path = next(path for path in CAPTURES if path.stem.startswith(number))
-    answers = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
-    return raw(next(answer["result"] for answer in answers if answer.get("id") == id))
+    return raw(next(answer["result"] for answer in captured_answers(number) if answer.get("id") == id))
 
 
 def test_a_started_thread_is_a_session_under_its_uuid() -> None:

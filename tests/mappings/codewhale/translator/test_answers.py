@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from msgspec import UNSET, Raw, UnsetType
 
@@ -11,8 +9,8 @@ from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.codewhale.vocabulary import SEED
 from dragoman.mappings.extras import raw
-from tests.mappings.codewhale.data import CAPTURES, captured
-from tests.mappings.codewhale.server_link import AT, SESSION, THREAD, Client, vector
+from tests.mappings.codewhale.data import captured_answers, vector
+from tests.mappings.codewhale.server_link import AT, SESSION, THREAD, Client
 
 
 @pytest.mark.parametrize(
@@ -31,8 +29,7 @@ def test_a_session_is_shown_to_the_request_that_asked_for_it(method: str, status
 
 
 def test_a_fresh_thread_looks_like_that_of_the_real_server() -> None:
-    path = next(path for path in CAPTURES if path.stem.startswith("04"))
-    real = json.loads(next(line for _, way, line in captured(path) if way == "s2c"))["result"]
+    real = captured_answers("04")[0]["result"]
     client = Client().asks("thread/start", cwd="/w")
     client.attach(client.heard.pop(0).request)
     ours = client.line()["result"]

@@ -18,13 +18,16 @@ from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.opening import HELD_MAX, LOST
-from tests.mappings.codewhale.data import CAPTURES, captured, thread_row
+from tests.mappings.codewhale.data import CAPTURES, capture, captured, captured_answers, thread_row
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 SESSION = THREAD[7:]
 AT = 1_795_222_341 * 10**9
 
 ROW = thread_row(THREAD)
+STARTED, RESUMED = (
+    {"thread_id": THREAD, "status": status, "thread": ROW, "data": {}} for status in ("started", "resumed")
+)
 
 
 class Child:
@@ -38,11 +41,15 @@ class Child:
         self.faults: list[Any] = []
         self.take_step(self.link.opened())
         if generation:
-            self.answers("capabilities", {"methods": methods(generation)})
+            self.tells_facts(generation)
+
+    def tells_facts(self, generation: str = HEAD, /, **facts: object) -> None:
+        """Answer the first request, which asks for the server's capabilities."""
+        self.answers("capabilities", {"methods": methods(generation), **facts})
 
     def open(self) -> Child:
         assert self.sent(commands.OpenSession(request="open")) == []
-        self.answers("thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}})
+        self.answers("thread/start", STARTED)
         return self
 
     def message(self, text: str = "hi", request: str = "m") -> list[Any]:
@@ -113,15 +120,9 @@ def played(path: Path) -> tuple[list[Any], list[str]]:
     return heard, losses
 
 
-def capture(number: str) -> Path:
-    return next(path for path in CAPTURES if path.stem.startswith(number))
-
-
 def test_captured_turns_have_the_text_of_their_bare_lines_and_one_end() -> None:
-    path = capture("02")
-    heard, _ = played(path)
-    lines = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
-    said = "".join(line["delta"] for line in lines if line.get("type") == "response_delta")
+    heard, _ = played(capture("02"))
+    said = "".join(line["delta"] for line in captured_answers("02") if line.get("type") == "response_delta")
     assert "".join(item.text for item in heard if isinstance(item, events.TextDelta)) == said
     ends = [item.end for item in heard if isinstance(item, events.TurnEnded)]
     starts = [item for item in heard if isinstance(item, events.ModelTurnStarted)]
@@ -143,11 +144,9 @@ def test_captured_interrupts_end_their_turns_as_cancelled() -> None:
 
 
 def test_captured_failures_end_their_turns_with_the_text_of_the_error() -> None:
-    path = capture("05")
-    heard, _ = played(path)
+    heard, _ = played(capture("05"))
     ends = [item for item in heard if isinstance(item, events.TurnEnded)]
-    lines = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
-    messages = [line["error"]["message"] for line in lines if "error" in line]
+    messages = [line["error"]["message"] for line in captured_answers("05") if "error" in line]
     told = [item.failure.text for item in ends if item.failure is not None]
     cancelled = [item for item in ends if item.end == "cancelled"]
     assert told == [message for message in messages if message not in ("turn interrupted", "turn canceled")]
@@ -171,9 +170,7 @@ def test_commands_that_need_a_thread_wait_until_it_is_open() -> None:
     child = Child()
     assert child.message() == []
     assert [request["method"] for request in child.asked] == ["thread/start"]
-    opened, accepted = child.answers(
-        "thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}}
-    )
+    opened, accepted = child.answers("thread/start", STARTED)
     assert (opened.session, opened.request, accepted) == (SESSION, "", events.TurnAccepted(request="m"))
     assert child.asked[0]["params"] == {"thread_id": THREAD, "input": "hi", "allowed_tools": []}
 
@@ -203,7 +200,7 @@ def used(state: SessionState) -> SessionState:
 def test_a_restarted_server_that_resumes_an_unused_thread_has_lost_nothing() -> None:
     child = Child()
     child.attached(SessionState(id=SESSION, backend_ids=keep(thread_id=THREAD)))
-    told = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+    told = child.answers("thread/resume", RESUMED)
     assert [type(event) for event in told] == [events.SessionOpened]
 
 
@@ -226,7 +223,7 @@ def test_a_server_may_be_closed_if_another_one_knows_its_thread_too(
     facts: dict[str, Any], *, used: bool, may: bool
 ) -> None:
     child = Child("")
-    child.answers("capabilities", {"methods": methods(HEAD), **facts})
+    child.tells_facts(**facts)
     child.open()
     if used:
         child.message()
@@ -236,7 +233,7 @@ def test_a_server_may_be_closed_if_another_one_knows_its_thread_too(
 
 def test_a_server_that_owes_an_answer_may_not_be_closed() -> None:
     child = Child("")
-    child.answers("capabilities", {"methods": methods(HEAD), **GUEST})
+    child.tells_facts(**GUEST)
     child.open()
     assert not child.link.is_waiting()
     child.message()
@@ -247,7 +244,7 @@ def test_a_server_that_owes_an_answer_may_not_be_closed() -> None:
 @pytest.mark.parametrize(("facts", "serves"), [(OWNER, True), (GUEST, False), ({"transport": "stdio"}, False)])
 def test_other_processes_depend_on_the_one_that_owns_the_threads(facts: dict[str, Any], *, serves: bool) -> None:
     child = Child("")
-    child.answers("capabilities", {"methods": methods(HEAD), **facts})
+    child.tells_facts(**facts)
     assert child.link.serves_others() is serves
 
 
@@ -257,7 +254,7 @@ def test_a_restarted_server_resumes_the_thread_in_its_folder_and_the_lost_contex
     assert child.attached(state) == []
     assert child.asked[0]["method"] == "thread/resume"
     assert (child.asked[0]["params"]["thread_id"], child.asked[0]["params"]["cwd"]) == (THREAD, "/w")
-    opened, gap = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+    opened, gap = child.answers("thread/resume", RESUMED)
     assert isinstance(opened, events.SessionOpened)
     assert isinstance(gap, events.Gap)
 
@@ -281,7 +278,7 @@ def refusing_child() -> Child:
     """Return a server of 0.10.2 that resumes a thread for an input."""
     child = Child("")
     child.attached(SessionState(id=SESSION, backend=BackendInfo(cwd="/w"), backend_ids=keep(thread_id=THREAD)))
-    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
+    child.tells_facts(tool_free_turns=True)
     child.message()
     assert child.asked[0]["params"]["cwd"] == "/w"
     assert child.answers("thread/resume", error=OTHER_FOLDER) == []
@@ -299,9 +296,7 @@ def test_a_thread_that_must_stay_in_its_folder_is_resumed_there() -> None:
     (again,) = child.asked
     assert (again["method"], again["params"]["thread_id"]) == ("thread/resume", THREAD)
     assert "cwd" not in again["params"]
-    opened, accepted = child.answers(
-        "thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}}
-    )
+    opened, accepted = child.answers("thread/resume", RESUMED)
     assert (opened.session, accepted) == (SESSION, events.TurnAccepted(request="m"))
 
 
@@ -309,9 +304,9 @@ def test_a_client_that_resumes_a_thread_without_a_folder_gets_it_in_its_own_fold
     child = Child("")
     child.attached(SessionState(id="", opening=commands.OpenSession(cwd="/route")))
     child.sent(commands.ResumeSession(request="r", session=SESSION))
-    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
+    child.tells_facts(tool_free_turns=True)
     assert child.answers("thread/resume", error=OTHER_FOLDER) == []
-    (opened,) = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+    (opened,) = child.answers("thread/resume", RESUMED)
     assert (opened.request, opened.session) == ("r", SESSION)
 
 
@@ -329,7 +324,7 @@ def test_a_thread_that_is_never_resumed_is_read_and_used_without_a_resume() -> N
 def test_a_client_that_resumes_a_thread_is_shown_it_if_the_server_only_lets_it_be_read() -> None:
     child = Child("")
     child.sent(commands.ResumeSession(request="r", session=SESSION, ext=keep(thread_id="thr_1")))
-    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
+    child.tells_facts(tool_free_turns=True)
     assert child.answers("thread/resume", error=PENDING_WORK) == []
     assert child.asked[0]["params"] == {"thread_id": "thr_1"}
     row = ROW | {"id": "thr_1"}
@@ -341,7 +336,7 @@ def test_a_resume_that_brings_history_along_is_refused_if_the_server_only_lets_t
     child = Child("")
     brought = requests.ResumeParams(thread_id=THREAD, history=[raw({"role": "user", "content": "old"})])
     child.sent(commands.ResumeSession(request="r", session=SESSION, ext=keep(params=brought)))
-    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
+    child.tells_facts(tool_free_turns=True)
     (refused,) = child.answers("thread/resume", error=PENDING_WORK)
     assert (refused.request, refused.failure.cause) == ("r", "busy")
     assert child.asked == []
@@ -371,7 +366,7 @@ def test_a_thread_whose_history_is_too_long_is_used_without_a_resume() -> None:
 def test_a_client_that_resumes_a_thread_with_too_long_a_history_gets_it() -> None:
     child = Child("")
     child.sent(commands.ResumeSession(request="r", session=SESSION, ext=keep(thread_id="thr_1")))
-    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
+    child.tells_facts(tool_free_turns=True)
     (opened,) = child.answers("thread/resume", error=TOO_LONG)
     assert (opened.request, read_raw(opened.ext["codewhale.thread_id"], str)) == ("r", "thr_1")
     child.message()
@@ -402,7 +397,7 @@ def test_a_stored_thread_that_a_client_resumes_has_lost_its_context_too() -> Non
     child = Child()
     child.sent(commands.ResumeSession(request="r", session=SESSION))
     assert child.asked[0]["params"]["thread_id"] == THREAD
-    opened, gap = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+    opened, gap = child.answers("thread/resume", RESUMED)
     assert (opened.request, opened.session) == ("r", SESSION)
     assert gap.context
 
@@ -410,8 +405,7 @@ def test_a_stored_thread_that_a_client_resumes_has_lost_its_context_too() -> Non
 def test_a_new_thread_has_no_lost_context() -> None:
     child = Child()
     child.sent(commands.OpenSession(request="r"))
-    answered = {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}}
-    assert [type(event) for event in child.answers("thread/start", answered)] == [events.SessionOpened]
+    assert [type(event) for event in child.answers("thread/start", STARTED)] == [events.SessionOpened]
 
 
 def test_an_unusual_spelling_of_a_request_is_not_sent_to_the_server() -> None:
@@ -580,7 +574,7 @@ def test_a_cancel_follows_its_input_that_waits_for_the_thread() -> None:
     child = Child()
     child.message()
     assert child.sent(commands.CancelTurn(request="c", session=SESSION)) == []
-    told = child.answers("thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}})
+    told = child.answers("thread/start", STARTED)
     assert told[-2:] == [events.TurnAccepted(request="m"), events.Reply(request="c")]
     assert [request["method"] for request in child.asked] == ["thread/message", "thread/interrupt"]
 
@@ -595,14 +589,10 @@ def left_behind(generation: str = HEAD) -> Child:
     return child
 
 
-def resumed(child: Child) -> list[Any]:
-    return child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
-
-
 def test_a_turn_that_a_lost_connection_left_behind_is_interrupted_before_the_next_input() -> None:
     child = left_behind()
     child.message("next")
-    told = resumed(child)
+    told = child.answers("thread/resume", RESUMED)
     assert [request["method"] for request in child.asked] == ["thread/interrupt", "thread/message"]
     assert child.asked[0]["params"]["thread_id"] == THREAD
     assert events.TurnAccepted(request="m") in told
@@ -615,13 +605,13 @@ def test_a_turn_that_a_lost_connection_left_behind_is_interrupted_before_the_nex
 def test_a_turn_is_still_left_behind_if_the_next_connection_is_lost_before_the_thread_is_open() -> None:
     child = left_behind()
     assert child.link.unfinished_turn()
-    resumed(child)
+    child.answers("thread/resume", RESUMED)
     assert child.link.unfinished_turn() == ""
 
 
 def test_a_server_without_interrupts_is_sent_none_for_a_turn_left_behind() -> None:
     child = left_behind(SEED)
-    resumed(child)
+    child.answers("thread/resume", RESUMED)
     assert child.asked == []
 
 
@@ -708,17 +698,6 @@ def test_answers_get_the_type_that_their_command_asks_for() -> None:
             assert [item.text for item in answer.items] == ["b", "a"]  # a page is newest first
 
 
-def test_other_events_in_a_result_are_passed_on_beside_the_answer() -> None:
-    child = Child().open()
-    child.sent(commands.ClearGoal(request="g", session=SESSION))
-    frames = [{"event": "thread_goal_cleared", "thread_id": THREAD}]
-    cleared, reply = child.answers(
-        "thread/goal/clear", {"thread_id": THREAD, "status": "cleared", "events": frames, "data": {"cleared": True}}
-    )
-    assert isinstance(cleared, events.GoalCleared)
-    assert (reply.request, reply.failure) == ("g", None)
-
-
 def test_settings_change_only_while_no_thread_is_open() -> None:
     change = commands.SetConfig(request="c", key="k", value="v")
     (refused,) = Child().open().sent(change)
@@ -751,7 +730,7 @@ def test_a_command_that_a_server_cannot_be_asked_is_refused_at_once(command: Com
 @pytest.mark.parametrize(("keeps", "expected"), [(True, events.Gap), (False, events.ErrorReported)])
 def test_a_context_that_another_gateway_reports_as_lost_is_lost_here_too(keeps: bool, expected: type) -> None:
     child = Child("")
-    child.answers("capabilities", {"methods": methods(HEAD), "keeps_context": keeps})
+    child.tells_facts(keeps_context=keeps)
     child.open().message()
     frame = {"event": "error", "response_id": "r", "message": LOST}
     told = child.answers(
@@ -767,15 +746,15 @@ LOOK = (Text(text="look"), ImageAttachment(url="data:image/png;base64,AQ=="))
 def test_an_image_is_sent_inline_to_a_server_that_takes_images() -> None:
     child = Child("")
     assert child.sent(commands.SubmitInput(request="m", segments=LOOK)) == []
-    child.answers("capabilities", {"methods": methods(HEAD), "turn_image_inputs": True})
-    child.answers("thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}})
+    child.tells_facts(turn_image_inputs=True)
+    child.answers("thread/start", STARTED)
     assert [request["params"]["images"] for request in child.asked] == [[{"mime": "image/png", "dataBase64": "AQ=="}]]
 
 
 def test_an_image_is_refused_once_a_server_without_images_has_opened_the_thread() -> None:
     child = Child()
     assert child.sent(commands.SubmitInput(request="m", segments=LOOK)) == []
-    answers = child.answers("thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}})
+    answers = child.answers("thread/start", STARTED)
     (refused,) = [answer for answer in answers if isinstance(answer, events.Reply)]
     assert (refused.request, refused.failure and refused.failure.cause, child.asked) == ("m", "unsupported", [])
     assert child.message() == [events.TurnAccepted(request="m")]
@@ -794,9 +773,11 @@ def test_an_unreadable_answer_counts_as_a_failed_one() -> None:
     assert (reply.request, reply.failure.cause, len(child.faults)) == ("p", "internal", 1)
 
 
-def test_an_answer_to_no_request_of_ours_is_counted() -> None:
+@pytest.mark.parametrize("id", [99, None])
+def test_an_answer_to_no_request_of_ours_is_counted(id: int | None) -> None:
     child = Child()
-    assert child.sends({"id": 99, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
+    child.sent(commands.Ping(request="p"))
+    assert child.sends({"id": id, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
     assert child.losses == ["Reply"]
 
 
@@ -817,13 +798,6 @@ def test_an_error_without_an_id_is_counted_if_two_requests_are_open() -> None:
     assert (child.sends(PARSE_ERROR), child.losses) == ([], ["Reply"])
 
 
-def test_a_result_without_an_id_is_counted() -> None:
-    child = Child()
-    child.sent(commands.Ping(request="p"))
-    assert child.sends({"id": None, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
-    assert child.losses == ["Reply"]
-
-
 def test_unanswered_commands_are_refused_when_the_server_ends() -> None:
     child = Child().open()
     child.sent(commands.GetGoal(request="g", session=SESSION))
@@ -840,7 +814,7 @@ def test_a_server_gets_no_events_and_no_questions() -> None:
     assert not child.link.can_be_asked(events.ApprovalRequested(tool="t", description="d"))
 
 
-def test_the_goal_frames_of_an_answer_are_told_beside_the_reply() -> None:
+def test_the_events_in_an_answer_are_told_beside_the_reply() -> None:
     child = Child().open()
     assert child.sent(commands.SetGoal(request="g", session=SESSION, objective="ship")) == []
     frame = {"event": "thread_goal_cleared", "thread_id": THREAD}
@@ -848,7 +822,7 @@ def test_the_goal_frames_of_an_answer_are_told_beside_the_reply() -> None:
         "thread/goal/set", {"thread_id": THREAD, "status": "ok", "events": [frame], "data": {}}
     )
     assert isinstance(cleared, events.GoalCleared)
-    assert json.loads(bytes(reply.result))["events"] == [frame]
+    assert (reply.request, reply.failure, json.loads(bytes(reply.result))["events"]) == ("g", None, [frame])
 
 
 def test_the_first_of_two_answers_with_one_id_counts() -> None:

@@ -42,11 +42,6 @@ def test_waiting_commands_are_sent_to_the_thread_that_was_opened() -> None:
     assert events == [OPENED]
 
 
-def test_an_answer_to_another_command_opens_nothing() -> None:
-    reply = events.Reply(request="r")
-    assert Opening().take_answer(commands.Ping(), reply) == ([], [reply])
-
-
 def test_the_session_that_a_client_names_is_resumed_before_a_new_one_is_opened() -> None:
     (command,), _ = Opening().admit_command(commands.GetSession(request="r", session=THREAD))
     assert isinstance(command, commands.ResumeSession)

@@ -15,7 +15,7 @@ from dragoman.mappings.codewhale.vocabulary import HEAD, LATER, SEED, keep
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
-from tests.mappings.codewhale.data import CAPTURES, captured
+from tests.mappings.codewhale.data import captured_answers
 
 GHOST = "thread-ghost"
 
@@ -26,9 +26,7 @@ def no(command: Any, cause: Cause = "not_found", generation: str = HEAD, text: s
 
 
 def real(number: str, id: int) -> Any:
-    path = next(path for path in CAPTURES if path.stem.startswith(number))
-    answers = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
-    found = next(answer for answer in answers if answer.get("id") == id)
+    found = next(answer for answer in captured_answers(number) if answer.get("id") == id)
     return found.get("result", found.get("error"))
 
 

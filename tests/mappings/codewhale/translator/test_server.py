@@ -18,8 +18,8 @@ from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX
-from tests.mappings.codewhale.data import CAPTURES, captured
-from tests.mappings.codewhale.server_link import SESSION, THREAD, Client, begun, ended, vector
+from tests.mappings.codewhale.data import capture, captured, captured_answers, vector
+from tests.mappings.codewhale.server_link import SESSION, THREAD, Client, begun, ended
 
 # -- what a server knows by itself -------------------------------------------------------------------
 
@@ -58,9 +58,7 @@ def test_a_client_is_told_what_the_backend_can_do(
 
 
 def test_the_seed_lists_what_the_real_one_lists() -> None:
-    path = next(path for path in CAPTURES if path.stem.startswith("13"))
-    real = next(line for _, way, line in captured(path) if way == "s2c")
-    assert Client(SEED).asks("capabilities").line() == json.loads(real)
+    assert Client(SEED).asks("capabilities").line() == captured_answers("13")[0]
 
 
 def test_health_is_written_compactly_because_scripts_search_it() -> None:
@@ -72,11 +70,8 @@ def test_health_is_written_compactly_because_scripts_search_it() -> None:
 
 def test_captured_bad_lines_are_answered_with_the_code_and_the_id_of_the_real_server() -> None:
     """Wrong params and unknown methods also get its words; the text of a JSON error is our parser's."""
-    path = next(path for path in CAPTURES if path.stem.startswith("09"))
-    lines = [line for _, way, line in captured(path) if way == "c2s"]
-    real = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
-    client = Client()
-    for line in lines:
+    client, real = Client(), captured_answers("09")
+    for line in (line for _, way, line in captured(capture("09")) if way == "c2s"):
         client.writes(line)
         for command in client.heard:
             client.answer(events.Pong(request=command.request))
@@ -108,15 +103,13 @@ def test_invalid_utf8_ends_the_link_without_an_answer() -> None:
 
 
 def test_the_seed_refuses_later_methods_in_its_own_words() -> None:
-    path = next(path for path in CAPTURES if path.stem.startswith("13"))
-    real = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
     client = Client(SEED)
     client.asks("thread/interrupt", id=13, thread_id=THREAD)
     client.asks("thread/request", id=14, kind="goal_record_progress", thread_id=THREAD)
     client.asks("app/config/reload", id=1)
     client.asks("app/request", id=1, kind="submit_user_input", request_id="q", answers=[])
     interrupt, progress, reload, answers = client.lines()
-    assert [interrupt, progress] == real[-3:-1]
+    assert [interrupt, progress] == captured_answers("13")[-3:-1]
     assert (reload["error"]["code"], answers["error"]["code"], client.heard) == (-32601, -32602, [])
 
 
