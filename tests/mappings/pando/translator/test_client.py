@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
-from dragoman.mappings.canonical.commands import ListSessions, Ping
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Message, Text
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
@@ -22,12 +21,9 @@ from dragoman.mappings.pando.translator.client import (
     CHECKED_MAX,
     TICK,
     ClientTranslator,
-    PrimaryCalls,
-    unsupported,
 )
 from dragoman.mappings.pando.translator.followed_session import FollowedSession
 from dragoman.mappings.pando.vocabulary import keep
-from dragoman.mappings.rfc3339 import NS
 from tests.mappings.pando.data import CAPTURES, captured, parts
 
 START = 1_778_362_100 * 10**9
@@ -168,20 +164,20 @@ def test_an_error_is_the_answer_with_its_cause() -> None:
     assert (reply.request, reply.failure.cause, reply.failure.text) == ("a", "unsupported", text)
 
 
-@pytest.mark.parametrize("command", [commands.PauseTurn(request="a"), commands.Compact(request="a")])
-def test_a_command_without_a_pando_form_is_refused_at_once(command: Command) -> None:
+@pytest.mark.parametrize(
+    ("command", "cause"),
+    [
+        (commands.PauseTurn(request="a"), "unsupported"),
+        (commands.Compact(request="a"), "unsupported"),
+        (commands.SubmitInput(request="a", segments=(FileAttachment(name="n", url="u"),)), "unsupported"),
+        (commands.SubmitInput(request="a", segments=(Text(text="x"), ImageAttachment(url="u"))), "unsupported"),
+        (commands.SubmitInput(request="a", segments=()), "invalid"),
+    ],
+)
+def test_a_command_that_a_primary_cannot_be_asked_is_refused_at_once(command: Command, cause: str) -> None:
     primary = Primary().opened()
     (reply,) = primary.sent(command)
-    assert (reply.request, reply.failure.cause, primary.calls) == ("a", "unsupported", [])
-
-
-def test_attachments_are_refused_and_nothing_is_sent() -> None:
-    primary = Primary().opened()
-    command = commands.SubmitInput(
-        request="a", session="s-1", segments=(Text(text="x"), FileAttachment(name="n", url="u"))
-    )
-    (reply,) = primary.sent(command)
-    assert (reply.failure.cause, primary.calls) == ("unsupported", [])
+    assert (reply.request, reply.failure.cause, primary.calls) == ("a", cause, [])
 
 
 def test_the_number_of_waiting_calls_is_bounded() -> None:
@@ -902,31 +898,6 @@ def calls_of(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return len(calls)
-
-
-def test_a_call_is_written_and_waits_under_its_own_id() -> None:
-    numbers = count(1)
-    calls = PrimaryCalls(lambda: 0, lambda: str(next(numbers)))
-    step: Step[Event] = Step()
-    calls.ask(step, ListSessions(), "sessions")
-    assert list(calls) == ["req-1"]
-    assert b"req-1" in b"".join(step.frames)
-
-
-def test_only_calls_that_waited_too_long_are_overdue() -> None:
-    now, numbers = [0], count(1)
-    calls = PrimaryCalls(lambda: now[0], lambda: str(next(numbers)))
-    step: Step[Event] = Step()
-    calls.ask(step, Ping(), "alive")
-    now[0] = 1
-    calls.ask(step, Ping(), "alive")
-    assert calls.overdue(int(CALL_MAX * NS)) == ["req-1"]
-
-
-def test_an_input_with_an_image_is_unsupported_and_an_empty_one_invalid() -> None:
-    image = commands.SubmitInput(segments=(Text(text="See"), ImageAttachment(url="https://example.com/a.png")))
-    found = [unsupported(command) for command in (image, commands.SubmitInput(segments=()))]
-    assert [failure and failure.cause for failure in found] == ["unsupported", "invalid"]
 
 
 def test_an_alarm_checks_a_bounded_number_of_sessions_and_the_next_one_follows_at_once(

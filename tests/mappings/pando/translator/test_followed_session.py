@@ -384,7 +384,7 @@ def test_a_call_runs_if_the_session_was_updated_about_when_it_began() -> None:
 def test_a_call_of_a_primary_that_publishes_the_start_of_turns_needs_no_session_update() -> None:
     session = FollowedSession()
     for event in (events.ModelTurnStarted(), CALL, ARGUED):
-        session.take_event(event, 0)
+        session.take_event(event, 10 * NS)
     session.check_time(1000 * NS)
     assert not session.wants
 

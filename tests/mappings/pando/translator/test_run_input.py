@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.pando.translator.run_input import LEARN_MAX, RunInput
-from dragoman.mappings.rfc3339 import NS
+from dragoman.mappings.pando.translator.run_input import RunInput
 
 TYPED = Message(role="user", text="hi", id="m")
 
@@ -28,15 +27,6 @@ def test_an_input_is_asked_for_once_and_not_if_it_was_published() -> None:
     begun.publish(TYPED)
     assert not begun.learn(0)
     assert begun.id == "m"
-
-
-def test_an_input_is_waited_for_during_a_limited_time() -> None:
-    begun = RunInput()
-    begun.learn(0)
-    begun.check_time(int(LEARN_MAX * NS) - 1)
-    assert begun.waits
-    begun.check_time(int(LEARN_MAX * NS))
-    assert not begun.waits
 
 
 def test_the_last_message_of_a_list_is_the_input_unless_it_was_known_before() -> None:

@@ -9,17 +9,14 @@ from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.translator.known_messages import KnownMessages
 from dragoman.mappings.pando.translator.output import Output, StreamedOutput
 from dragoman.mappings.pando.translator.silence import (
-    INPUT_MAX,
     TOOL_MAX,
     TURN_QUIET,
     UPDATE_QUIET,
     UPDATE_SKEW,
     Silence,
 )
-from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS
 
-RESULTS = (Message(role="system", text="", id="t", ext=keep(role="tool")),)
 UPDATED = SessionSummary(session="s", messages=2)
 START = events.ToolCallStarted(call="c", name="ls")
 WHOLE = events.ToolCallArguments(call="c", name="ls", json="{}", done=True)
@@ -57,33 +54,6 @@ def test_a_call_runs_only_if_the_session_was_updated_with_it(updated: float, sec
     silence.note_update(UPDATED, int(updated * NS))
     silence.note_output(START, StreamedOutput(), 10 * NS)
     assert allowed(silence, START, WHOLE) == seconds
-
-
-def test_a_session_update_is_not_for_a_call_behind_the_results_of_others() -> None:
-    silence = Silence()
-    silence.note_update(UPDATED, 10 * NS)
-    silence.note_output(events.ToolCallFinished(call="b", name="ls", output=""), StreamedOutput(), 10 * NS)
-    silence.note_output(START, StreamedOutput(), 10 * NS)
-    assert allowed(silence, START, WHOLE) == TURN_QUIET
-
-
-def test_a_model_has_more_time_to_write_the_input_of_a_call() -> None:
-    silence = Silence()
-    silence.note_output(START, StreamedOutput(), 10 * NS)
-    assert allowed(silence, START) == INPUT_MAX
-
-
-def test_a_call_of_a_primary_that_publishes_the_start_of_its_turns_runs() -> None:
-    silence = Silence()
-    silence.note_output(START, StreamedOutput(), 10 * NS)
-    assert allowed(silence, events.ModelTurnStarted(), START, WHOLE) == TOOL_MAX
-
-
-def test_a_call_whose_results_are_stored_does_not_run() -> None:
-    silence = Silence()
-    silence.note_update(UPDATED, 10 * NS)
-    silence.note_output(START, StreamedOutput(), 10 * NS)
-    assert allowed(silence, START, WHOLE, listed=RESULTS) == TURN_QUIET
 
 
 def test_publications_may_be_missed_until_the_subscription_of_a_new_connection_has_taken_effect() -> None:
