@@ -34,29 +34,6 @@ def written(command: Command) -> Rendered:
     return DIALECT.commands.write(Burst(items=[command]))
 
 
-@pytest.mark.parametrize(
-    ("command", "frame"),
-    [
-        (commands.InjectNote(text="n"), b'{"method":"notify","params":{"message":"n"}}'),
-        (commands.ResumeTurn(), b'{"method":"resume"}'),
-        (commands.CancelTurn(), b'{"method":"cancel"}'),
-        (commands.PauseTurn(), b'{"method":"pause"}'),
-        (commands.Compact(), b'{"method":"compact"}'),
-        (commands.ShutdownBackend(), b'{"method":"shutdown"}'),
-        (commands.ListSessions(limit=3), b'{"method":"list_visible_pods"}'),
-        (commands.GetSession(session="k"), b'{"method":"inspect_pod","params":{"name":"k"}}'),
-        (commands.ResumeSession(session="k"), b'{"method":"attach_or_restore_pod","params":{"name":"k"}}'),
-        (
-            commands.ListCompletions(kind="file", prefix="s"),
-            b'{"method":"list_completions","params":{"kind":"file","prefix":"s"}}',
-        ),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_each_command_is_written_as_its_method(command: Command, frame: bytes) -> None:
-    assert written(command) == Rendered(frames=[frame], losses=[])
-
-
 def test_each_attachment_is_a_loss_of_its_own() -> None:
     attached = (ImageAttachment(url="u"), FileAttachment(name="f", url="v"))
     (loss,) = written(commands.SubmitInput(segments=(Text(text="x"), *attached))).losses

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 
@@ -207,13 +207,11 @@ def survives(frame: bytes) -> None:
             assert back_and_forth(direction, written)[1] == [written]
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.binary(max_size=200))
 def test_parsing_garbage_never_raises(frame: bytes) -> None:
     survives(frame)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.data())
 def test_mutated_lines_never_raise(data: st.DataObject) -> None:
     frame = bytearray(data.draw(st.sampled_from(WIRES)))
@@ -233,7 +231,6 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.sampled_from(["snapshot", "system_item", "segment_rotated", "visible_pods", "pod_inspection"]), JSON)
 def test_an_opaque_value_may_be_any_json(name: str, value: object) -> None:
     greeting = {"pod_name": "a", "cwd": "", "provider": "p", "model": "", "scope_summary": "", "tools": []}

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Text
-from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
+from dragoman.mappings.pod.translator.pending import TRACKED, PendingMethod, PendingMethods
 
 X = (Text(text="x"),)
 
@@ -30,46 +30,14 @@ def request_of(entry: PendingMethod | None) -> str:
     return entry.request if entry is not None else ""
 
 
-def test_pending_methods_are_full_at_their_limit() -> None:
-    waiting = pending(*(run(str(n)) for n in range(PENDING_MAX - 1)))
-    assert not waiting.is_full()
-    waiting.add_command(run("last"), running=False)
-    assert waiting.is_full()
-
-
 def test_commands_without_any_answer_are_not_tracked() -> None:
     assert TRACKED.isdisjoint({commands.InjectNote, commands.ShutdownBackend, commands.OpenSession, commands.Ping})
-
-
-def test_take_oldest_removes_that_command_alone() -> None:
-    waiting = pending(run("a"), commands.Compact(request="b"), run("c"))
-    assert request_of(waiting.take_oldest(commands.SubmitInput)) == "a"
-    assert requests(waiting) == ["b", "c"]
-    assert waiting.take_oldest(commands.ResumeTurn) is None
-
-
-def test_an_echo_accepts_the_oldest_run_with_its_text() -> None:
-    waiting = pending(run("a"), commands.Compact(request="b"), run("c"))
-    assert request_of(waiting.take_accepted_run(X)) == "a"
-    assert requests(waiting) == ["b", "c"]
 
 
 def test_an_echo_forgets_the_runs_before_its_own() -> None:
     waiting = pending(run("a", "y"), commands.Compact(request="b"), run("c"))
     assert request_of(waiting.take_accepted_run(X)) == "c"
     assert requests(waiting) == ["b"]
-
-
-def test_an_echo_of_another_text_accepts_no_run() -> None:
-    waiting = pending(run("a"))
-    assert waiting.take_accepted_run((Text(text="y"),)) is None
-    assert requests(waiting) == ["a"]
-
-
-def test_a_stop_that_came_too_late_is_removed_and_its_error_is_expected() -> None:
-    waiting = pending(commands.CancelTurn(request="a"), running=True)
-    assert [entry.request for entry in waiting.end_run()] == ["a"]
-    assert (waiting.late, waiting.entries) == (1, [])
 
 
 def test_a_stop_sent_while_nothing_runs_waits_for_its_error() -> None:
