@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical.commands import GetSession, OpenSession, Ping, SubmitInput
 from dragoman.mappings.canonical.events import Reply, SessionOpened
-from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.opening import HELD_MAX, UNOPENED, SessionOpening
+from dragoman.mappings.opening import UNOPENED, SessionOpening
 
 INPUT = SubmitInput(request="i", segments=())
 OPENED = SessionOpened(request="", session="s")
@@ -39,22 +38,6 @@ def test_a_session_that_a_client_names_is_looked_up_first() -> None:
     assert Opening().admit_command(asked) == ([asked], [])
 
 
-def test_commands_above_the_limit_are_refused_as_busy() -> None:
-    opening = Opening()
-    for _ in range(HELD_MAX):
-        assert opening.admit_command(INPUT)[1] == []
-    written, (refused,) = opening.admit_command(INPUT)
-    assert isinstance(refused, Reply)
-    assert refused.failure is not None
-    assert (written, refused.failure.cause) == ([], "busy")
-
-
-def test_commands_that_waited_fail_with_the_session() -> None:
-    opening, failure = Opening(), Failure(cause="denied", text="no")
-    (asked,), _ = opening.admit_command(INPUT)
-    assert opening.take_answer(asked, Reply(request="", failure=failure)) == ([], [Reply(request="i", failure=failure)])
-
-
 def test_a_malformed_answer_fails_the_commands_that_waited() -> None:
     opening = Opening()
     (asked,), _ = opening.admit_command(INPUT)
@@ -65,7 +48,3 @@ def test_a_client_whose_session_is_answered_with_something_else_is_refused() -> 
     opening = Opening()
     (asked,), _ = opening.admit_command(OpenSession(request="o"))
     assert opening.take_answer(asked, Reply(request="o")) == ([], [Reply(request="o", failure=UNOPENED)])
-
-
-def test_an_answer_to_another_command_is_passed_on() -> None:
-    assert Opening().take_answer(Ping(request="p"), Reply(request="p")) == ([], [Reply(request="p")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -30,5 +30,12 @@ def test_an_invalid_time_is_none(text: str) -> None:
     assert parse(text) is None
 
 
-def test_an_offset_is_subtracted_and_a_fraction_is_nanoseconds() -> None:
+@given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)), st.integers(-1439, 1439))  # noqa: DTZ001  # the zone is added below
+def test_an_offset_is_subtracted(naive: datetime, minutes: int) -> None:
+    moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    assert parse(moment.isoformat()) == (moment - EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def test_a_fraction_is_nanoseconds_and_a_missing_zone_is_utc() -> None:
     assert parse("1970-01-01T01:00:00.000000001+01:00") == 1
+    assert parse("1970-01-01T00:00:01") == NS

@@ -10,7 +10,6 @@ from dragoman.mappings.dialect import Direction, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from tests.data_files import captures
 from tests.shared import SHARED, needs_shared
-from tests.smooth_shapes import assert_emitted
 
 pytestmark = needs_shared
 
@@ -60,10 +59,3 @@ def test_every_captured_action_comes_back_without_undocumented_keys() -> None:
         assert dropped <= UNDOCUMENTED, where
         expected = {key: value for key, value in json.loads(frame).items() if f"$.{key}" not in dropped}
         assert back == [expected], where
-
-
-def test_captured_events_are_written_strictly() -> None:
-    for _, frame in frames("s2c"):
-        for back in came_back(FROM_SERVER, frame)[0]:
-            assert isinstance(back, dict)
-            assert_emitted(back)
