@@ -18,17 +18,23 @@ SEGMENT = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
 
 class Run(Struct):
     """The open parts of a run. `block` is "text", "thinking" or a call's id; `silent` is True until the model's first
-    output.
+    output, `model_failed` once the model told an error.
     """
 
     played: PlayedTurn
     user: bool
     invoke: Frame | None
     silent: bool = True
+    model_failed: bool = False
     model_turn: bool = False
     block: str = ""
     parts: list[str] = field(default_factory=list)
     entries: int = 0
+
+    @property
+    def explained_by_error(self) -> bool:
+        """True if the end of the finished run is an error for smooth clients (docs/translation.md, rule 3.6)."""
+        return self.model_failed and all(kind != TEXT for kind, _ in self.played.seen.parts)
 
 
 class RandomPod:
@@ -139,7 +145,7 @@ class RandomPod:
             moves += [self._stopped] * 4
         if not run.model_turn:
             moves += [self._turn_start] * 4 + [self._result] * 4 * bool(self._calls)
-            moves += [self._finish, self._limit] * (not run.silent and not self._calls)
+            moves += [self._finish, self._limit] * (not run.silent and not self._calls and not run.explained_by_error)
         elif not run.block:
             moves += [self._text] * 4 + [self._think] * 2 + [self._call] * 2 + [self._turn_end] * 2
             moves += [self._retry, self._mid_error] + [self._continue] * (not self._calls)  # it drops open calls
@@ -266,6 +272,7 @@ class RandomPod:
         self._say(say("llm_call_start", llm_call=self._call_count))
 
     def _mid_error(self) -> None:
+        self._open().model_failed = True
         self._say(problem("provider_error", "overloaded for a moment"))
 
     def _open(self) -> Run:
