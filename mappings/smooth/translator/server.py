@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, Loss, NewId, Step, Translator
@@ -30,7 +29,7 @@ from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND, FORMS
 
 PENDING_MAX = 1024
-"""Commands of one link without an answer; past the limit the oldest is removed, and its answer has a plain form."""
+"""Commands of one link without an answer; a further one is refused."""
 
 REQUEST_MAX = 16_384
 """Characters of a request id: each frame has it twice, up to 6 bytes a character, beside a PIECE of text."""
@@ -214,9 +213,13 @@ class ServerTranslator(Translator[Command, Event]):
     def _forward(self, command: Command, request: str | None, step: Step[Command]) -> None:
         """Pass a command to the gateway under a request id that is unique on this link."""
         taken = self._turn is not None and self._turn.request == command.request
+        if len(self._pending) >= PENDING_MAX:
+            words = f"more than {PENDING_MAX} requests wait for a reply (PENDING_MAX)"
+            step.frames.append(self._error_frame(None if taken else request, "TURN_IN_PROGRESS", words))
+            return
         if not command.request or taken or command.request in self._pending:
             command = msgspec.structs.replace(command, request=self._new_id())
-        remember(self._pending, command.request, PendingReply(command=command, request=request), PENDING_MAX)
+        self._pending[command.request] = PendingReply(command=command, request=request)
         step.bursts.append(Burst(items=[command], request=command.request))
 
     # -- to the client ----------------------------------------------------------------------------------

@@ -224,11 +224,25 @@ def test_an_answer_that_is_too_large_becomes_an_error() -> None:
     assert (frame["requestId"], frame["error"]["code"]) == (SAID, "INTERNAL_ERROR")
 
 
-def test_pending_commands_are_bounded_and_the_oldest_is_forgotten() -> None:
+def test_a_command_beyond_the_limit_is_refused_and_no_earlier_one_loses_its_id() -> None:
     link = Link()
-    link.sends(*[CONFIRM | {"requestId": f"c{n}"} for n in range(PENDING_MAX + 1)])
-    assert link.receives(events.Reply(request="c0"))[0]["data"] == {}
-    assert link.receives(events.Reply(request="c1"))[0]["data"] == {"sessionId": "s", "approved": True}
+    assert len(link.sends(*[without(HISTORY, "requestId")] * PENDING_MAX)) == PENDING_MAX
+    assert link.sends(HISTORY) == []
+    (refusal,) = link.hears()
+    assert (refusal["requestId"], refusal["error"]["code"]) == (SAID, "TURN_IN_PROGRESS")
+    assert refusal["error"]["message"] == f"more than {PENDING_MAX} requests wait for a reply (PENDING_MAX)"
+    (answer,) = link.receives(events.HistorySnapshot(request="minted-1", items=()))
+    assert "requestId" not in answer
+    assert len(link.sends(HISTORY)) == 1
+
+
+def test_a_refused_cancel_beyond_the_limit_does_not_end_the_turn_in_the_client() -> None:
+    link = Link()
+    link.begins_a_turn()
+    link.sends(*[without(HISTORY, "requestId")] * PENDING_MAX)
+    assert link.sends(CANCEL | {"requestId": "turn"}) == []
+    (refusal,) = link.hears()
+    assert "requestId" not in refusal
 
 
 # -- the turn -----------------------------------------------------------------------------------------
