@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
@@ -12,6 +13,9 @@ from msgspec import structs
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Recording, Route
+from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.ops.gateway_loop import SLICE
 from dragoman.gateway.ops.heartbeat import LoopHeartbeat
@@ -20,7 +24,7 @@ from dragoman.mappings.canonical.values import End
 from dragoman.mappings.dialect import Loss
 from tests.conformance.fake_pod import FakePod
 from tests.gateway.ops.running import OpsClient, operated
-from tests.pairs.gateway import SmoothClient, socket_path
+from tests.pairs.gateway import LIMITS, SmoothClient, socket_path
 
 
 async def scrape(port: OpsClient) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
@@ -78,6 +82,17 @@ async def test_every_metric_has_a_help_text_and_a_name_of_this_program_or_of_the
         for family in text_string_to_metric_families(text):
             assert family.name.startswith(("dragoman_", "process_"))
             assert family.documentation.endswith("."), family.name
+
+
+async def test_exactly_the_metrics_of_the_document_are_served(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/operations.md").read_text("utf-8")
+    cells = re.findall(r"^\| ([^|]+)", page.partition("| metric ")[2].partition("\n\n")[0], re.MULTILINE)
+    route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse("pod+unix:/nowhere/sock"))
+    app = App(Config(routes=(route,), limits=LIMITS, recording=Recording(path=f"{tmp_path}/")))
+    async with operated(app=app) as port:
+        metrics = await collect_metrics(port.app, LoopHeartbeat())
+        served = [one.name.removeprefix("dragoman_") + ("_total" if one.type == "counter" else "") for one in metrics]
+        assert sorted(served) == sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell))
 
 
 async def test_a_scraper_may_ask_for_openmetrics() -> None:
