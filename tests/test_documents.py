@@ -1,13 +1,22 @@
-"""Files, folders, classes, commands and options that the documents name exist."""
+"""The documents name only what exists, and everything that users write and read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
+import pytest
+from msgspec import Struct
+
+from dragoman.gateway import registry
 from dragoman.gateway.cli.program import COMMANDS, load_command
+from dragoman.gateway.transports.spec import TransportSpec
+from dragoman.mappings.canonical import Command, Event
 from tests.bench.__main__ import has_markers
+from tests.mappings.golden import documented
 from tests.test_layout import ROOT, SOURCES, TESTS, listed, name
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -67,6 +76,48 @@ def test_each_option_that_a_document_names_exists() -> None:
     found = [(path, option) for path in DOCUMENTS for option in OPTION.findall(path.read_text("utf-8"))]
     missing = sorted({f"{name(path)}: {option}" for path, option in found if option not in known})
     assert not missing, listed(missing)
+
+
+# -- what the documents must name -------------------------------------------------------------------
+
+
+def section(page: str, number: int) -> str:
+    """Return a section of a page, whose path is given from the root."""
+    return (ROOT / page).read_text("utf-8").partition(f"\n## {number}.")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(("union", "number"), [(Command, 1), (Event, 2)])
+def test_each_canonical_type_has_one_row_in_the_tables_of_translation(union: object, number: int) -> None:
+    cells = re.findall(r"^\| ([A-Z][^|(]*)", section("docs/translation.md", number), re.MULTILINE)
+    rows = [kind for cell in cells for kind in cell.strip().split(", ")]
+    assert sorted(rows) == sorted(
+        {kind.__name__ for kind in get_args(union)} - ({"Unmapped"} if number == 1 else set())
+    )
+
+
+@pytest.mark.parametrize("dialect", registry.OURS)
+def test_the_page_of_a_dialect_names_each_message_and_each_field_of_it(dialect: str) -> None:
+    known = registry.dialect(dialect)
+    names = set[object](key.rpartition(".")[2] for key in documented(known.events) | documented(known.commands))
+    for table in (known.events.to_canonical, known.commands.to_canonical):
+        names |= {kind.__struct_config__.tag for kind in table.entries if issubclass(kind, Struct)} - {None}
+    page = (ROOT / f"docs/dialects/{dialect}.md").read_text("utf-8")
+    assert sorted(name for name in map(str, names) if not re.search(rf"\b{re.escape(name)}\b", page)) == []
+
+
+def test_the_table_of_commands_names_each_command() -> None:
+    table = section("docs/design.md", 7)
+    assert [name for name in COMMANDS if f"`dragoman {name}" not in table and f"`{name}`" not in table] == []
+
+
+def test_the_tables_of_endpoints_name_each_option() -> None:
+    specs = set[TransportSpec]()
+    for path in (path for transports in registry.TRANSPORTS.values() for path in transports.values()):
+        module, _, member = path.partition(".")
+        specs.add(getattr(import_module(f"dragoman.gateway.transports.{module}"), member))
+    options = {option for spec in specs for option in spec.listen_options | spec.dial_options}
+    table = section("docs/design.md", 7)
+    assert sorted(option for option in options if f"{option}=" not in table) == []
 
 
 def test_the_benchmarks_can_write_their_figures_into_the_file_that_the_document_names() -> None:

@@ -92,20 +92,20 @@ GOLDEN: dict[tuple[str, str], list[bytes]] = {
 
 
 def said(value: Any) -> Iterator[str]:
-    """Yield `STRUCT.field` of each field that a message has, at any depth."""
+    """Yield `STRUCT.key` of each field that a message has, at any depth."""
     if isinstance(value, list | tuple):
         for member in value:
             yield from said(member)
     elif isinstance(value, Struct):
-        for name in value.__struct_fields__:
+        for name, key in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
             inner = getattr(value, name)
             if inner is not None and inner is not UNSET:
-                yield f"{type(value).__name__}.{name}"
+                yield f"{type(value).__name__}.{key}"
                 yield from said(inner)
 
 
 def documented(direction: Direction[Any]) -> set[str]:
-    """Return `STRUCT.field` of each field that any message of a direction may have."""
+    """Return `STRUCT.key` of each field that any message of a direction may have."""
     found: set[str] = set()
     for kind in direction.to_canonical.entries:
         found |= set(fields_of(inspect.type_info(kind)))
@@ -113,11 +113,11 @@ def documented(direction: Direction[Any]) -> set[str]:
 
 
 def fields_of(shape: inspect.Type) -> Iterator[str]:
-    """Yield `STRUCT.field` of each field inside of a type."""
+    """Yield `STRUCT.key` of each field inside of a type."""
     match shape:
         case inspect.StructType():
             for field in shape.fields:
-                yield f"{shape.cls.__name__}.{field.name}"
+                yield f"{shape.cls.__name__}.{field.encode_name}"
                 yield from fields_of(field.type)
         case inspect.UnionType():
             for member in shape.types:
