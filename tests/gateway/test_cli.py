@@ -615,6 +615,7 @@ def test_the_schema_of_the_config_accepts_the_example() -> None:
     table = tomli.loads((ROOT / "config.example.toml").read_text("utf-8"))
     validator.validate(table)
     assert not validator.is_valid({**table, "colour": 1})
+    assert not validator.is_valid({**table, "limits": {"patience": 3}})
 
 
 def test_the_schema_of_the_config_describes_keys_as_the_example_does() -> None:

@@ -158,32 +158,27 @@ def test_keys_of_tokens_come_by_https_or_from_this_machine(tmp_path: Path, jwks:
 
 def test_a_public_listener_with_tokens_is_accepted(tmp_path: Path) -> None:
     tokens = f'[auth.tokens]\na = "{"x" * 16}"\n'
-    assert (
-        problems(tmp_path, f'{tokens}[[route]]\nlisten = ["smooth+ws://0.0.0.0:0/ws"]\nupstream = "pod+unix:/u"\n')
-        == []
-    )
+    text = f'{tokens}[[route]]\nlisten = ["smooth+ws://0.0.0.0:0/ws"]\nupstream = "pod+unix:/u"\n'
+    assert problems(tmp_path, text) == []
+
+
+AUTH = "[auth.tokens]\na = '0123456789abcdef'\n"
 
 
 @pytest.mark.parametrize(
     ("listen", "upstream", "more", "key", "words"),
     [
-        (WS, "pod+unix:/u", "", "upstream", "only smooth has a place for the token"),
-        (WS, "smooth+ws://h/ws?token=env:PATH", "", "upstream", "exclude each other"),
-        (POD, "smooth+ws://h/ws", "", "listen[0]", "no token to pass on"),
-        (WS, "smooth+ws://h/ws", "share = 'all'\n", "share", "write share = 'owner'"),
-        (WS, "smooth+ws://h/ws", "auth = false\n", "listen[0]", "configure [auth]"),
+        (WS, "pod+unix:/u", AUTH, "upstream", "only smooth has a place for the token"),
+        (WS, "smooth+ws://h/ws?token=env:PATH", AUTH, "upstream", "exclude each other"),
+        ("pod+unix:TMP/p", "smooth+ws://h/ws", AUTH, "listen[0]", "no token to pass on"),
+        (WS, "smooth+ws://h/ws", f"share = 'all'\n{AUTH}", "share", "write share = 'owner'"),
+        (WS, "smooth+ws://h/ws", "", "listen[0]", "configure [auth]"),
     ],
 )
 def test_a_route_that_cannot_pass_on_tokens_is_refused(
     tmp_path: Path, listen: str, upstream: str, more: str, key: str, words: str
 ) -> None:
-    file = tmp_path / "c.toml"
-    auth = "" if "auth" in more else "[auth.tokens]\na = '0123456789abcdef'\n"
-    more = "" if "auth" in more else more
-    (tmp_path / "run").mkdir()
-    listen = listen.replace("/run/p", f"{tmp_path}/run/p")
-    text = f"[[route]]\nlisten = ['{listen}']\nupstream = '{upstream}'\nupstream_auth = 'forward'\n{more}{auth}"
-    file.write_text(text, "utf-8")
-    (problem,) = check(file).errors
-    assert problem.path == f"route[0].{key}"
-    assert words in problem.text
+    text = f"[[route]]\nlisten = ['{listen}']\nupstream = '{upstream}'\nupstream_auth = 'forward'\n{more}"
+    (problem,) = problems(tmp_path, text.replace("TMP", str(tmp_path)))
+    assert f": route[0].{key}: " in problem
+    assert words in problem

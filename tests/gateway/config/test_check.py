@@ -37,6 +37,19 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
+@pytest.fixture
+def parses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note each text that is parsed as TOML."""
+    parsed, loads = list[str](), tomli.loads
+
+    def note(text: str) -> dict[str, Any]:
+        parsed.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(tomli, "loads", note)
+    return parsed
+
+
 def found(path: Path) -> list[tuple[int | None, str, str]]:
     """Return the problems of a file, without its name."""
     problems = check(path).problems
@@ -81,14 +94,12 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
     ("text", "problem"),
     [
         (ROUTE + 'overflow = "explode"\n', (4, "route[0].overflow", "'explode' is not one of coalesce, disconnect")),
-        (ROUTE + 'approvals = "maybe"\n', (4, "route[0].approvals", "'maybe' is not one of ask, deny, approve")),
         (ROUTE + "listen_to = 3\n", (4, "route[0].listen_to", "unknown key 'listen_to'; did you mean 'listen'?")),
         (
             ROUTE + 'env = ["9LIVES=x"]\n',
             (4, "route[0].env[0]", "'9LIVES' is not a variable: write NAME or NAME=VALUE"),
         ),
         (ROUTE + 'name = ""\n', (4, "route[0].name", "expected text in quotes of length >= 1, got ''")),
-        (ROUTE + 'reap = "none"\n', (4, "route[0].reap", "'none' is not one of group, all")),
         (ROUTE + "rlimits = { files = 3 }\n", (4, "route[0].rlimits.files", "unknown key 'files'; ")),
         ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; write one of route, limits")),
         (
@@ -117,10 +128,8 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
             (5, "limits.links", "expected a whole number <= 1000000000, got 2000000000"),
         ),
         (ROUTE + "[limits]\nheartbeat = inf\n", (5, "limits.heartbeat", "expected a finite number, got inf")),
-        (ROUTE + '[limits]\nlog_max = "many"\n', (5, "limits.log_max", "expected a whole number, got 'many'")),
         ('limits = "many"\n' + ROUTE, (1, "limits", "expected a table, got 'many'")),
         ('[[route]]\nlisten = ["pod+unix:TMP/s"]\n', (1, "route[0]", "the key 'upstream' is missing")),
-        ('[[route]]\nupstream = "pod+unix:/x"\n', (1, "route[0]", "the key 'listen' is missing")),
         ('[[route]]\nlisten = []\nupstream = "pod+unix:/x"\n', (2, "route[0].listen", "must contain an endpoint")),
         (ROUTE.replace('["', '"').replace('"]', '"'), (2, "route[0].listen", "expected a list in brackets, got ")),
         ("", (1, "", "no [[route]]: a gateway needs at least one")),
@@ -156,23 +165,12 @@ def test_the_problem_of_a_wrong_heading_names_the_right_one(write: Write, headin
     ]
 
 
-def test_a_file_with_thousands_of_problems_shows_a_hundred_and_their_number(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parsed = 0
-
-    def count(text: str) -> dict[str, Any]:
-        nonlocal parsed
-        parsed += 1
-        return loads(text)
-
-    loads = tomli.loads
-    monkeypatch.setattr("tomli.loads", count)
-    path = write("\n".join(f"[table{number}]" for number in range(3_000)))
+def test_a_file_with_a_thousand_problems_shows_a_hundred_and_their_number(write: Write, parses: list[str]) -> None:
+    path = write("\n".join(f"[table{number}]" for number in range(1_000)))
     *shown, last = check(path).problems
     assert [problem.line for problem in shown] == [1, *range(1, 100)], "one of them is that there is no route"
-    assert str(last) == f"{path}: 2901 more problems of the file are not shown; correct the others first"
-    assert parsed < 500, "each problem has the file parsed again"
+    assert str(last) == f"{path}: 901 more problems of the file are not shown; correct the others first"
+    assert len(parses) < 500, "each problem has the file parsed again"
 
 
 def test_every_problem_is_found_in_the_order_of_the_lines(write: Write) -> None:
@@ -342,11 +340,12 @@ def test_a_route_has_its_own_limits_and_else_those_of_the_gateway(write: Write) 
     assert config.limits.session_ttl == 9.0
 
 
-@pytest.mark.parametrize("name", sorted({*Limits.__struct_fields__} - {*RouteLimits.__struct_fields__}))
-def test_a_limit_of_the_whole_gateway_is_no_limit_of_a_route(write: Write, name: str) -> None:
-    ((line, path, text),) = found(write(f"{ROUTE}[route.limits]\n{name} = 2048\n"))
-    assert (line, path) == (5, f"route[0].limits.{name}")
-    assert text.startswith(f"unknown key '{name}' here; it belongs in [limits]")
+def test_a_limit_of_the_whole_gateway_is_no_limit_of_a_route(write: Write) -> None:
+    names = sorted({*Limits.__struct_fields__} - {*RouteLimits.__struct_fields__})
+    problems = found(write(f"{ROUTE}[route.limits]\n" + "".join(f"{name} = 2048\n" for name in names)))
+    for number, (name, (line, path, text)) in enumerate(zip(names, problems, strict=True)):
+        assert (line, path) == (5 + number, f"route[0].limits.{name}")
+        assert text.startswith(f"unknown key '{name}' here; it belongs in [limits]")
 
 
 def test_the_limits_of_a_route_are_checked_together_with_those_of_the_gateway(write: Write) -> None:
@@ -530,14 +529,7 @@ def test_an_endless_device_file_is_refused_as_configuration() -> None:
     assert found(Path("/dev/zero")) == [(None, "", "it has more than 1,048,576 bytes")]
 
 
-def test_a_problem_in_a_long_file_is_found_with_few_parses(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    parses, real = [], tomli.loads
-
-    def loads(text: str) -> dict[str, Any]:
-        parses.append(text)
-        return real(text)
-
-    monkeypatch.setattr(tomli, "loads", loads)
+def test_a_problem_in_a_long_file_is_found_with_few_parses(write: Write, parses: list[str]) -> None:
     path = write(ROUTE + "\n" * 5_000 + "a = 1\n")
     assert [line for line, *_ in found(path)] == [5_004]
     assert len(parses) < 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -64,8 +63,8 @@ async def test_a_probe_starts_and_ends_a_child_and_prints_none_of_its_arguments(
 ) -> None:
     patient = partial(Children, bounds=ChildLimits(start_watch=DEADLINE))  # a program may start slowly here
     monkeypatch.setattr("dragoman.gateway.config.probe.Children", patient)
-    code = ("print(flush=True); input(); input()", f"exit('bad key {SECRET}')")
-    waits, ends = (f'codewhale+stdio:{sys.executable} -c "{text}"' for text in code)
+    scripts = ("echo; read first; read second", f"echo bad key {SECRET} >&2; exit 1")
+    waits, ends = (f"codewhale+stdio:sh -c '{script}'" for script in scripts)
     reached, ended, missing = await probe(config(waits, ends, "codewhale+stdio:no-such-program --key s3cret"))
     assert reached == ""
     assert "cannot be reached: the child exited at once" in ended

@@ -80,14 +80,6 @@ def test_the_secret_of_a_file_has_no_newline_at_its_end(tmp_path: Path) -> None:
         read_secret(tmp_path / "nothing")
 
 
-def test_a_secret_is_written_itself_or_by_its_variable_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "f").write_text("from a file\n", "utf-8")
-    monkeypatch.setenv("DRAGOMAN_TEST_TOKEN", "from a variable")
-    assert find_secret("itself") == "itself"
-    assert find_secret(f"file:{tmp_path}/f") == "from a file"
-    assert find_secret("env:DRAGOMAN_TEST_TOKEN") == "from a variable"
-
-
 @pytest.mark.parametrize(("value", "words"), [(None, "is not set"), ("", "is empty")])
 def test_a_secret_in_a_variable_without_a_value_is_an_error(
     monkeypatch: pytest.MonkeyPatch, value: str | None, words: str
