@@ -75,6 +75,7 @@ ELSEWHERE: dict[str, tuple[str, set[str]]] = {
 
 IN_A_TURN = {
     "smooth ErrorReported": "by itself an error is written as it is; inside a turn it waits, or is the turn's end",
+    "smooth QuestionAsked": "it is written only to clients that are asked in words",
 }
 """Emulations that only a whole turn shows: tests of the projection measure them."""
 
@@ -95,12 +96,13 @@ QUESTIONS: dict[type, tuple[commands.Command, ...]] = {
 def faults(dialect: Dialect, direction: Direction[Any], kind: type[Any], fidelity: Fidelity) -> Iterator[str]:
     """Yield the errors in declaring `fidelity` for `kind`."""
     found: set[str] = set()
-    all_back = True
+    all_back, is_written = True, not direction.from_canonical.entries[kind].produces
     for item in legal_samples(kind):
         measured = _there_and_back(dialect, direction, item)
         if measured is None:
             continue
         back, frames, losses = measured
+        is_written = is_written or frames > 0
         if isinstance(fidelity, Nothing):
             if frames or not losses:
                 yield f"declared none: {frames} frames, {losses} losses counted"
@@ -119,10 +121,17 @@ def faults(dialect: Dialect, direction: Direction[Any], kind: type[Any], fidelit
             yield f"{item} took {frames} frames and came back as {[type(other).__name__ for other in back]}"
         if isinstance(fidelity, Emulated) and losses:
             yield f"declared emulated, and {losses} losses are counted of {item}"
-    if isinstance(fidelity, Emulated) and all_back and f"{dialect.name} {kind.__name__}" not in IN_A_TURN:
-        yield "declared emulated, and it comes back as it is"
+    if isinstance(fidelity, Emulated) and f"{dialect.name} {kind.__name__}" not in IN_A_TURN:
+        yield from _falsely_emulated(all_back=all_back, is_written=is_written)
     if isinstance(fidelity, Exact | Lossy):
         yield from _undeclared(found - {""}, fidelity.fields if isinstance(fidelity, Lossy) else ())
+
+
+def _falsely_emulated(*, all_back: bool, is_written: bool) -> Iterator[str]:
+    if all_back:
+        yield "declared emulated, and it comes back as it is"
+    if not is_written:
+        yield "declared to be written in another form, and nothing is written"
 
 
 def _undeclared(found: set[str], declared: tuple[str, ...]) -> Iterator[str]:

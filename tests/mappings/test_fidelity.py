@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from msgspec import Raw, structs
 
 from dragoman.gateway import registry
 from dragoman.mappings.canonical import Command, Event, Unmapped, commands, events
 from dragoman.mappings.dialect import Dialect, Direction
 from dragoman.mappings.fidelity import Cell, matrix
-from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
+from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing, Rule, RuleTable
 from tests.mappings.golden import GOLDEN, documented, said
 from tests.mappings.measured import QUESTIONS, differing, faults, misheard
 
@@ -102,6 +103,14 @@ def test_a_false_fidelity_declaration_is_detected(
 ) -> None:
     known = registry.dialect(dialect)
     assert any(told in fault for fault in faults(known, getattr(known, name), kind, lie))
+
+
+def test_a_rule_that_writes_less_than_it_declares_is_found() -> None:
+    smooth = registry.dialect("smooth")
+    rule = Rule((Raw,), Emulated("x"))  # of an event that smooth does not write by itself
+    lying = structs.replace(smooth.events, from_canonical=RuleTable("lying", {events.TextDone: rule}))
+    told = "declared to be written in another form, and nothing is written"
+    assert list(faults(smooth, lying, events.TextDone, rule.fidelity)) == [told]
 
 
 def test_a_rule_that_reads_less_than_it_declares_is_found() -> None:

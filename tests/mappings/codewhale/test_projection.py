@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from dragoman.mappings.canonical import Batch, events
+from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import End, Failure, Message
+from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT
 from dragoman.mappings.codewhale.ids import mark_id
-from dragoman.mappings.codewhale.projection import FRAMES_MAX, Projection
+from dragoman.mappings.codewhale.projection import FRAMES_MAX, UNSEEN, Projection
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 
 SESSION = "00000000-0000-4000-8000-000000000001"
@@ -35,6 +36,13 @@ def over(end: End = "completed", failure: Failure | None = None) -> list[Any]:
 
 def kinds(lines: list[dict[str, Any]]) -> list[str]:
     return [line.get("type", "result" if "result" in line else "error") for line in lines]
+
+
+def test_each_event_with_a_frame_is_in_the_history_or_counted_for_those_who_do_not_see_it() -> None:
+    in_history = {events.TextDelta, events.QuestionAsked, events.TurnResult, events.TurnEnded}
+    without_content = {events.RunStarted, events.ModelTurnStarted, events.GoalCleared, events.LifecycleReport}
+    written = {k for k in get_args(Event) if FROM_EVENT.entries[k].produces and k.answers == "never"}
+    assert written - UNSEEN == in_history | without_content
 
 
 def test_several_model_turns_are_one_response() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Raw
 
@@ -9,11 +9,12 @@ from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of, transcript
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure, Message, Text
 from tests.gateway.recording.lines import FROZEN
+from tests.samples import full
 
 
 def told(*events: Any, turn: str = "t") -> list[tuple[str, str, str]]:
@@ -25,6 +26,20 @@ def told(*events: Any, turn: str = "t") -> list[tuple[str, str, str]]:
         for entry in transcript(lines)
         if entry.kind != "detail"
     ]
+
+
+HIDDEN_DETAILS = {
+    *(events.RunStarted, events.ModelContinuation, events.StateSnapshot, events.TurnResult, events.SessionActivated),
+    *(events.StatusChanged, events.UsageReported, events.CompactionStarted, events.CompactionDone, events.MemoryWork),
+    *(events.McpStartup, events.GoalCleared, events.LifecycleReport, events.StoreChanged, events.Heartbeat),
+}
+"""Events that the transcript shows only on request, beside answers and those that only count steps of the model."""
+
+
+def test_each_kind_of_event_is_shown_or_hidden_on_purpose() -> None:
+    others = [kind for kind in get_args(Event) if kind.answers == "never" and not kind.bookkeeping]
+    lines = [EventLine(seq=1, t=10, cursor="1:1", turn="t", event=full(kind)) for kind in others]
+    assert {type(line.event) for line in lines if kind_of(line) == "detail"} == HIDDEN_DETAILS
 
 
 def test_the_frozen_recording_reads_like_a_conversation() -> None:
