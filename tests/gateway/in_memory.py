@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
@@ -63,47 +64,47 @@ LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 class ManualTimer:
     """A timer that fires when the test advances the clock."""
 
-    def __init__(self, due: float, ring: Callable[[], None]) -> None:
-        self.due = due
-        self.ring = ring
-        self.waits = True
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self.ring: Callable[[], None] | None = ring  # None once it has fired or was cancelled
 
     def cancel(self) -> None:
-        self.waits = False
+        self.ring = None
 
 
 class ManualClock:
     """A clock with timers that advances only by `passes`. `error` is what its time of day is wrong by, in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = START) -> None:
         self.seconds = 0.0
         self.error = 0.0
-        self._alarms: list[ManualTimer] = []
+        self._start = start
+        self._timers: list[tuple[float, int, ManualTimer]] = []  # a heap
+        self._numbers = count()
 
     def clock(self) -> int:
-        return START + int((self.seconds + self.error) * 1e9)
+        return self._start + int((self.seconds + self.error) * 1e9)
 
     def monotonic(self) -> int:
-        return START + int(self.seconds * 1e9)
+        return self._start + int(self.seconds * 1e9)
 
     def later(self, delay: float, ring: Callable[[], None]) -> ManualTimer:
-        alarm = ManualTimer(self.seconds + delay, ring)
-        self._alarms.append(alarm)
-        return alarm
+        timer = ManualTimer(ring)
+        heappush(self._timers, (self.seconds + delay, next(self._numbers), timer))
+        return timer
 
     @property
     def waiting(self) -> list[float]:
         """The seconds until each active timer fires."""
-        return sorted(alarm.due - self.seconds for alarm in self._alarms if alarm.waits)
+        return sorted(due - self.seconds for due, _, timer in self._timers if timer.ring is not None)
 
     def passes(self, seconds: float) -> None:
         """Advance the clock, and fire the timers that are due in their order."""
         end = self.seconds + seconds
-        while due := [alarm for alarm in self._alarms if alarm.waits and alarm.due <= end]:
-            first = min(due, key=lambda alarm: alarm.due)
-            first.waits = False
-            self.seconds = first.due
-            first.ring()
+        while self._timers and self._timers[0][0] <= end:
+            self.seconds, _, timer = heappop(self._timers)
+            if (ring := timer.ring) is not None:
+                timer.ring = None
+                ring()
         self.seconds = end
 
 
@@ -186,6 +187,7 @@ class InMemoryGateway:
         upstream: Endpoint = UPSTREAMS["pod"],
         *,
         keeps: bool = True,
+        dial: Callable[[], Awaitable[Transport]] | None = None,
         **options: Any,
     ) -> None:
         self.group = group
@@ -200,6 +202,7 @@ class InMemoryGateway:
         self.scripts: list[Script] = []
         self._ids = count(1)
         self._backend = registry.dialect(upstream.dialect)
+        self._connect = dial or self._dial
         route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
         self.services = services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id, group=group)
         kind = kind_of(self._backend, self._upstream, in_process=not keeps)
@@ -217,7 +220,7 @@ class InMemoryGateway:
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
-        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
+        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._connect, dials=dials)
         name = "primary" if self._backend.session_ref is not None else session.connected().id  # one for all sessions
         self.upstream = Upstream(name, target, session, self.services)
         return self.upstream
@@ -261,7 +264,7 @@ class InMemoryGateway:
                 dialect=spoken,
                 principal=Principal(name=principal),
                 ingress=ingress,
-                attaches=not calls,
+                attaches=not calls and publication is None,
                 publishes=publication is not None,
             ),
             transport,

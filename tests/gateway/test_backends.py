@@ -33,7 +33,7 @@ async def test_each_upstream_has_its_kind_of_backend(
 ) -> None:
     spoken = registry.dialect(dialect)
     async with in_memory_gateway() as made, in_memory_pando_gateway() as shared:
-        chosen = kind_of(spoken, shared._upstream, **options)
+        chosen = kind_of(spoken, shared.gateway._upstream, **options)
         route = structs.replace(made.router.route, name="other")
         sessions = Sessions(route, made.services, spoken, lambda _link: None, None)
         assert type(chosen(sessions)) is kind

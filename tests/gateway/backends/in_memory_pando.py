@@ -10,38 +10,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count
 from typing import Any
 
-from dragoman.adapters.base import CloseReason, Transport
-from dragoman.gateway import registry
-from dragoman.gateway.backends.dials import RouteDials
-from dragoman.gateway.backends.target import UpstreamTarget
-from dragoman.gateway.backends.upstream import Upstream
-from dragoman.gateway.config.model import Limits, Route
-from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.adapters.base import Transport
+from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.link import Link, LinkEvents
-from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.peer import Peer
-from dragoman.gateway.routing.router import Router
-from dragoman.gateway.session.ports import BackendEvents
-from dragoman.gateway.upstreams import kind_of
-from tests.gateway.in_memory import AT_ONCE, ManualClock
+from tests.gateway.in_memory import LIMITS, InMemoryGateway
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
-from tests.services import services
 
-ROUTE = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pando+tcp://127.0.0.1:1"))
-LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+UPSTREAM = parse("pando+tcp://127.0.0.1:1")
 
 
 def row(id: str, title: str = "T", updated: str = "2026-05-09T21:28:20Z", messages: int = 2) -> dict[str, object]:
     """Return a session as a primary lists it."""
     return {"id": id, "title": title, "updated_at": updated, "message_count": messages}
-
-
-PANDO = registry.dialect("pando")
 
 
 class InMemoryPando:
@@ -106,54 +89,22 @@ class InMemoryPando:
 
 
 class InMemoryPandoGateway(InMemoryPando):
-    """A router with its clients, and the connection to the primary."""
+    """A router with its clients, and the connection to the primary; `options` are further keys of the route."""
 
-    def __init__(self, group: asyncio.TaskGroup, route: Route) -> None:
+    def __init__(self, group: asyncio.TaskGroup, **options: Any) -> None:
         super().__init__()
-        self.group = group
-        self.time = ManualClock()
-        self.ledger = Ledger()
-        self.links: list[Link] = []
-        self._ids = count(1)
-        self.services = services(self.time, limits=LIMITS, ledger=self.ledger, new_id=self._new_id, group=group)
-        self.router = Router(route, self.services, PANDO, kind_of(PANDO, self._upstream))
-
-    def _new_id(self) -> str:
-        return f"00000000-0000-4000-8000-{next(self._ids):012d}"
-
-    def _upstream(self, session: BackendEvents, _endpoint: Endpoint) -> Upstream:
-        dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
-        target = UpstreamTarget(endpoint="pando", dialect=registry.dialect("pando"), connect=self.dial, dials=dials)
-        return Upstream("test", target, session, self.services)
-
-    # -- clients ---------------------------------------------------------------------------------------
+        self.gateway = InMemoryGateway(group, LIMITS, "coalesce", UPSTREAM, dial=self.dial, **options)
+        self.time, self.ledger = self.gateway.time, self.gateway.ledger
+        self.services, self.router = self.gateway.services, self.gateway.router
 
     def join(self, dialect: str, *, publishes: bool = False, ingress: Ingress = Ingress()) -> MemoryTransport:  # noqa: B008  # frozen
         """Connect a client by this ingress. A pando client either makes calls or is the publication for all
         subscribers.
         """
-        transport, spoken = MemoryTransport(), registry.dialect(dialect)
-        translator = spoken.server(self.time.clock, self._new_id)
-        if publishes:
-            assert spoken.publication is not None
-            translator = spoken.publication(self.time.clock, self._new_id)
-        name, attaches = f"{dialect}-{len(self.links)}", dialect != "pando"
-        link = Link(
-            Peer(id=name, dialect=spoken, ingress=ingress, attaches=attaches, publishes=publishes),
-            transport,
-            translator,
-            self.services,
-            LinkEvents(sink=self.router.receive, drained=self.router.drained),
-        )
-        self.links.append(link)
-        _ = self.services.start_task(self._serve(link), link.id)
-        return transport
-
-    async def _serve(self, link: Link) -> None:
-        try:
-            await link.run(self.router.connected)
-        finally:
-            self.router.gone(link)
+        name, calls = f"{dialect}-{len(self.gateway.clients)}", dialect == "pando" and not publishes
+        client = self.gateway.join(name, dialect=dialect, ingress=ingress, calls=calls)
+        client.judged = False  # an oracle would miss what is said by its transport
+        return client.transport
 
 
 def _method(call: dict[str, Any]) -> str:
@@ -166,11 +117,9 @@ def frames(transport: MemoryTransport) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def in_memory_pando_gateway(route: Route = ROUTE) -> AsyncIterator[InMemoryPandoGateway]:
+async def in_memory_pando_gateway(**options: Any) -> AsyncIterator[InMemoryPandoGateway]:
     """Run an in-memory gateway before a pando; all its tasks have ended when the block is left."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = InMemoryPandoGateway(group, route)
+        made = InMemoryPandoGateway(group, **options)
         yield made
-        for link in made.links:
-            link.end(CloseReason.DONE)
-        await made.router.stop()
+        await made.gateway.end()

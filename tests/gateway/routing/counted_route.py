@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -28,50 +27,11 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import SessionOpened
 from dragoman.mappings.dialect import Burst
+from tests.gateway.in_memory import ManualClock
 from tests.memory_transport import MemoryTransport
 from tests.services import services as make_services
 
 TTL = Limits().session_ttl
-
-
-class HeapTimer:
-    """A timer of a HeapClock."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call: Callable[[], None] | None = call
-
-    def cancel(self) -> None:
-        self.call = None
-
-
-class HeapClock:
-    """A clock for many timers that advances only by `passes`."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._heap: list[tuple[float, int, HeapTimer]] = []
-        self._numbers = itertools.count()
-
-    def monotonic(self) -> int:
-        return self.clock()
-
-    def clock(self) -> int:
-        return int(self.seconds * 1e9)
-
-    def later(self, delay: float, call: Callable[[], None]) -> HeapTimer:
-        timer = HeapTimer(call)
-        heapq.heappush(self._heap, (self.seconds + delay, next(self._numbers), timer))
-        return timer
-
-    def passes(self, seconds: float) -> None:
-        """Advance the clock, and call the timers that are due in their order."""
-        end = self.seconds + seconds
-        while self._heap and self._heap[0][0] <= end:
-            self.seconds, _, timer = heapq.heappop(self._heap)
-            if (call := timer.call) is not None:
-                timer.call = None
-                call()
-        self.seconds = end
 
 
 def soon(step: Callable[[], None]) -> None:
@@ -109,7 +69,7 @@ class CountedRoute:
     """A router over `OpenedConversation` and its sessions, with clients that are called directly, without tasks."""
 
     def __init__(self, ttl: float = TTL, limits: dict[str, Any] | None = None, **options: Any) -> None:
-        self.time = HeapClock()
+        self.time = ManualClock(start=0)
         self.ledger = Ledger()
         self.ids = itertools.count(1)
         self.numbers = itertools.count(1 << 64)

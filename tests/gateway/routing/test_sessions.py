@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
-from msgspec import structs
-
 from dragoman.gateway.routing.sessions import STOPPED_AT_ONCE
 from dragoman.gateway.session.session import NO_BACKEND
-from tests.gateway.backends.in_memory_pando import ROUTE, InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
@@ -57,7 +55,7 @@ async def test_a_listed_session_is_announced_once_it_is_used() -> None:
 
 async def test_a_publication_learns_no_more_of_a_session_once_it_has_an_owner() -> None:
     """Sessions with an owner are not published unless the route allows it (docs/design.md, section 5)."""
-    async with in_memory_pando_gateway(structs.replace(ROUTE, share="owner")) as made:
+    async with in_memory_pando_gateway(share="owner") as made:
         told = await listening(made)
         await made.begins(row(ONE), row(OTHER))
         made.join("smooth").say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
@@ -70,7 +68,7 @@ async def test_a_publication_learns_no_more_of_a_session_once_it_has_an_owner() 
 
 
 async def test_an_ended_or_owned_session_is_no_longer_counted() -> None:
-    async with in_memory_pando_gateway(structs.replace(ROUTE, share="owner")) as made:
+    async with in_memory_pando_gateway(share="owner") as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
         await made.begins(row(ONE), row(OTHER))
