@@ -214,7 +214,7 @@ class ServerTranslator(Translator[Command, Event]):
         """Pass a command to the gateway under a request id that is unique on this link."""
         taken = self._turn is not None and self._turn.request == command.request
         if len(self._pending) >= PENDING_MAX:
-            words = f"more than {PENDING_MAX} requests wait for a reply (PENDING_MAX)"
+            words = f"more than {PENDING_MAX} requests wait for a reply"
             step.frames.append(self._error_frame(None if taken else request, "TURN_IN_PROGRESS", words))
             return
         if not command.request or taken or command.request in self._pending:

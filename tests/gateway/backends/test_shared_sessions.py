@@ -13,6 +13,7 @@ from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.events import Heartbeat
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.codewhale_messages import line
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
@@ -76,8 +77,8 @@ async def test_a_session_that_was_never_listed_is_created_by_its_first_event() -
 
 async def test_clients_above_the_limit_that_wait_for_the_first_list_are_disconnected() -> None:
     async with in_memory_pando_gateway() as made:
-        client = made.join("smooth")
-        client.say(*[json.dumps(ask("list_conversations", f"r{n}")).encode() for n in range(HELD_MAX + 1)])
+        client = made.join("codewhale")
+        client.say(*[json.dumps(line(n, "thread/list")).encode() for n in range(HELD_MAX + 1)])
         await settle()
         assert client.closed is not None
 

@@ -230,7 +230,7 @@ def test_a_command_beyond_the_limit_is_refused_and_no_earlier_one_loses_its_id()
     assert link.sends(HISTORY) == []
     (refusal,) = link.hears()
     assert (refusal["requestId"], refusal["error"]["code"]) == (SAID, "TURN_IN_PROGRESS")
-    assert refusal["error"]["message"] == f"more than {PENDING_MAX} requests wait for a reply (PENDING_MAX)"
+    assert refusal["error"]["message"] == f"more than {PENDING_MAX} requests wait for a reply"
     (answer,) = link.receives(events.HistorySnapshot(request="minted-1", items=()))
     assert "requestId" not in answer
     assert len(link.sends(HISTORY)) == 1
