@@ -62,6 +62,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     generation: str = ""
     options: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def is_pod_directory(self) -> bool:
+        """True for `pod+dir:`, a folder with a socket for each pod."""
+        return (self.dialect, self.transport) == ("pod", "dir")
+
     def option(self, key: str, default: str = "") -> str:
         """Return the last value of option `key`."""
         return dict(self.options).get(key, default)

@@ -87,7 +87,7 @@ class Listeners:
 
     async def open(self, endpoint: Endpoint, target: ListenerTarget) -> OpenListener:
         """Listen on an endpoint, and lead its clients to this target; raise OSError if that fails."""
-        if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
+        if endpoint.is_pod_directory:
             return await self._open_directory(endpoint, target)
         ingress = Ingress(
             endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)

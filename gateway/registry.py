@@ -161,7 +161,7 @@ def owner_only_forms() -> list[str]:
 
 def pods(endpoint: Endpoint) -> Pods | None:
     """Return the pods of a checked upstream that is a directory of pods; None for any other upstream."""
-    if (endpoint.dialect, endpoint.transport) != ("pod", "dir"):
+    if not endpoint.is_pod_directory:
         return None
     from dragoman.gateway.transports.unix import pods
 
@@ -190,7 +190,7 @@ def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
 
 
 def _one_session(endpoint: Endpoint) -> bool:
-    return upstream(endpoint).single_session and endpoint.transport != "dir"
+    return upstream(endpoint).single_session and not endpoint.is_pod_directory
 
 
 def places(endpoint: Endpoint) -> tuple[Place, ...]:
@@ -249,7 +249,7 @@ def _check_live(endpoint: Endpoint) -> None:
         return
     if played(live):
         raise ConfigError(f"{live.masked}: the backend behind a recording must be live, not another recording")
-    if pods(live) is not None:
+    if live.is_pod_directory:
         raise ConfigError(
             f"{live.masked}: the backend behind a recording must be one pod: write pod+unix:{live.address}/NAME/sock"
         )

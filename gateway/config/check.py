@@ -274,7 +274,7 @@ def failover_faults(upstreams: Mapping[KeyPath, Endpoint]) -> Iterator[Found]:
             text = "is in the list twice"
         elif registry.played(endpoint):
             text = "a recording cannot be one of several upstreams; make it the only one"
-        elif registry.pods(endpoint) is not None:
+        elif endpoint.is_pod_directory:
             text = "a directory cannot be one of several upstreams, it finds a live pod by itself; make it the only one"
         elif endpoint.dialect != first.dialect:
             text = f"all upstreams of a route speak one dialect, and the first speaks {first.dialect}"
@@ -336,7 +336,7 @@ def _directories(drafts: Sequence[Draft]) -> Iterator[Found]:
     """Check that the route of a directory of pods can have a folder of its name in it."""
     for draft in drafts:
         for endpoint in draft.listen.values():
-            if (endpoint.dialect, endpoint.transport) == ("pod", "dir") and isinstance(draft.name, str):
+            if endpoint.is_pod_directory and isinstance(draft.name, str):
                 from dragoman.gateway.transports.unix import check_directory  # not needed without such a listener
 
                 yield from _wrong((*draft.at, "name"), check_directory, endpoint.address, draft.name)

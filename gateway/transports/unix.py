@@ -143,9 +143,9 @@ def _places_named(endpoint: Endpoint) -> tuple[Place, ...]:
     return (("unix", os.path.realpath(_folder(endpoint).socket)),)
 
 
-def pods(endpoint: Endpoint) -> Pods | None:
-    """Return the pods of a checked upstream that is a directory of pods; None for any other upstream."""
-    return Pods(endpoint, unix.alive) if (endpoint.dialect, endpoint.transport) == ("pod", "dir") else None
+def pods(directory: Endpoint) -> Pods:
+    """Return the pods of a checked upstream that is a directory of pods."""
+    return Pods(directory, unix.alive)
 
 
 UNIX = TransportSpec(
