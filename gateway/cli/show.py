@@ -44,7 +44,8 @@ def show(
         Path, typer.Argument(metavar="FILE", help="A recording: its file or any part of it; or a folder of recordings.")
     ],
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", metavar="KIND", help="Show only entries of this kind.")
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help=f"Show only entries of this kind: {', '.join(KINDS)}."),
     ] = None,
     turn: Annotated[
         list[int] | None, typer.Option("--turn", metavar="N", help="Show only this turn; the first is 1.")
@@ -64,9 +65,9 @@ def show(
 ) -> None:
     """Show a recording: who said what when, with tools, questions and losses.
 
-    Of a folder it lists the sessions: file, start, route, first input, and the ids that clients show. --turns prints
-    for each turn its duration, the time to its first token, its deltas and tokens, and its end. Repeat --kind and
-    --turn to choose several. A time is seconds or M:SS since the recording began, or a clock time like
+    If FILE is a folder, it lists the sessions: file, start, route, first input, and the ids that clients show. --turns
+    prints for each turn its duration, the time to its first token, its deltas and tokens, and its end. Repeat --kind
+    and --turn to choose several. A time is seconds or M:SS since the recording began, or a clock time like
     2026-11-21T09:03:40Z. With --from and without --turn, turns are not numbered. --as prints frames as `dragoman
     translate` does. At the end it lists on stderr what the dialect cannot represent. If a client of that dialect was
     recorded, it did not get those messages either.
