@@ -14,18 +14,19 @@ from typing import Literal
 ERROR_TEXT_MAX = 500  # characters of an error's text for a peer: it may quote what the peer said
 
 PeerErrorCode = Literal[
-    "not_utf8",  # the frame is not UTF-8 text
-    "not_json",  # the text is not one JSON value
-    "too_deep",  # nested deeper than real peers of the dialect accept
-    "too_large",  # longer than the listener's limit
-    "invalid",  # JSON, but not a message of this dialect
-    "duplicate_key",  # an object has a key twice, so two parsers could read different commands
-    "too_slow",  # the peer does not read the frames that are sent to it
-    "flooding",  # the peer sends requests faster than it reads the answers
-    "too_many_messages",  # the peer sends more a second than the gateway takes from one client
-    "too_many_faults",  # the peer sends too many invalid messages
-    "out_of_memory",  # the memory budget is used up, and this peer uses the most of it
+    "not_utf8",
+    "not_json",
+    "too_deep",
+    "too_large",
+    "invalid",
+    "duplicate_key",
+    "too_slow",
+    "flooding",
+    "too_many_messages",
+    "too_many_faults",
+    "out_of_memory",
 ]
+"""The codes of the errors of peers; docs/operations.md, section 3, says what each means."""
 
 
 class DragomanError(Exception):

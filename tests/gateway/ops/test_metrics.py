@@ -22,9 +22,12 @@ from dragoman.gateway.ops.heartbeat import LoopHeartbeat
 from dragoman.gateway.ops.metrics import KINDS, collect_metrics
 from dragoman.mappings.canonical.values import End
 from dragoman.mappings.dialect import Loss
+from dragoman.mappings.errors import PeerErrorCode
 from tests.conformance.fake_pod import FakePod
 from tests.gateway.ops.running import OpsClient, operated
 from tests.pairs.gateway import LIMITS, SmoothClient, socket_path
+
+PAGE = (Path(__file__).parents[3] / "docs/operations.md").read_text("utf-8")
 
 
 async def scrape(port: OpsClient) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
@@ -84,15 +87,23 @@ async def test_every_metric_has_a_help_text_and_a_name_of_this_program_or_of_the
             assert family.documentation.endswith("."), family.name
 
 
+def in_first_cells(table: str) -> list[str]:
+    """Return the names in the first cells of a table of docs/operations.md, sorted; the table begins with this text."""
+    rows = PAGE.partition(table)[2].partition("\n\n")[0].split("\n| ")[1:]
+    return sorted(name for row in rows for name in re.findall(r"`(\w+)`", row.partition("|")[0]))
+
+
+def test_the_document_explains_each_code_of_an_error() -> None:
+    assert in_first_cells("| `code` of ") == sorted(get_args(PeerErrorCode))
+
+
 async def test_exactly_the_metrics_of_the_document_are_served(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs/operations.md").read_text("utf-8")
-    cells = re.findall(r"^\| ([^|]+)", page.partition("| metric ")[2].partition("\n\n")[0], re.MULTILINE)
     route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse("pod+unix:/nowhere/sock"))
     app = App(Config(routes=(route,), limits=LIMITS, recording=Recording(path=f"{tmp_path}/")))
     async with operated(app=app) as port:
         metrics = await collect_metrics(port.app, LoopHeartbeat())
         served = [one.name.removeprefix("dragoman_") + ("_total" if one.type == "counter" else "") for one in metrics]
-        assert sorted(served) == sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell))
+        assert sorted(served) == in_first_cells("| metric ")
 
 
 async def test_a_scraper_may_ask_for_openmetrics() -> None:
