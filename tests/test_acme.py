@@ -1,0 +1,48 @@
+"""A dialect of another package (acme.py) is found by its entry point, and translated to and from ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ANSWER = (
+    '{"event":"text_delta","data":{"text":"Well."}}\n'
+    '{"event":"run_end","data":{"result":"finished"}}\n'
+    '{"event":"status","data":{"status":"idle"}}\n'
+)
+
+
+@pytest.fixture
+def acme(tmp_path: Path) -> Path:
+    """Return a folder with the package `acme`, as pip would install it."""
+    (tmp_path / "acme.py").write_text(Path(__file__).with_name("acme.py").read_text("utf-8"))
+    metadata = tmp_path / "acme-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[dragoman.dialects]\nacme = acme:DIALECT\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines", "out"),
+    [
+        (["pod", "acme"], ANSWER, '{"type":"say","text":"Well."}\n{"type":"done"}\n'),
+        (
+            ["acme", "codewhale", "--commands"],
+            '{"type":"ask","text":"Hi"}\n',
+            '"method":"thread/message","params":{"thread_id":"thread-00000000-0000-0000-0000-000000000000","input":"Hi"}}\n',
+        ),
+        (["acme", "acme"], '{"type":"say","text":"Well."}\n', '{"type":"say","text":"Well."}\n'),
+    ],
+)
+def test_a_dialect_of_another_package_is_translated(acme: Path, arguments: list[str], lines: str, out: str) -> None:
+    source, target, *options = arguments
+    program = [sys.executable, "-m", "dragoman", "translate", "--from", source, "--to", target, *options]
+    env = {**os.environ, "PYTHONPATH": str(acme)}
+    done = subprocess.run(program, input=lines, capture_output=True, text=True, env=env, timeout=50, check=False)
+    assert done.stdout.endswith(out), done.stderr
+    assert done.returncode == 0
