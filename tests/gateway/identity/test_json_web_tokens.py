@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Any
 
 import jwt
@@ -35,10 +36,17 @@ CONFIG = Jwt(secret=SECRET, audience="dragoman", leeway=600.0)
 NOW = int(time.time())
 DAY = 24 * 3600  # seconds: longer than any run of the tests
 HOUR = 3600.0
-RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-EC_KEY = ec.generate_private_key(ec.SECP256R1())
-PUBLIC_PEM = RSA_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 Claims = dict[str, Any]
+
+
+@cache
+def rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@cache
+def ec_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
 
 
 def claims(**changed: Any) -> Claims:
@@ -111,7 +119,7 @@ class Authority:
         self.now = 0.0
         self.reads = 0
         self.down = False
-        self.keys: dict[str, Any] = {"rsa": RSA_KEY, "ec": EC_KEY}
+        self.keys: dict[str, Any] = {"rsa": rsa_key(), "ec": ec_key()}
         self.set = KeySet(self.load, lambda: self.now)
         self.tokens = JsonWebTokens(Jwt(jwks="https://id.example", audience="dragoman"), self.set)
 
@@ -132,15 +140,17 @@ class Authority:
         return named
 
 
-@pytest.mark.parametrize(("key", "algorithm", "kid"), [(RSA_KEY, "RS256", "rsa"), (EC_KEY, "ES256", "ec")])
-async def test_a_token_is_checked_with_the_key_that_it_names(key: Any, algorithm: str, kid: str) -> None:
+@pytest.mark.parametrize(("make_key", "algorithm", "kid"), [(rsa_key, "RS256", "rsa"), (ec_key, "ES256", "ec")])
+async def test_a_token_is_checked_with_the_key_that_it_names(
+    make_key: Callable[[], Any], algorithm: str, kid: str
+) -> None:
     authority = Authority()
     assert authority.reads == 0, "the start waits for the authority"
-    assert isinstance(await authority.name(signed(key, algorithm, kid)), Principal)
+    assert isinstance(await authority.name(signed(make_key(), algorithm, kid)), Principal)
 
 
 async def test_a_key_that_the_authority_removes_is_refused_once_the_keys_are_old() -> None:
-    authority, token = Authority(), signed(RSA_KEY, "RS256", "rsa")
+    authority, token = Authority(), signed(rsa_key(), "RS256", "rsa")
     found = [await authority.name(token)]
     del authority.keys["rsa"]
     for seconds in (LIFETIME - 1, 1):
@@ -151,7 +161,7 @@ async def test_a_key_that_the_authority_removes_is_refused_once_the_keys_are_old
 
 
 async def test_old_keys_stay_in_use_while_the_authority_cannot_be_reached() -> None:
-    authority, token = Authority(), signed(RSA_KEY, "RS256", "rsa")
+    authority, token = Authority(), signed(rsa_key(), "RS256", "rsa")
     await authority.name(token)
     authority.down = True
     for _ in range(3):
@@ -161,10 +171,11 @@ async def test_old_keys_stay_in_use_while_the_authority_cannot_be_reached() -> N
 
 
 async def test_a_public_key_is_no_secret_of_hs256() -> None:
-    header, body = unsigned("HS256").split(".")[:2]
+    public_pem = rsa_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    body = unsigned("HS256").split(".")[1]
     header = base64.urlsafe_b64encode(b'{"alg":"HS256","typ":"JWT","kid":"rsa"}').rstrip(b"=").decode()
     mac = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
-    signature = mac.sign(f"{header}.{body}".encode(), PUBLIC_PEM)
+    signature = mac.sign(f"{header}.{body}".encode(), public_pem)
     forged = f"{header}.{body}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
     assert isinstance(await Authority().name(forged), Refusal)
 
@@ -175,7 +186,7 @@ async def test_a_shared_key_of_a_jwks_is_not_used() -> None:
 
 async def test_an_unknown_key_is_asked_for_at_most_once_in_a_minute() -> None:
     authority = Authority()
-    invented = [signed(RSA_KEY, "RS256", f"k{number}") for number in range(5)]
+    invented = [signed(rsa_key(), "RS256", f"k{number}") for number in range(5)]
     assert all(isinstance(named, Refusal) for named in await asyncio.gather(*map(authority.name, invented)))
     assert authority.reads == 1
     authority.now += REFRESH
@@ -185,12 +196,12 @@ async def test_an_unknown_key_is_asked_for_at_most_once_in_a_minute() -> None:
 
 async def test_known_keys_survive_an_outage_of_the_authority() -> None:
     authority = Authority()
-    await authority.name(signed(RSA_KEY, "RS256", "rsa"))
+    await authority.name(signed(rsa_key(), "RS256", "rsa"))
     authority.down, authority.now = True, REFRESH
     with capture_logs() as logs:
-        assert isinstance(await authority.name(signed(RSA_KEY, "RS256", "new")), Refusal)
+        assert isinstance(await authority.name(signed(rsa_key(), "RS256", "new")), Refusal)
     assert [entry["known"] for entry in logs] == [2]
-    assert isinstance(await authority.name(signed(RSA_KEY, "RS256", "rsa")), Principal)
+    assert isinstance(await authority.name(signed(rsa_key(), "RS256", "rsa")), Principal)
 
 
 @asynccontextmanager

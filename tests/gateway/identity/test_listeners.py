@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -131,19 +130,6 @@ async def test_no_log_line_has_the_token_of_a_client() -> None:
     assert not [entry for entry in logs if ALICE in str(entry) or "wrong-wrong" in str(entry)]
 
 
-async def test_a_session_belongs_to_the_token_that_opened_it() -> None:
-    async with (
-        gateway(WS) as (_, (url,)),
-        SmoothClient.connected(f"{url}?token={ALICE}") as alice,
-        SmoothClient.connected(f"{url}?token={BOB}") as bob,
-    ):
-        foreign = await bob.ask({"action": "get_session", "sessionId": alice.session})
-        unknown = await bob.ask({"action": "get_session", "sessionId": str(uuid4())})
-        own = await alice.ask({"action": "get_session", "sessionId": alice.session})
-        assert own["type"] != "error"
-        assert foreign["error"]["code"] == unknown["error"]["code"]
-
-
 async def test_the_principals_of_one_person_share_their_sessions() -> None:
     async with (
         gateway(WS, principals={"ann": ("token:alice", "token:bob")}) as (_, (url,)),
@@ -153,39 +139,23 @@ async def test_the_principals_of_one_person_share_their_sessions() -> None:
         assert (await bob.ask({"action": "get_session", "sessionId": alice.session}))["type"] != "error"
 
 
-async def test_a_user_who_may_not_use_a_socket_gets_an_error_of_its_dialect(tmp_path: Path) -> None:
-    with capture_logs():
-        async with gateway(f"pod+unix:{tmp_path}/sock?uid=4711", WS) as (app, _):
-            reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/sock")
-            said = await reader.read()
-            writer.close()
-    assert b"your user may not use this socket" in said
-    assert app.ledger.counters["authentication_failed"] == 1
-
-
 async def test_a_listed_user_of_a_socket_gets_its_session(tmp_path: Path) -> None:
     async with gateway(f"pod+unix:{tmp_path}/sock?uid={os.getuid()}", WS):
         reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/sock")
         first = json.loads(await reader.readline())
         writer.close()
-    assert "snapshot" in json.dumps(first)[:40]
+    assert first["event"] == "snapshot"
 
 
 def test_failures_are_logged_at_powers_of_two_with_their_number() -> None:
-    identities = Identities(Config(routes=()), Counter())
+    counters: Counter[str] = Counter()
+    identities = Identities(Config(routes=()), counters)
     with capture_logs() as logs:
         for _ in range(9):
             identities.count_failure("192.0.2.7", "this token is not accepted")
     assert [entry["failures"] for entry in logs if entry["log_level"] == "warning"] == [1, 2, 4, 8]
     assert {entry["address"] for entry in logs} == {"192.0.2.7"}
-
-
-def test_each_failure_is_counted() -> None:
-    counters: Counter[str] = Counter()
-    identities = Identities(Config(routes=()), counters)
-    for number in range(3):
-        identities.count_failure(f"192.0.2.{number}", "wrong")
-    assert counters["authentication_failed"] == 3
+    assert counters["authentication_failed"] == 9
 
 
 def test_the_addresses_that_are_remembered_are_bounded() -> None:
