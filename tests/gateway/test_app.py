@@ -229,41 +229,6 @@ async def signals() -> AsyncIterator[None]:
             asyncio.get_running_loop().remove_signal_handler(number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_a_signal_stops_the_app(number: signal.Signals) -> None:
-    app, told = app_of(LISTEN), asyncio.Queue[str]()
-
-    async def main() -> None:
-        app.on_signals()
-        await app.run(told.put_nowait)
-
-    async with signals(), asyncio.TaskGroup() as group:
-        running = group.create_task(main(), name="app")
-        await told.get()
-        os.kill(os.getpid(), number)
-        async with asyncio.timeout(DEADLINE):
-            await asyncio.wait([running])
-    assert not running.cancelled()
-    assert app.stop.is_set()
-
-
-async def test_sighup_reloads_an_app_that_can_reload() -> None:
-    app, reloads = app_of(LISTEN), asyncio.Event()
-
-    async def main() -> None:
-        app.on_signals(reloads.set)
-        await app.run()
-
-    async with signals(), asyncio.TaskGroup() as group:
-        group.create_task(main(), name="app")
-        await app.ready.wait()
-        os.kill(os.getpid(), signal.SIGHUP)
-        async with asyncio.timeout(DEADLINE):
-            await reloads.wait()
-        assert not app.stop.is_set()
-        app.stop.set()
-
-
 async def test_a_quit_signal_ends_the_app_at_once_and_removes_its_socket(tmp_path: Path) -> None:
     app = app_of(f"pod+unix:{tmp_path}/sock", limits=Limits(drain_deadline=DEADLINE * 10))
 
@@ -472,6 +437,7 @@ async def test_without_memory_for_it_no_session_is_opened() -> None:
         refused = await client.receive_json()
         assert refused["type"] == "error"
         assert "`memory`" in json.dumps(refused)
+        assert app.routers[0].sessions == []
 
 
 async def test_a_smooth_client_above_the_limit_is_closed_with_1013() -> None:

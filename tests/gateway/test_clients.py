@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,9 +13,10 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.link import Link
-from dragoman.gateway.overload.fair_queue import STEP, FairQueue
+from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing import router
 from dragoman.gateway.session.presence import Presence
+from tests.gateway.steps_of_queue import count_in_steps
 from tests.gateway.test_routes import Clients, route_of, running
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import DEADLINE, bridged, serving
@@ -38,28 +38,12 @@ async def test_the_links_of_a_router_are_those_that_connected_to_its_listeners(t
 async def test_clients_that_are_disconnected_together_are_ended_in_many_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number, ended = 7, list[int]()
-    peers = Clients(tmp_path)
+    number, peers = 7, Clients(tmp_path)
     async with running(Config(routes=(route_of(tmp_path, "a", "s"),))) as (app, *_):
         queue = app._services.queue
         for _ in range(number):
             await peers.connect("s")
-
-        step = FairQueue._step
-
-        def count_step(queue: FairQueue) -> None:
-            ended.append(0)
-            step(queue)
-
-        before = Link.end
-
-        def end(link: Link, *why: Any) -> None:
-            ended[-1] += 1
-            before(link, *why)
-
-        monkeypatch.setattr(FairQueue, "_step", count_step)
-        monkeypatch.setattr(Link, "end", end)
-        ended.append(0)
+        ended = count_in_steps(monkeypatch, Link, "end")
         queue.budget.left, queue.departures.expected = STEP, STEP // 2
         await app._clients.end(app.links, "this route is not served any more")
         assert sum(ended) == number
@@ -71,19 +55,9 @@ async def test_clients_that_are_disconnected_together_are_ended_in_many_steps(
 async def test_a_client_that_is_gone_leaves_many_sessions_in_many_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number, left = 12, [0]
+    number = 12
     for module in (clients, router):
         monkeypatch.setattr(module, "LEFT_AT_ONCE", 2)
-    step, detach = FairQueue._step, Presence.detach
-
-    def count_step(queue: FairQueue) -> None:
-        left.append(0)
-        step(queue)
-
-    def count_detach(presence: Presence, client: Any) -> None:
-        left[-1] += 1
-        detach(presence, client)
-
     backend = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))
     async with (
         serving(backend) as (upstream,),
@@ -92,8 +66,7 @@ async def test_a_client_that_is_gone_leaves_many_sessions_in_many_steps(
         async with CodewhaleClient.connected(f"{tmp_path}/sock") as client:
             for _ in range(number - 1):
                 await client.call("thread/start")
-            monkeypatch.setattr(FairQueue, "_step", count_step)
-            monkeypatch.setattr(Presence, "detach", count_detach)
+            left = count_in_steps(monkeypatch, Presence, "detach")
             app._services.queue.departures.expected = STEP // 2
         await app._clients.wait_until_gone(app.routers[0])
         assert sum(left) == number

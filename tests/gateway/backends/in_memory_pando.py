@@ -53,6 +53,11 @@ class InMemoryPando:
         said: dict[str, object] = {"error": failed} if problem else {"result": result}
         return await self.replies(method, said)
 
+    async def answers_each(self, method: str, result: object) -> None:
+        """Answer all calls, which must be of this method, until none is left."""
+        while self.asked():
+            await self.answers(method, result)
+
     async def replies(self, method: str, said: dict[str, object]) -> dict[str, Any]:
         """Answer the oldest call, which must be of this method, with a result, an error or neither; return its
         params.
@@ -114,6 +119,12 @@ def _method(call: dict[str, Any]) -> str:
 def frames(transport: MemoryTransport) -> list[dict[str, Any]]:
     """Return the messages that a client was sent; publications lose their topics."""
     return [json.loads(frame.rpartition(b"\0")[2]) for frame in transport.got]
+
+
+async def send(client: MemoryTransport, frame: dict[str, Any]) -> None:
+    """Send this frame as a client, and let the gateway act on it."""
+    client.say(json.dumps(frame).encode())
+    await settle()
 
 
 @asynccontextmanager

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from dragoman.gateway.backends import announced
 from dragoman.gateway.backends.announced import TOO_MANY
-from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.smooth_client_messages import ask
-from tests.idle import settle
 
 ONE, TWO, THREE = (f"0b0e9b0e-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))
 
@@ -33,12 +30,11 @@ def lives(made: InMemoryPandoGateway) -> list[str]:
 async def test_the_first_session_is_forgotten_if_there_are_too_many() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("list_conversations", "r0")).encode())
+        await send(client, ask("list_conversations", "r0"))
         await tells_of_three(made)
         assert lives(made) == [TWO, THREE]
         client.got.clear()
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
-        await settle()
+        await send(client, ask("list_conversations", "r1"))
         (reply,) = frames(client)
         assert {one["conversationId"] for one in reply["data"]["conversations"]} == {ONE, TWO, THREE}
 
@@ -46,11 +42,10 @@ async def test_the_first_session_is_forgotten_if_there_are_too_many() -> None:
 async def test_a_session_with_a_client_is_not_forgotten() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("list_conversations", "r0")).encode())
+        await send(client, ask("list_conversations", "r0"))
         await made.begins()
         await made.publishes("session.update", **row(ONE))
-        client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
-        await settle()
+        await send(client, ask("get_session", "r1", sessionId=ONE))
         for name in (TWO, THREE):
             await made.publishes("session.update", **row(name))
         assert lives(made) == [ONE, TWO, THREE]
@@ -59,12 +54,11 @@ async def test_a_session_with_a_client_is_not_forgotten() -> None:
 async def test_subscribers_are_told_that_the_open_turn_of_a_forgotten_session_failed() -> None:
     async with in_memory_pando_gateway() as made:
         told = made.join("pando", publishes=True)
-        made.join("smooth").say(json.dumps(ask("list_conversations", "r0")).encode())
+        await send(made.join("smooth"), ask("list_conversations", "r0"))
         await made.begins()
         await made.publishes("session.update", **row(ONE))
         await made.publishes("llm.start", session_id=ONE)
-        while made.asked():
-            await made.answers("message.list", [])
+        await made.answers_each("message.list", [])
         for name in (TWO, THREE):
             await made.publishes("session.update", **row(name))
         of_one = [frame for frame in frames(told) if frame["payload"].get("session_id") == ONE]
@@ -74,7 +68,7 @@ async def test_subscribers_are_told_that_the_open_turn_of_a_forgotten_session_fa
 
 async def test_a_session_that_is_over_is_no_longer_counted() -> None:
     async with in_memory_pando_gateway() as made:
-        made.join("smooth").say(json.dumps(ask("list_conversations", "r0")).encode())
+        await send(made.join("smooth"), ask("list_conversations", "r0"))
         await made.begins()
         for name in (ONE, TWO):
             await made.publishes("session.update", **row(name))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from dragoman.gateway.backends.catalog import WAITING_MAX
 from dragoman.gateway.backends.conversations import ConversationsKind
 from dragoman.gateway.config.model import Limits
-from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown, thread
-from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
+from tests.gateway.codewhale_messages import answers, asked, editor_with_thread, line, refuses, shown, thread
+from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.smooth_client_messages import ask
-from tests.gateway.smooth_server_messages import Frame
+from tests.gateway.smooth_server_messages import Frame, acknowledged, page
 from tests.idle import settle
 
 OWN, KEPT, OTHER = (f"0198c3a1-0000-4000-8000-0000000000d{n}" for n in range(3))
@@ -23,18 +20,9 @@ def rows(frame: Frame) -> list[str]:
     return [row["id"].removeprefix("thread-") for row in frame["result"]["threads"]]
 
 
-async def editor(made: InMemoryGateway, name: str = "editor") -> Any:
-    """Connect a codewhale client with an open thread."""
-    client = made.join(name, dialect="codewhale")
-    client.sends(line(1, "thread/start"))
-    await answers(made, "thread/start", **shown(f"thread-{OWN}", "started"))
-    client.news()
-    return client
-
-
 async def test_a_list_has_each_open_and_each_stored_session_once() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        client = await editor(made)
+        client = await editor_with_thread(made, f"thread-{OWN}")
         client.sends(LIST)
         threads = [
             thread(f"thread-{KEPT}", updated_at=5),
@@ -61,7 +49,7 @@ async def test_a_session_that_had_an_id_before_its_thread_is_listed_once() -> No
 
 async def test_a_list_of_archived_sessions_includes_those_of_the_store() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        client = await editor(made)
+        client = await editor_with_thread(made, f"thread-{OWN}")
         client.sends(line(9, "thread/list", include_archived=True))
         await settle()
         assert asked(made, "thread/list")[-1]["params"]["include_archived"] is True
@@ -76,13 +64,11 @@ async def test_a_list_of_archived_sessions_includes_those_of_the_store() -> None
 async def test_a_listed_session_that_a_client_deletes_is_neither_listed_nor_resumed_any_more() -> None:
     """A codewhale cannot delete a thread, so the gateway hides it."""
     async with in_memory_gateway(upstream="codewhale") as made:
-        client, threads = await editor(made), [thread(f"thread-{KEPT}", updated_at=5)]
+        client, threads = await editor_with_thread(made, f"thread-{OWN}"), [thread(f"thread-{KEPT}", updated_at=5)]
         client.sends(LIST)
         await answers(made, "thread/list", threads=threads)
         caller = made.join("v", dialect="pando", calls=True)
-        write = {"method": "DeleteSession", "params": KEPT}
-        caller.calls(json.dumps({"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": write}).encode())
-        caller.judged = False  # its oracle judges subscribers
+        caller.calls({"method": "db.write", "params": {"method": "DeleteSession", "params": KEPT}})
         client.news()
         client.sends(LIST, line(10, "thread/resume", thread_id=f"thread-{KEPT}"))
         await answers(made, "thread/list", threads=threads)
@@ -104,7 +90,7 @@ async def test_lists_at_the_same_time_share_one_request_to_the_store() -> None:
 
 async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        client = await editor(made)
+        client = await editor_with_thread(made, f"thread-{OWN}")
         client.sends(LIST)
         await settle()
         assert client.news() == []
@@ -116,7 +102,7 @@ async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted(
 
 async def test_a_store_that_has_no_list_adds_nothing() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        client = await editor(made)
+        client = await editor_with_thread(made, f"thread-{OWN}")
         client.sends(LIST)
         await refuses(made, "thread/list", -32601, "unsupported method: thread/list")
         assert rows(client.news()[0]) == [OWN]
@@ -124,7 +110,7 @@ async def test_a_store_that_has_no_list_adds_nothing() -> None:
 
 async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        client = await editor(made)
+        client = await editor_with_thread(made, f"thread-{OWN}")
         made.away = True
         client.sends(LIST)
         await made.settle()
@@ -133,7 +119,7 @@ async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
 
 async def test_a_backend_that_is_lost_before_it_answers_adds_nothing() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        client = await editor(made)
+        client = await editor_with_thread(made, f"thread-{OWN}")
         client.sends(LIST)
         await settle()
         made.pod.transport.hang_up()
@@ -156,7 +142,7 @@ async def test_waiting_lists_are_bounded() -> None:
 
 async def test_a_store_is_not_listed_if_its_sessions_may_have_owners() -> None:
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
-        client = await editor(made)
+        client = await editor_with_thread(made, f"thread-{OWN}")
         client.sends(LIST)
         await settle()
         assert rows(client.news()[0]) == [OWN]
@@ -210,7 +196,7 @@ async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_re
         (query,) = made.pod.news()
         assert (query["action"], query["limit"]) == ("list_conversations", 200)
         listed = [{"conversationId": KEPT, "title": "Atlas", "updatedAt": "2026-05-09T21:28:20Z", "messageCount": 2}]
-        made.pod.sends(_done(query, {"conversations": listed, "nextCursor": "more", "hasMore": True}))
+        made.pod.sends(acknowledged(query["requestId"], conversations=listed, nextCursor="more", hasMore=True))
         await settle()
         assert rows(client.news()[0]) == [KEPT]
         assert made.losses("SessionsListed") == 1, "older ones are not asked for"
@@ -220,9 +206,9 @@ async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_re
         assert (create["action"], create["conversationId"]) == ("create_conversation_session", KEPT)
         assert create["agentId"], "a server wants one"
         ids = {"sessionId": OWN, "conversationId": KEPT, "agentId": OTHER, "agentName": "smooth-agent"}
-        made.pod.sends(_done(create, ids))
+        made.pod.sends(acknowledged(create["requestId"], **ids))
         await settle()
-        made.pod.sends(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
+        made.pod.sends(page(made.pod.news()[0]["requestId"]))
         await settle()
         (read,) = client.news()
         assert read["result"]["thread_id"] == f"thread-{KEPT}"
@@ -232,8 +218,3 @@ async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_re
         made.time.passes(Limits().connect_deadline)
         await settle()
         assert client.news()[0]["result"]["threads"][0]["name"] == "Atlas"
-
-
-def _done(frame: Frame, data: Frame) -> Frame:
-    request = {"requestId": frame["requestId"], "timestamp": 1}
-    return {"type": "immediate_response", "status": 200, "message": "OK", "data": data} | request

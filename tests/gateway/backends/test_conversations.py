@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -11,15 +9,28 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import LATEST, Ingress
 from dragoman.gateway.routing.session_commands import ID_IN_USE
 from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown, thread
-from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import ask
-from tests.gateway.smooth_server_messages import Frame, problem
+from tests.gateway.smooth_server_messages import Frame, acknowledged, page, problem
 from tests.idle import settle
 
 KEPT = "thread-0198c3a1-0000-4000-8000-0000000000d1"
+OPENED = KEPT.removeprefix("thread-")
+CHOSEN = "0198c3a1-0000-4000-8000-0000000000e1"
 OLD = "0198c3a1-0000-4000-8000-0000000000d2"
 SAID = (("user", "Hi"), ("assistant", "Hello"))
+
+
+def result(request: Frame, **data: object) -> Frame:
+    """Return the answer to this request."""
+    return {"jsonrpc": "2.0", "id": request["id"], "result": {"threads": [], "events": []} | data}
+
+
+async def resumes(made: InMemoryGateway) -> None:
+    """Let the backend resume the stored thread, and read it out."""
+    await answers(made, "thread/resume", **shown(KEPT))
+    await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
 
 
 async def test_a_message_to_a_stored_thread_continues_that_thread() -> None:
@@ -80,8 +91,7 @@ async def test_a_clients_history_for_an_open_thread_is_counted_as_a_loss() -> No
         client = made.join("editor", dialect="codewhale")
         history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
         client.sends(line(1, "thread/resume", thread_id=KEPT, history=history))
-        await answers(made, "thread/resume", **shown(KEPT))
-        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        await resumes(made)
         assert asked(made, "thread/resume")[0]["params"]["history"] == history
         assert made.losses("ResumeSession") == 0
         client.sends(line(2, "thread/resume", thread_id=KEPT, history=history))
@@ -95,10 +105,6 @@ async def test_a_clients_history_that_the_backends_dialect_cannot_take_is_counte
         client.sends(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
         await settle()
         assert made.losses("ResumeSession") == 1
-
-
-OPENED = KEPT.removeprefix("thread-")
-CHOSEN = "0198c3a1-0000-4000-8000-0000000000e1"
 
 
 async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> None:
@@ -123,8 +129,7 @@ async def test_a_thread_resumed_by_a_codewhale_client_has_the_same_id_for_a_smoo
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.sends(line(1, "thread/resume", thread_id=KEPT))
-        await answers(made, "thread/resume", **shown(KEPT))
-        await answers(made, "thread/read", **shown(KEPT, "ok"))
+        await resumes(made)
         assert [session.state.id for session in made.router.sessions] == [OPENED]
 
 
@@ -132,12 +137,11 @@ async def test_an_id_chosen_by_a_pando_client_is_an_alias_for_all_others() -> No
     async with in_memory_gateway(upstream="codewhale") as made:
         viewer, widget = made.join("viewer", dialect="pando", calls=True), made.join("widget")
         subscriber = made.join("subscriber", dialect="pando")
-        viewer.judged = False  # the oracle judges what is published
         row = {"id": CHOSEN, "title": "Atlas"}
-        viewer.calls(_call("1", "db.write", {"method": "CreateSession", "params": row}))
+        viewer.calls({"method": "db.write", "params": {"method": "CreateSession", "params": row}})
         await answers(made, "thread/start", **shown(KEPT, "started"))
         assert viewer.news()[0]["result"]["id"] == CHOSEN
-        viewer.calls(_call("2", "message.send", {"session_id": CHOSEN, "content": "Hi"}))
+        viewer.calls({"id": "2", "method": "message.send", "params": {"session_id": CHOSEN, "content": "Hi"}})
         await settle()
         published = [frame["payload"] for frame in subscriber.news() if frame["topic"] == "message.append"]
         assert [payload["session_id"] for payload in published] == [CHOSEN]
@@ -151,8 +155,7 @@ async def test_an_id_that_a_pando_client_chose_is_in_use_while_the_backend_opens
     async with in_memory_gateway(upstream="codewhale") as made:
         clients = [made.join(name, dialect="pando", calls=True) for name in ("first", "second")]
         for client in clients:
-            client.judged = False  # the oracle judges what is published
-            client.calls(_call("1", "db.write", {"method": "CreateSession", "params": {"id": CHOSEN}}))
+            client.calls({"method": "db.write", "params": {"method": "CreateSession", "params": {"id": CHOSEN}}})
             await settle()
         (refusal,) = clients[1].news()
         assert ID_IN_USE in refusal["error"]["message"]
@@ -183,10 +186,10 @@ async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None
         await settle()
         for child in made.pods:
             (asking,) = [frame for frame in child.news() if frame["method"] == "thread/resume"]
-            child.sends(_result(asking, **shown(KEPT)))
+            child.sends(result(asking, **shown(KEPT)))
             await settle()
             (reading,) = [frame for frame in child.news() if frame["method"] == "thread/read"]
-            child.sends(_result(reading, **shown(KEPT, "ok")))
+            child.sends(result(reading, **shown(KEPT, "ok")))
             await settle()
         assert [client.news()[0]["result"]["thread_id"] for client in clients] == [KEPT, KEPT]
         made.time.passes(0)
@@ -222,8 +225,7 @@ async def test_commands_about_a_stored_thread_are_executed_by_the_store(method: 
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.sends(line(1, method, thread_id=KEPT, **({"name": "N"} if method.endswith("name") else {})))
-        await answers(made, "thread/resume", **shown(KEPT))
-        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        await resumes(made)
         assert client.news() == []
         (said,) = asked(made, method)
         assert said["params"]["thread_id"] == KEPT
@@ -258,9 +260,9 @@ async def test_a_command_to_a_session_that_only_the_server_knows_is_sent_there(c
         (query,) = made.pod.news()
         assert (query["action"], query["sessionId"]) == ("get_session", OLD)
         ids = {"sessionId": OLD, "conversationId": KEPT.removeprefix("thread-"), "agentName": "smooth-agent"}
-        made.pod.sends(_done(query, ids))
+        made.pod.sends(acknowledged(query["requestId"], **ids))
         await settle()
-        made.pod.sends(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
+        made.pod.sends(page(made.pod.news()[0]["requestId"]))
         await settle()
         (sent,) = made.pod.news()
         assert sent == {**command, "requestId": sent["requestId"]}
@@ -276,18 +278,18 @@ async def test_a_stored_conversation_that_no_list_has_shown_is_renamed() -> None
         (query,) = made.pod.news()
         assert query["action"] == "list_conversations"
         row = {"conversationId": OPENED, "title": "Hi", "updatedAt": "2026-05-09T21:28:20Z", "messageCount": 2}
-        made.pod.sends(_done(query, {"conversations": [row]}))
+        made.pod.sends(acknowledged(query["requestId"], conversations=[row]))
         await settle()
         (create,) = made.pod.news()
         assert (create["action"], create["conversationId"]) == ("create_conversation_session", OPENED)
         ids = {"sessionId": OLD, "conversationId": OPENED, "agentName": "smooth-agent"}
-        made.pod.sends(_done(create, ids))
+        made.pod.sends(acknowledged(create["requestId"], **ids))
         await settle()
-        made.pod.sends(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
+        made.pod.sends(page(made.pod.news()[0]["requestId"]))
         await settle()
         (rename,) = made.pod.news()
         assert (rename["action"], rename["conversationId"], rename["title"]) == ("rename_conversation", OPENED, "Mine")
-        made.pod.sends(_done(rename, {"conversationId": OPENED, "title": "Mine"}))
+        made.pod.sends(acknowledged(rename["requestId"], conversationId=OPENED, title="Mine"))
         await settle()
         (answer,) = client.news()
         assert answer["data"] == {"conversationId": OPENED, "title": "Mine"}
@@ -311,8 +313,7 @@ async def test_a_thread_of_another_owner_is_answered_like_an_unknown_one(known: 
         if known:
             owner = made.join("owner", principal="ann", dialect="codewhale")
             owner.sends(line(1, "thread/resume", thread_id=KEPT))
-            await answers(made, "thread/resume", **shown(KEPT))
-            await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+            await resumes(made)
             owner.news()
         eve = made.join("eve", principal="eve", dialect="codewhale")
         eve.sends(line(2, "thread/resume", thread_id=KEPT))
@@ -327,8 +328,7 @@ async def test_the_name_of_a_foreign_thread_is_never_sent_to_the_backend(method:
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         owner = made.join("owner", principal="ann", dialect="codewhale")
         owner.sends(line(1, "thread/resume", thread_id=KEPT))
-        await answers(made, "thread/resume", **shown(KEPT))
-        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        await resumes(made)
         before = [len(child.frames()) for child in made.pods]
         eve = made.join("eve", principal="eve", dialect="codewhale")
         eve.sends(line(2, method, thread_id=KEPT))
@@ -338,20 +338,6 @@ async def test_the_name_of_a_foreign_thread_is_never_sent_to_the_backend(method:
         assert KEPT not in str(news)
         await refuses(made, asking["method"], -32004, "no such thread in this store")
         assert "this store" not in str(eve.news())
-
-
-def _call(id: str, method: str, params: Frame) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
-
-
-def _result(asked: Frame, **result: object) -> Frame:
-    whole = {"threads": [], "events": []} | result
-    return {"jsonrpc": "2.0", "id": asked["id"], "result": whole}
-
-
-def _done(frame: Frame, data: Frame) -> Frame:
-    request = {"requestId": frame["requestId"], "timestamp": 1}
-    return {"type": "immediate_response", "status": 200, "message": "OK", "data": data} | request
 
 
 async def test_an_input_that_waits_for_the_latest_thread_goes_to_the_session_that_has_it_open() -> None:
@@ -392,8 +378,7 @@ async def test_the_latest_thread_has_its_own_id_for_the_clients_of_other_dialect
         await answers(made, "thread/list", threads=[thread(KEPT)])
         widget = made.join("widget")
         widget.sends(ask("create_conversation_session", "c", agentId=OLD, conversationId=OPENED))
-        await answers(made, "thread/resume", **shown(KEPT))
-        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        await resumes(made)
         (session,) = made.router.sessions
         assert session.state.id == OPENED
         assert widget.news()[0]["data"]["conversationId"] == OPENED

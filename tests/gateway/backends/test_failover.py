@@ -21,12 +21,9 @@ from tests.memory_transport import MemoryTransport
 LIMITS = Limits(max_fails=3, fail_timeout=10.0, connect_deadline=0.02)
 
 
-def breaker(clock: ManualClock) -> CircuitBreaker:
-    return CircuitBreaker(LIMITS, clock.monotonic)
-
-
 def failed(clock: ManualClock, times: int = 3) -> CircuitBreaker:
-    circuit = breaker(clock)
+    """Return the circuit of an upstream that has failed so many times."""
+    circuit = CircuitBreaker(LIMITS, clock.monotonic)
     for _ in range(times):
         circuit.note_failure()
     return circuit
@@ -238,8 +235,7 @@ async def test_an_attempt_that_failed_leaves_nothing_to_the_garbage_collector() 
     async def refuse() -> Transport:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "nothing listens there")
 
-    endpoints = [parse(f"smooth+ws://127.0.0.1:{port}/ws") for port in (1, 2)]
-    pool = UpstreamPool("test", [(endpoint, refuse) for endpoint in endpoints], LIMITS, ManualClock().clock)
+    pool = UpstreamPool("test", [(endpoint, refuse) for endpoint in Backends().endpoints], LIMITS, ManualClock().clock)
     gc.collect()
     gc.disable()
     try:

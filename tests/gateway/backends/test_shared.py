@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.pando.translator.client import TICK
 from dragoman.mappings.pando.translator.followed_session import FollowedSessions
-from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
@@ -18,15 +16,10 @@ from tests.memory_transport import MemoryTransport
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
 
 
-def sends(client: MemoryTransport, frame: dict[str, object]) -> None:
-    client.say(json.dumps(frame).encode())
-
-
 async def watching(made: InMemoryPandoGateway, session: str) -> MemoryTransport:
     """Attach a smooth client to a session of the primary."""
     client = made.join("smooth")
-    sends(client, ask("get_session", "open", sessionId=session))
-    await settle()
+    await send(client, ask("get_session", "open", sessionId=session))
     return client
 
 
@@ -36,8 +29,7 @@ async def test_publications_of_a_session_reach_only_its_clients() -> None:
         await made.begins(row(ONE), row(OTHER))
         assert made.asked() == ["message.list", "message.list"], "each session that is looked at"
         await made.publishes("llm.token", session_id=ONE, token="Hi")
-        while made.asked():
-            await made.answers("message.list", [])
+        await made.answers_each("message.list", [])
         assert [f["token"] for f in frames(client) if f["type"] == "stream_token"] == ["Hi"]
         assert "stream_token" not in [f["type"] for f in frames(other)]
 
@@ -49,8 +41,7 @@ async def test_a_command_names_its_session_and_its_answer_goes_to_its_sender() -
         await made.answers("message.list", [])
         await made.answers("message.list", [])
         before = len(frames(other))
-        sends(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
-        await settle()
+        await send(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
         asked = await made.answers("message.send", {"ok": True})
         assert asked == {"session_id": ONE, "content": "Hello"}
         assert [f["status"] for f in frames(client) if f.get("requestId") == "r1"] == [202]
@@ -75,7 +66,7 @@ async def test_a_lost_primary_fails_the_open_turn_and_waiting_commands_once() ->
     async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
         await made.begins(row(ONE), row(OTHER))
-        sends(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
+        await send(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
         await made.publishes("llm.token", session_id=OTHER, token="Hi")
         made.time.passes(2)  # the primary does not tell who began the run
         await settle()
@@ -91,8 +82,7 @@ async def in_a_turn(made: InMemoryPandoGateway) -> MemoryTransport:
     client = await watching(made, ONE)
     await made.begins(row(ONE))
     await made.answers("message.list", [])
-    sends(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
-    await settle()
+    await send(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
     await made.answers("message.send", {"ok": True})
     await made.publishes("llm.token", session_id=ONE, token="Hel")
     made.primaries[-1].hang_up()
@@ -154,8 +144,7 @@ async def test_an_answer_that_a_question_interrupts_is_no_contradiction() -> Non
                 ("approve", [" Done", "."], [asked, {"id": "m2", "role": "assistant", "content": "Let me see. Done."}]),
             ]
         ):
-            sends(client, ask("send_message", f"r{number}", sessionId=ONE, message=text))
-            await settle()
+            await send(client, ask("send_message", f"r{number}", sessionId=ONE, message=text))
             await made.publishes("message.append", session_id=ONE, message_id="", role="user", content=text)
             await made.publishes("llm.start", session_id=ONE)
             await made.answers("message.send", {"ok": True})
@@ -181,8 +170,7 @@ async def test_a_turn_fails_if_another_primary_answers_than_before() -> None:
 async def test_an_input_within_the_grace_is_refused_and_not_written() -> None:
     async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
-        sends(client, ask("send_message", "r2", sessionId=ONE, message="More"))
-        await settle()
+        await send(client, ask("send_message", "r2", sessionId=ONE, message="More"))
         assert [f["error"]["code"] for f in frames(client) if f.get("requestId") == "r2"] == ["TURN_IN_PROGRESS"]
         assert "message.send" not in made.asked()
 
@@ -202,8 +190,7 @@ async def test_the_first_input_creates_a_session_if_the_primary_has_none() -> No
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        sends(pod, run("Hello"))
-        await settle()
+        await send(pod, run("Hello"))
         await made.answers("session.interrupt", {"ok": True})
         assert made.asked() == ["CreateSession"]
         written = await made.answers("CreateSession", {"id": ONE})
@@ -215,8 +202,7 @@ async def test_inputs_that_waited_are_refused_if_the_primary_opens_no_session() 
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        sends(pod, run("Hello"))
-        await settle()
+        await send(pod, run("Hello"))
         await made.answers("session.interrupt", {"ok": True})
         await made.answers("CreateSession", problem="dbproxy: INTERNAL (CreateSession): read-only")
         assert [f["event"] for f in frames(pod)][-1] == "error"
@@ -230,8 +216,7 @@ async def test_an_input_to_a_shipped_primary_without_sessions_is_refused_and_wri
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        sends(pod, run("Hello"))
-        await settle()
+        await send(pod, run("Hello"))
         await made.answers(
             "session.interrupt", problem="session.interrupt: agent interrupter not available on this instance"
         )
@@ -245,8 +230,7 @@ async def test_inputs_that_wait_for_a_lost_primary_are_refused() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        sends(pod, run("Hello"))
-        await settle()
+        await send(pod, run("Hello"))
         made.primaries[-1].hang_up()
         await settle()
         assert [e["event"] for e in frames(pod)].count("error") == 1
@@ -259,8 +243,7 @@ async def test_a_delete_is_answered_once_although_its_event_comes_first() -> Non
         await made.begins(row(ONE))
         await made.answers("message.list", [])
         write = {"method": "DeleteSession", "params": ONE}
-        sends(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
-        await settle()
+        await send(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
         assert made.asked() == ["DeleteSession"]
         await made.publishes("session.deleted", **row(ONE))
         await made.answers("DeleteSession")
@@ -273,8 +256,7 @@ async def test_a_smooth_client_that_renames_a_session_does_not_receive_the_row_o
         client = await watching(made, ONE)
         await made.begins(row(ONE))
         await made.answers("message.list", [])
-        sends(client, ask("rename_conversation", "r", conversationId=ONE, title="New"))
-        await settle()
+        await send(client, ask("rename_conversation", "r", conversationId=ONE, title="New"))
         await made.answers("UpdateSession", row(ONE, "New"))
         assert frames(client)[-1]["data"] == {"conversationId": ONE, "title": "New"}
 
@@ -282,8 +264,7 @@ async def test_a_smooth_client_that_renames_a_session_does_not_receive_the_row_o
 async def test_an_unlisted_session_is_requested_by_its_own_id() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        sends(client, ask("get_session", "r1", sessionId=ONE))
-        await settle()
+        await send(client, ask("get_session", "r1", sessionId=ONE))
         await made.begins()
         asked = await made.answers("session.get", row(ONE, "A child"))
         assert asked == {"session_id": ONE}
@@ -335,7 +316,7 @@ async def test_a_command_without_a_counterpart_is_refused_in_the_words_of_a_prim
     """The texts are those of docs/translation.md, rule 3.19, and docs/dialects/pando.md, section 6."""
     async with in_memory_pando_gateway() as made:
         caller = made.join("pando")
-        sends(caller, {"jsonrpc": "2.0", "id": "1", **call})
+        await send(caller, {"jsonrpc": "2.0", "id": "1", **call})
         await made.begins()
         (reply,) = frames(caller)
         assert reply["error"]["code"] == code
@@ -350,7 +331,7 @@ async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_i
     reason = "message.send: agent runner not available on this instance"
     async with in_memory_pando_gateway() as made:
         smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando")
-        sends(smooth, ask("get_session", "open", sessionId=ONE))
+        await send(smooth, ask("get_session", "open", sessionId=ONE))
         await made.begins(row(ONE))
         await made.answers("message.list", [])
         call = {"method": "message.send", "params": {"session_id": ONE, "content": "Hello"}}
@@ -360,8 +341,7 @@ async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_i
             (pando, {"jsonrpc": "2.0", "id": "r1", **call}),
         )
         for client, words in said:
-            sends(client, words)
-            await settle()
+            await send(client, words)
             await made.answers("message.send", problem=reason)
         assert [(f["error"]["code"], f["error"]["message"]) for f in frames(smooth) if f["type"] == "error"] == [
             ("UNSUPPORTED_ACTION", reason)
@@ -371,7 +351,6 @@ async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_i
         ]
         assert [f["error"] for f in frames(pando)] == [{"code": -32000, "message": reason}]
         await made.publishes("llm.token", session_id=ONE, token="Hi")
-        while made.asked():
-            await made.answers("message.list", [])
+        await made.answers_each("message.list", [])
         assert [f["token"] for f in frames(smooth) if f["type"] == "stream_token"] == ["Hi"]
         assert [e["data"]["text"] for e in frames(pod) if e["event"] == "text_delta"] == ["Hi"]

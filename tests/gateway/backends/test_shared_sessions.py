@@ -12,7 +12,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.events import Heartbeat
-from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.codewhale_messages import line
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import ask
@@ -24,8 +24,7 @@ ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-00
 async def test_a_list_waits_for_the_list_of_the_backend_and_includes_all_of_it() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
-        await settle()
+        await send(client, ask("list_conversations", "r1"))
         assert frames(client) == []
         await made.begins(row(ONE, "First"), row(OTHER, "Second"))
         (answer,) = frames(client)
@@ -35,8 +34,7 @@ async def test_a_list_waits_for_the_list_of_the_backend_and_includes_all_of_it()
 async def test_the_wait_for_the_list_of_the_backend_is_bounded() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
-        await settle()
+        await send(client, ask("list_conversations", "r1"))
         made.time.passes(0.4)
         await settle()
         (answer,) = frames(client)
@@ -57,7 +55,7 @@ async def test_a_client_that_names_no_session_is_never_shown_that_of_a_sub_agent
     """
     async with in_memory_pando_gateway() as made:
         smooth = made.join("smooth")
-        smooth.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await send(smooth, ask("list_conversations", "r1"))
         await made.begins(row(ONE))
         for child in ("toolu_01", f"title-{ONE}"):
             await made.publishes("session.update", **row(child, updated="2026-05-09T23:00:00Z"))
@@ -68,7 +66,7 @@ async def test_a_client_that_names_no_session_is_never_shown_that_of_a_sub_agent
 
 async def test_a_session_that_was_never_listed_is_created_by_its_first_event() -> None:
     async with in_memory_pando_gateway() as made:
-        made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
+        await send(made.join("smooth"), ask("list_conversations", "r1"))
         await made.begins()
         assert made.router.sessions == []
         await made.publishes("session.update", **row(ONE))
@@ -102,14 +100,13 @@ async def test_a_session_missing_from_the_next_list_is_requested_and_stays_if_it
         await made.answers("message.list", [])
         assert (await made.answers("session.get", row(ONE)))["session_id"] == ONE
         assert [session.state.id for session in made.router.sessions] == [ONE]
-        pod.say(json.dumps(run("Hello")).encode())
-        await settle()
+        await send(pod, run("Hello"))
         assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE
 
 
 async def runs_unused(made: InMemoryPandoGateway) -> Session:
     """Let the primary run a turn in a session that no client has opened."""
-    made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
+    await send(made.join("smooth"), ask("list_conversations", "r1"))
     await made.begins(row(ONE))
     await made.publishes("llm.token", session_id=ONE, token="Hel")
     await made.answers("message.list", [])
@@ -151,8 +148,7 @@ async def test_a_pod_client_whose_session_is_gone_is_rotated_to_the_newest_sessi
         names = [event["event"] for event in frames(pod)]
         assert names.count("snapshot") == 1
         assert "Kept?" in json.dumps(frames(pod)[-1])
-        pod.say(json.dumps(run("Hello")).encode())
-        await settle()
+        await send(pod, run("Hello"))
         assert (await made.answers("message.send", {"ok": True}))["session_id"] == OTHER
 
 
@@ -163,8 +159,7 @@ async def test_an_input_of_a_pod_client_whose_session_is_gone_opens_another_if_t
         await made.replaced()
         await made.answers("message.list", [])
         await made.answers("session.get", problem=NO_ROWS)
-        pod.say(json.dumps(run("Hello")).encode())
-        await settle()
+        await send(pod, run("Hello"))
         await made.answers("session.interrupt", {"ok": True})
         assert made.asked() == ["CreateSession"]
 
@@ -204,8 +199,7 @@ async def test_the_newest_session_is_not_looked_for_once_an_input_has_opened_tha
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        pod.say(json.dumps(run("Hello")).encode())
-        await settle()
+        await send(pod, run("Hello"))
         await made.answers("session.interrupt", {"ok": True})
         await made.answers("CreateSession", {"id": ONE})
         await made.answers("message.list", [])
@@ -218,8 +212,7 @@ async def test_a_pod_client_whose_input_opened_a_session_stays_there() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        pod.say(json.dumps(run("Hello")).encode())
-        await settle()
+        await send(pod, run("Hello"))
         await made.answers("session.interrupt", {"ok": True})
         await made.publishes("session.update", **row(OTHER))
         await made.answers("CreateSession", {"id": ONE})
@@ -233,7 +226,7 @@ async def test_inputs_sent_before_the_new_backend_listed_its_sessions_wait_for_t
         await watched(made, row(ONE))
         made.primaries[-1].hang_up()
         await settle()
-        pod.say(json.dumps(run("Hello")).encode())
+        await send(pod, run("Hello"))
         while len(made.primaries) < 2:
             await settle()
         await made.begins()
@@ -247,13 +240,12 @@ async def test_inputs_sent_before_the_new_backend_listed_its_sessions_wait_for_t
 async def test_not_every_command_waits_for_a_backend_that_stays_away() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await send(client, ask("list_conversations", "r1"))
         await made.begins(row(ONE))
         made.primaries[-1].hang_up()
         await settle()
         for request in ("r2", "r3"):
-            client.say(json.dumps(ask("list_conversations", request)).encode())
-            await settle()
+            await send(client, ask("list_conversations", request))
             if request == "r2":
                 made.time.passes(0.4)
                 await settle()
@@ -263,15 +255,13 @@ async def test_not_every_command_waits_for_a_backend_that_stays_away() -> None:
 async def test_a_deleted_session_is_unknown_to_its_clients_and_reported_to_subscribers() -> None:
     async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
-        smooth.say(json.dumps(ask("get_session", "open", sessionId=ONE)).encode())
-        await settle()
+        await send(smooth, ask("get_session", "open", sessionId=ONE))
         await watched(made, row(ONE))
         await made.replaced()
         await made.answers("message.list", [])
         await made.answers("session.get", problem=NO_ROWS)
         assert [(f["topic"], f["payload"]["id"]) for f in frames(pando)][-1] == ("session.deleted", ONE)
-        smooth.say(json.dumps(ask("send_message", "r1", sessionId=ONE, message="Hello")).encode())
-        await settle()
+        await send(smooth, ask("send_message", "r1", sessionId=ONE, message="Hello"))
         assert frames(smooth)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
 
 
@@ -300,8 +290,7 @@ async def test_the_pod_folder_of_a_session_is_removed_with_it() -> None:
 async def test_an_unknown_session_is_not_announced() -> None:
     async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
-        smooth.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
-        await settle()
+        await send(smooth, ask("get_session", "r1", sessionId=ONE))
         await made.begins()
         await made.answers("session.get", problem=NO_ROWS)
         assert frames(smooth)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
@@ -312,7 +301,7 @@ async def test_a_session_is_unknown_to_each_client_that_asks_for_it_at_the_same_
     async with in_memory_pando_gateway() as made:
         first, second = made.join("smooth"), made.join("smooth")
         for client in (first, second):
-            client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
+            await send(client, ask("get_session", "r1", sessionId=ONE))
         await settle()
         await made.begins()
         while made.asked():
@@ -323,8 +312,7 @@ async def test_a_session_is_unknown_to_each_client_that_asks_for_it_at_the_same_
 async def test_a_session_that_the_backend_tells_of_before_it_answers_a_client_is_opened_once() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("get_session", "r1", sessionId="call_1")).encode())
-        await settle()
+        await send(client, ask("get_session", "r1", sessionId="call_1"))
         await made.begins()
         assert made.asked() == ["session.get"]
         await made.publishes("session.update", **row("call_1", "A child"))
@@ -342,20 +330,18 @@ async def test_a_session_that_the_backend_tells_of_before_it_answers_a_client_is
 async def test_a_session_without_messages_is_not_listed_until_it_has_one() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await send(client, ask("list_conversations", "r1"))
         await made.begins(row(ONE, "Old"))
         for count, titles in ((0, {"Old"}), (1, {"Old", "New"})):
             await made.publishes("session.update", **row(OTHER, "New", messages=count))
-            client.say(json.dumps(ask("list_conversations", "r2")).encode())
-            await settle()
+            await send(client, ask("list_conversations", "r2"))
             assert {c["title"] for c in frames(client)[-1]["data"]["conversations"]} == titles
 
 
 async def test_reading_a_session_does_not_make_it_the_newest() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
-        await settle()
+        await send(client, ask("get_session", "r1", sessionId=ONE))
         await made.begins(row(ONE, updated="2023-05-09T21:28:20Z"), row(OTHER, updated="2023-05-10T21:28:20Z"))
         await made.answers("message.list", [{"id": "m", "role": "user", "content": "Hi", "created_at": ""}])
         made.join("pod")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.pod_messages import snapshot
 from tests.idle import settle
@@ -12,8 +10,7 @@ from tests.idle import settle
 async def test_a_list_waits_for_the_history_of_the_session_if_its_client_does_not_attach() -> None:
     async with in_memory_gateway() as made:
         viewer = made.join("viewer", dialect="pando", calls=True)
-        viewer.judged = False  # the oracle judges what is published
-        viewer.calls(json.dumps({"jsonrpc": "2.0", "id": "1", "method": "session.list", "params": {}}).encode())
+        viewer.calls({"method": "session.list", "params": {}})
         await settle()
         assert (made.dialled, viewer.news()) == (1, [])
         made.pod.sends(snapshot())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +10,13 @@ import pytest
 from dragoman.gateway.backends import unused_rows
 from dragoman.gateway.backends.shared import LISTED
 from dragoman.gateway.backends.unused_rows import TOO_MANY, RememberingOpener, UnusedRows
-from dragoman.gateway.overload.fair_queue import STEP, FairQueue
+from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing.session_commands import ID_IN_USE
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.mappings.canonical.values import Ext, SessionSummary
-from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.smooth_client_messages import ask
+from tests.gateway.steps_of_queue import count_in_steps
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 
@@ -26,7 +26,7 @@ ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-00
 async def forgotten(made: InMemoryPandoGateway) -> MemoryTransport:
     """Return a client of a route that has just forgotten both sessions of its pando."""
     client = made.join("smooth")
-    client.say(json.dumps(ask("list_conversations", "r0")).encode())
+    await send(client, ask("list_conversations", "r0"))
     await made.begins(row(ONE, "Atlas"), row(OTHER, "Borealis"))
     for session in made.router.sessions:
         session.presence.rest("session_ttl")  # the time itself would also end the connection: nobody keeps it alive
@@ -38,8 +38,7 @@ async def forgotten(made: InMemoryPandoGateway) -> MemoryTransport:
 async def test_a_forgotten_session_is_still_listed() -> None:
     async with in_memory_pando_gateway() as made:
         client = await forgotten(made)
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
-        await settle()
+        await send(client, ask("list_conversations", "r1"))
         (reply,) = frames(client)
         assert {one["conversationId"] for one in reply["data"]["conversations"]} == {ONE, OTHER}
 
@@ -47,8 +46,7 @@ async def test_a_forgotten_session_is_still_listed() -> None:
 async def test_a_forgotten_session_is_opened_again_for_a_client_that_names_it() -> None:
     async with in_memory_pando_gateway() as made:
         client = await forgotten(made)
-        client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
-        await settle()
+        await send(client, ask("get_session", "r1", sessionId=ONE))
         (session,) = made.router.sessions
         assert (session.state.id, session.state.title) == (ONE, "Atlas")
         assert made.asked() == ["message.list"], "its history is the backend's"
@@ -58,8 +56,7 @@ async def test_a_forgotten_session_that_its_backend_closes_is_not_listed_any_mor
     async with in_memory_pando_gateway() as made:
         client = await forgotten(made)
         await made.publishes("session.deleted", **row(ONE))
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
-        await settle()
+        await send(client, ask("list_conversations", "r1"))
         (reply,) = frames(client)
         assert [one["conversationId"] for one in reply["data"]["conversations"]] == [OTHER]
 
@@ -67,11 +64,10 @@ async def test_a_forgotten_session_that_its_backend_closes_is_not_listed_any_mor
 async def test_a_session_that_the_backend_lists_with_a_later_change_is_listed_first() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("list_conversations", "r0")).encode())
+        await send(client, ask("list_conversations", "r0"))
         await made.begins(row(ONE, updated="2026-05-09T21:00:00Z"), row(OTHER, updated="2026-05-09T22:00:00Z"))
         await made.replaced(row(ONE, updated="2026-05-09T23:00:00Z"), row(OTHER, updated="2026-05-09T22:00:00Z"))
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
-        await settle()
+        await send(client, ask("list_conversations", "r1"))
         listed = [[one["conversationId"] for one in reply["data"]["conversations"]] for reply in frames(client)]
         assert listed == [[OTHER, ONE], [ONE, OTHER]]
 
@@ -133,7 +129,7 @@ def test_the_newest_session_with_a_uuid_is_found_without_the_names_of_older_ones
 async def listed(made: InMemoryPandoGateway, *rows: dict[str, object]) -> MemoryTransport:
     """Return a client of a route whose pando has listed these sessions, and that has used none of them."""
     client = made.join("smooth")
-    client.say(json.dumps(ask("list_conversations", "r0")).encode())
+    await send(client, ask("list_conversations", "r0"))
     await made.begins(*rows)
     return client
 
@@ -151,8 +147,7 @@ async def test_an_event_of_a_listed_session_makes_it_with_what_the_list_told() -
         await listed(made, row(ONE, "Atlas"))
         await made.publishes("llm.start", session_id=ONE)
         await made.publishes("llm.token", session_id=ONE, token="Hi")
-        while made.asked():
-            await made.answers("message.list", [])
+        await made.answers_each("message.list", [])
         (session,) = made.router.sessions
         assert (session.state.id, session.state.title) == (ONE, "Atlas")
 
@@ -162,25 +157,18 @@ async def test_a_client_cannot_choose_the_id_of_a_session_that_the_backend_has()
         await listed(made, row(ONE, "Atlas"))
         caller = made.join("pando")
         write = {"method": "CreateSession", "params": {"id": ONE}}
-        caller.say(json.dumps({"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": write}).encode())
-        await settle()
+        await send(caller, {"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": write})
         (reply,) = frames(caller)
         assert reply["error"]["message"] == f"dbproxy: CONFLICT (CreateSession): {ID_IN_USE}"
         assert made.asked() == []
 
 
 async def test_a_long_list_is_read_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[FairQueue] = []
-    step = FairQueue._step
-
-    def count(queue: FairQueue) -> None:
-        steps.append(queue)
-        step(queue)
-
-    monkeypatch.setattr(FairQueue, "_step", count)
+    counts = count_in_steps(monkeypatch, UnusedRows, "add_row")
     async with in_memory_pando_gateway() as made:
         await listed(made, *(row(f"0b0e9b0e-0000-4000-8000-{number:012d}") for number in range(3 * STEP // LISTED)))
-        assert len(steps) >= 3
+        assert sum(counts) == 3 * STEP // LISTED
+        assert max(counts) <= STEP // LISTED
 
 
 async def test_the_newest_sessions_of_a_long_list_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

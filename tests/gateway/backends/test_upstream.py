@@ -88,6 +88,30 @@ class Dialled:
         for text in texts:
             self.upstream.send([SubmitInput(request=text, segments=(Text(text=text),))])
 
+    async def connect(self) -> None:
+        """Start the upstream, and wait for its first connection."""
+        self.upstream.start()
+        await until(self, 1)
+
+    def slows_close(self, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+        """Let the close of the first connection take until the returned event is set."""
+        closing = asyncio.Event()
+
+        async def close(*_: object) -> None:
+            await closing.wait()
+
+        monkeypatch.setattr(self.pods[0], "close", close)
+        return closing
+
+    def running(self) -> int:
+        """Return how many of the tasks that were started have not ended."""
+        assert self.tasks
+        return sum(not task.done() for task in self.tasks)
+
+    def failures(self) -> list[tuple[str, list[str]]]:
+        """Return the losses that the session was told, and the commands that each of them left unsent."""
+        return [told for told in self.told if told[0] != "connected"]
+
     def got(self) -> list[list[Any]]:
         """Return the frames written to each connection."""
         return [[json.loads(frame) for frame in pod.got] for pod in self.pods]
@@ -122,8 +146,7 @@ async def test_an_upstream_is_dialled_only_when_needed_and_only_once() -> None:
 
 async def test_messages_of_the_backend_reach_the_session() -> None:
     async with dialled() as made:
-        made.upstream.start()
-        await settle()
+        await made.connect()
         made.pods[0].say(b'{"event":"text_delta","data":{"text":"x"}}')
         await settle()
         assert [type(event).__name__ for event in made.events] == ["TextDelta"]
@@ -132,8 +155,7 @@ async def test_messages_of_the_backend_reach_the_session() -> None:
 async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_kept() -> None:
     async with dialled(Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE, reconnect_grace=1.0)) as made:
         made.goes_on = True
-        made.upstream.start()
-        await until(made, 1)
+        await made.connect()
         first = made.upstream._translator
         for number, pause in ((1, 0.8), (2, 0.8), (3, 1.1)):
             made.pods[-1].say(b'{"event":"text_delta","data":{"text":"x"}}')
@@ -149,8 +171,7 @@ async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_ke
 
 async def test_a_command_is_written_once() -> None:
     async with dialled() as made:
-        made.upstream.start()
-        await settle()
+        await made.connect()
         made.submits("a")
         await settle()
         assert made.got() == [[run("a")]]
@@ -189,7 +210,7 @@ async def test_an_upstream_dials_again_until_it_succeeds() -> None:
         made.upstream.start()
         await until(made, 1)
         assert made.attempts == 6
-        assert [unsent for cause, unsent in made.told if cause != "connected"] == [[]] * 5
+        assert [unsent for _, unsent in made.failures()] == [[]] * 5
         assert made.told[-1] == ("connected", [])
 
 
@@ -261,23 +282,15 @@ async def test_a_lost_connection_is_reported_at_once_and_no_command_is_written_a
         made.pods[0].hang_up()
         await until(made, 2)
         assert made.got() == [[run("a")], []]
-        assert [told for told in made.told if told[0] != "connected"] == [
-            ("the connection to the backend was lost", [])
-        ]
+        assert made.failures() == [("the connection to the backend was lost", [])]
 
 
 async def test_a_lost_connection_is_reported_before_its_close_and_commands_wait_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with dialled(NEAR) as made:
-        made.upstream.start()
-        await until(made, 1)
-        closing = asyncio.Event()
-
-        async def close(*_: object) -> None:
-            await closing.wait()
-
-        monkeypatch.setattr(made.pods[0], "close", close)  # a peer that is slow to go
+        await made.connect()
+        closing = made.slows_close(monkeypatch)
         made.pods[0].hang_up()
         await settle()
         assert made.told[-1] == ("the connection to the backend was lost", [])
@@ -294,16 +307,10 @@ async def test_grace_of_an_open_turn_begins_before_the_slow_close_of_the_lost_co
     """The session ends the turn by then, so the next connection must not continue it."""
     async with dialled(NEAR) as made:
         made.goes_on = True
-        made.upstream.start()
-        await until(made, 1)
+        await made.connect()
         made.pods[0].say(b'{"event":"text_delta","data":{"text":"x"}}')
         await settle()
-        translator, closing = made.upstream._translator, asyncio.Event()
-
-        async def close(*_: object) -> None:
-            await closing.wait()
-
-        monkeypatch.setattr(made.pods[0], "close", close)
+        translator, closing = made.upstream._translator, made.slows_close(monkeypatch)
         made.pods[0].hang_up()
         await settle()
         made.time.passes(seconds)
@@ -325,12 +332,11 @@ async def test_commands_that_wait_for_a_connection_are_bounded() -> None:
 
 async def test_a_stopped_upstream_closes_its_connection_and_its_task_ends() -> None:
     async with dialled() as made:
-        made.upstream.start()
-        await settle()
+        await made.connect()
         made.upstream.stop()
         await settle()
         assert made.pods[0].closed is not None
-        assert all(task.done() for task in made.tasks)
+        assert made.running() == 0
         made.upstream.start()
         made.submits("late")
         await settle()
@@ -344,7 +350,7 @@ async def test_a_stopped_upstream_does_not_wait_for_its_next_attempt() -> None:
         await settle()
         made.upstream.stop()
         await settle()
-        assert all(task.done() for task in made.tasks)
+        assert made.running() == 0
 
 
 async def test_an_upstream_stopped_while_it_connects_closes_the_new_connection() -> None:
@@ -356,17 +362,16 @@ async def test_an_upstream_stopped_while_it_connects_closes_the_new_connection()
         made.door.set()
         await settle()
         assert made.pods[0].closed is not None
-        assert all(task.done() for task in made.tasks)
+        assert made.running() == 0
 
 
 async def test_a_resting_upstream_has_no_connection_until_it_is_needed_again() -> None:
     async with dialled() as made:
-        made.upstream.start()
-        await settle()
+        await made.connect()
         made.upstream.rest()
         await settle()
         assert made.pods[0].closed is not None
-        assert all(task.done() for task in made.tasks)
+        assert made.running() == 0
         made.upstream.start()
         await settle()
         made.submits("a")
@@ -376,13 +381,12 @@ async def test_a_resting_upstream_has_no_connection_until_it_is_needed_again() -
 
 async def test_an_upstream_needed_while_it_goes_to_rest_connects_again() -> None:
     async with dialled(NEAR) as made:
-        made.upstream.start()
-        await until(made, 1)
+        await made.connect()
         made.upstream.rest()
         made.upstream.start()
         await until(made, 2)
         assert made.attempts == 2
-        assert len([task for task in made.tasks if not task.done()]) == 1
+        assert made.running() == 1
 
 
 async def test_a_command_at_the_moment_of_the_close_waits_for_the_next_connection(
@@ -390,13 +394,12 @@ async def test_a_command_at_the_moment_of_the_close_waits_for_the_next_connectio
 ) -> None:
     monkeypatch.setattr(registry.dialect("pod").client, "may_be_closed", lambda _self: True)
     async with dialled(NEAR) as made:
-        made.upstream.start()
-        await until(made, 1)
+        await made.connect()
         made.upstream.rest()
         made.submits("a")
         await until(made, 2)
         assert made.got() == [[], [run("a")]]
-        assert [told for told in made.told if told[0] != "connected"] == [], "no command failed"
+        assert made.failures() == [], "no command failed"
 
 
 async def test_a_connection_that_other_sessions_need_does_not_rest(
@@ -406,8 +409,7 @@ async def test_a_connection_that_other_sessions_need_does_not_rest(
     needed: list[Upstream] = []
     monkeypatch.setattr(SpareChildren, "is_needed", lambda _self, connection: connection in needed)
     async with dialled() as made:
-        made.upstream.start()
-        await until(made, 1)
+        await made.connect()
         needed.append(made.upstream)
         assert made.upstream.rest()
         await settle()

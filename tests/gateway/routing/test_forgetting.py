@@ -22,35 +22,20 @@ from dragoman.mappings.dialect import Burst, Loss
 from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
 from tests.gateway.routing.counted_route import TTL, CountedRoute, OpenedConversation, touched
 from tests.gateway.smooth_client_messages import CREATE, ask
-from tests.gateway.smooth_server_messages import acknowledged, answered, taken
+from tests.gateway.smooth_server_messages import CREATED, acknowledged, answered, taken
 from tests.idle import settle
 
 
-async def opened(made: InMemoryGateway, name: str, conversation: int = 0) -> dict[str, Any]:
+async def opened(made: InMemoryGateway, name: str) -> dict[str, Any]:
     """Open a session of the smooth backend as a smooth client; return the data of the reply."""
     client = made.join(name)
     client.sends(CREATE)
     await settle()
-    await answer(made, conversation)
+    (asked,) = made.pod.news()
+    made.pod.sends(acknowledged(asked["requestId"], **CREATED))
+    await settle()
     (frame,) = client.news()
     return dict(frame["data"])
-
-
-async def answer(made: InMemoryGateway, conversation: int) -> None:
-    """Open the requested conversation as the smooth server."""
-    (asked,) = made.pod.news()
-    made.pod.sends(
-        acknowledged(
-            asked["requestId"],
-            sessionId=f"0198c3a1-0000-4000-8000-1{conversation:011d}",
-            conversationId=f"0198c3a1-0000-4000-8000-2{conversation:011d}",
-            agentId="0198c3a1-0000-4000-8000-0000000000aa",
-            agentName="smooth-agent",
-            userParticipantId="0198c3a1-0000-4000-8000-0000000000b3",
-            agentParticipantId="0198c3a1-0000-4000-8000-0000000000b4",
-        )
-    )
-    await settle()
 
 
 async def test_a_session_is_forgotten_when_its_time_is_over() -> None:

@@ -93,16 +93,6 @@ def test_a_changed_limit_counts_from_the_next_session_on() -> None:
     quota.check("alice")
 
 
-def test_out_of_memory_no_session_is_opened() -> None:
-    route = CountedRoute()
-    route.services.memory.used = route.services.memory.limit
-    link = route.connect("c")
-    route.send_open(link)
-    (refusal,) = answers(link)
-    assert "`memory`" in json.dumps(refusal)
-    assert route.router.sessions == []
-
-
 async def test_sessions_of_a_client_that_its_backend_has_not_opened_are_bounded() -> None:
     async with in_memory_gateway(upstream="smooth", limits=structs.replace(LIMITS, opening_sessions=2)) as made:
         client = made.join("a")

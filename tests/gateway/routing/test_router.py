@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.overload.fair_queue import FairQueue
-from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical.commands import ListSessions, SetGoal
 from dragoman.mappings.canonical.events import TextDelta
@@ -32,18 +28,11 @@ from tests.gateway.smooth_client_messages import (
     reply,
     token,
 )
+from tests.gateway.steps_of_queue import count_in_steps
 from tests.gateway.talked import talked
 from tests.idle import settle
 
-UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
-
-
 # -- which session -----------------------------------------------------------------------------------
-
-
-def test_the_session_id_of_an_endpoint_survives_a_restart_and_differs_between_endpoints() -> None:
-    assert session_id("r", "pod+unix:/a") == session_id("r", "pod+unix:/a")
-    assert len({session_id("r", "pod+unix:/a"), session_id("q", "pod+unix:/a"), session_id("r", "pod+unix:/b")}) == 3
 
 
 async def test_a_client_that_only_connects_gets_no_frame_and_causes_no_dial() -> None:
@@ -345,23 +334,12 @@ async def test_a_pod_listener_leads_to_the_single_session_of_its_backend() -> No
 
 
 async def test_turns_that_end_together_end_in_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    number, ended = 12, [0]
-    step, cut = FairQueue._step, NormalForm.cut
-
-    def count_step(queue: FairQueue) -> None:
-        ended.append(0)
-        step(queue)
-
-    def count_cut(form: NormalForm, *how: Any, **options: Any) -> Any:
-        ended[-1] += 1
-        return cut(form, *how, **options)
-
+    number = 12
     route = CountedRoute()
-    links = [route.connect(f"c{number}") for number in range(number)]
+    links = [route.connect(f"c{index}") for index in range(number)]
     for link in links:
         route.open_session(link).receive([Burst(items=[TextDelta(text="a")])])
-    monkeypatch.setattr(FairQueue, "_step", count_step)
-    monkeypatch.setattr(NormalForm, "cut", count_cut)
+    ended = count_in_steps(monkeypatch, NormalForm, "cut")
     await route.router.end_turns(links, "this route is not served any more")
     assert not route.router.busy
     assert (sum(ended), max(ended) <= 4) == (number, True), ended

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 from dragoman.gateway.routing.sessions import STOPPED_AT_ONCE
 from dragoman.gateway.session.session import NO_BACKEND
-from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
@@ -19,8 +18,7 @@ ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-00
 async def listening(made: InMemoryPandoGateway) -> MemoryTransport:
     """Return a publication, and a client for which the primary is connected."""
     told = made.join("pando", publishes=True)
-    made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
-    await settle()
+    await send(made.join("smooth"), ask("list_conversations", "r1"))
     return told
 
 
@@ -48,8 +46,7 @@ async def test_a_listed_session_is_announced_once_it_is_used() -> None:
         told = await listening(made)
         await made.begins(row(ONE), row(OTHER))
         assert announced(told) == []
-        made.join("smooth").say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
-        await settle()
+        await send(made.join("smooth"), ask("get_session", "r1", sessionId=ONE))
         assert announced(told) == [ONE]
 
 
@@ -58,27 +55,24 @@ async def test_a_publication_learns_no_more_of_a_session_once_it_has_an_owner() 
     async with in_memory_pando_gateway(share="owner") as made:
         told = await listening(made)
         await made.begins(row(ONE), row(OTHER))
-        made.join("smooth").say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
-        await settle()
+        await send(made.join("smooth"), ask("get_session", "r1", sessionId=ONE))
         for session in (ONE, OTHER):
             await made.publishes("llm.token", session_id=session, token="Hi")
-        while made.asked():
-            await made.answers("message.list", [])
+        await made.answers_each("message.list", [])
         assert [f["payload"]["session_id"] for f in frames(told) if f["topic"] == "llm.token"] == [OTHER]
 
 
 async def test_an_ended_or_owned_session_is_no_longer_counted() -> None:
     async with in_memory_pando_gateway(share="owner") as made:
         client = made.join("smooth")
-        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await send(client, ask("list_conversations", "r1"))
         await made.begins(row(ONE), row(OTHER))
         for session in (ONE, OTHER):
             await made.publishes("session.update", **row(session))
         assert made.router.published == 2
         await made.publishes("session.deleted", **row(ONE))
         assert made.router.published == 1
-        client.say(json.dumps(ask("get_session", "r2", sessionId=OTHER)).encode())
-        await settle()
+        await send(client, ask("get_session", "r2", sessionId=OTHER))
         assert made.router.published == 0
 
 
@@ -116,7 +110,7 @@ async def test_sessions_stop_in_slices_and_those_that_are_opened_meanwhile_stop_
 
 async def test_a_backend_makes_no_session_while_the_sessions_stop() -> None:
     async with in_memory_pando_gateway() as made:
-        made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
+        await send(made.join("smooth"), ask("list_conversations", "r1"))
         await made.begins()
         await made.publishes("session.update", **row(ONE))
         async with asyncio.TaskGroup() as group:
