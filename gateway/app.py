@@ -35,6 +35,7 @@ from dragoman.gateway.process.signals import stop_on_signals
 from dragoman.gateway.recording.in_force import RecordingsInForce
 from dragoman.gateway.reload import ConfigStatus
 from dragoman.gateway.routes import Routes
+from dragoman.gateway.routing.past_sessions import KnownBackends
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
@@ -130,6 +131,7 @@ class App:
         self._attend = attend
         self._on_run = on_run
         self._wrap = wrap
+        self._known_backends = KnownBackends()
         self._hurry = False
         self._owns_process = False  # else the garbage of the program around it must not be frozen
         self._fault: DragomanError | None = None  # the error that ended the gateway
@@ -281,6 +283,7 @@ class App:
             partial(self.upstreams.make_kind, route, recorder),
             recorder,
             RouteEvents(on_run=partial(self._note_run, route.name), on_shutdown=self._on_shutdown),
+            self._known_backends.sessions_of(route.upstreams),
         )
         return router
 

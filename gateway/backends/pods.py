@@ -228,7 +228,7 @@ class PodsKind(BackendKind):
 
     def _is_owned(self, id: str) -> bool:
         session = self._sessions.index.find_session(id)
-        return session is not None and bool(session.state.owner)
+        return bool(session.state.owner if session is not None else self._sessions.past.owner_of(id))
 
     def _reconsider(self, session: Session) -> None:
         """Make a pod a candidate again when its session has lost its owner, or has ended."""

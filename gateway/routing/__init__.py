@@ -6,7 +6,7 @@ sessions       made, published and dropped         session_factory   their first
 session_index  found by their names                session_accounts  places in lists, owners, losses, recordings
 ids            ids that survive a restart          quota             how many sessions a principal may have
 policy         who may see, open and answer        publications      clients that subscribe to everything
-past_sessions  not open any more                   listener_sessions the sessions behind listeners
+past_sessions  their owners, also on other routes  listener_sessions the sessions behind listeners
 unopened       asked for, and not opened yet       catch_ups         clients that read slowly
 busy           with an open turn or input
 """

@@ -1,9 +1,15 @@
-"""The memory of a route for sessions that are not open any more: their owners, and which ones clients deleted."""
+"""The memory for sessions beyond the life of their route's router: their owners, and which ones clients deleted.
+
+A reload may give a route another router, while the sessions of the former one go on. Several routes may lead to one
+backend. So all routers of a backend share what is known of its sessions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from weakref import WeakValueDictionary
 
+from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.mappings.bounded import remember
 
@@ -14,35 +20,59 @@ So many UUIDs take 1.3 MB in both tables, and a further one 3 us (0.3 ms if its 
 """
 
 
-class PastSessions:
-    """The sessions of a route that were forgotten or deleted, by the names that clients have for them."""
+class KnownSessions:
+    """The sessions of a backend that had an owner or were deleted, by the names that clients have for them."""
 
-    def __init__(self, route: str) -> None:
+    def __init__(self) -> None:
+        self.owners: dict[str, str] = {}  # name -> owner, the oldest first
+        self.deleted: dict[str, None] = {}  # names, the oldest first
+
+
+class KnownBackends:
+    """The known sessions of each backend, as long as a router uses them."""
+
+    def __init__(self) -> None:
+        self._sessions = WeakValueDictionary[frozenset[str], KnownSessions]()
+
+    def sessions_of(self, upstreams: Sequence[Endpoint]) -> KnownSessions:
+        """Return the known sessions of these upstreams, and of all that share one of them in any options."""
+        addresses = frozenset(f"{one.dialect}+{one.transport}:{one.address}" for one in upstreams)
+        known = next((known for others, known in self._sessions.items() if others & addresses), None)
+        self._sessions[addresses] = known = known or KnownSessions()
+        return known
+
+
+class PastSessions:
+    """The known sessions of a backend, as one route names them."""
+
+    def __init__(self, route: str, known: KnownSessions) -> None:
         self._route = route
-        self._owners: dict[str, str] = {}  # name -> owner, the oldest first
-        self._deleted: dict[str, None] = {}  # names, the oldest first
+        self._known = known
 
     def hide(self, names: Iterable[str]) -> None:
         """Hide the sessions of these names from all clients: a client deleted them, and their backend keeps them."""
         for name in names:
-            remember(self._deleted, name, None, REMEMBERED_MAX)
+            remember(self._known.deleted, name, None, REMEMBERED_MAX)
 
     def is_hidden(self, name: str) -> bool:
         """Return True if a client deleted the session of this name."""
-        return any(one in self._deleted for one in self._forms(name))
+        return any(one in self._known.deleted for one in self._forms(name))
 
-    def remember_owner(self, names: Iterable[str], owner: str) -> None:
-        """Remember the owner of a session that is forgotten, under all its names."""
+    def note_owner(self, names: Iterable[str], owner: str) -> None:
+        """Remember the owner of a session under all its names, or that it has none."""
         for name in names:
-            remember(self._owners, name, owner, REMEMBERED_MAX)
+            if owner:
+                remember(self._known.owners, name, owner, REMEMBERED_MAX)
+            else:
+                self._known.owners.pop(name, None)
 
     def owner_of(self, id: str) -> str:
-        """Return the owner of the forgotten session with this id, "" if none is known."""
-        return self._owners.get(id, "")
+        """Return the owner of the session with this id, "" if none is known."""
+        return self._known.owners.get(id, "")
 
     def has_other_owner(self, name: str, principal: str) -> bool:
-        """Return True if the session of this name was forgotten, and belongs to another principal."""
-        return any(self._owners.get(one, "") not in ("", principal) for one in self._forms(name))
+        """Return True if the session of this name belongs to another principal."""
+        return any(self._known.owners.get(one, "") not in ("", principal) for one in self._forms(name))
 
     def _forms(self, name: str) -> tuple[str, str]:
         """Return a name as the client has it, and as the id of a session of this route."""

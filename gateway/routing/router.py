@@ -21,6 +21,7 @@ from dragoman.gateway.observability import audit
 from dragoman.gateway.overload.fair_queue import LEAVE, WorkOfLinks
 from dragoman.gateway.routing.catch_ups import CatchUps
 from dragoman.gateway.routing.lists import Lists
+from dragoman.gateway.routing.past_sessions import KnownSessions
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_commands import SessionCommands, refuse_unknown
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
@@ -63,7 +64,7 @@ class Router:
     """Brings commands to the sessions of one route.
 
     `upstream` is how the backend behaves, and `make_kind` returns what knows which sessions it has. `services` are
-    those of new links and sessions, with the limits of the route.
+    those of new links and sessions, with the limits of the route. `known` is shared with other routers of the backend.
     """
 
     def __init__(
@@ -74,13 +75,13 @@ class Router:
         make_kind: Callable[[Sessions], BackendKind],
         recorder: Recorder | None = None,
         events: RouteEvents = RouteEvents(),  # noqa: B008  # frozen
+        known: KnownSessions | None = None,
     ) -> None:
-        self.recorder = recorder
-        self.route = route
+        self.recorder, self.route = recorder, route
         self.services = services = services.for_route(route)
         self._ledger = services.ledger
         self.upstream = upstream
-        self._all = Sessions(route, services, upstream, self._enter, recorder, events)
+        self._all = Sessions(route, services, upstream, self._enter, recorder, events, known)
         self._backend = make_kind(self._all)
         self._work = WorkOfLinks(services.queue)
         self._commands = SessionCommands(self._all, self._backend)

@@ -16,7 +16,7 @@ from dragoman.gateway.overload.fair_queue import OPEN
 from dragoman.gateway.routing.busy import BusySessions
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.listener_sessions import ListenerSessions
-from dragoman.gateway.routing.past_sessions import PastSessions
+from dragoman.gateway.routing.past_sessions import KnownSessions, PastSessions
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.publications import Publications
 from dragoman.gateway.routing.quota import SessionQuota
@@ -51,7 +51,7 @@ class RouteEvents(Struct, frozen=True, kw_only=True):
 class Sessions:
     """The sessions of a route that live now. `upstream` is the dialect of their backend.
 
-    `enter` shows a link the session behind its listener.
+    `enter` shows a link the session behind its listener. `known` is what other routers know of the same backend.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Sessions:
         enter: Callable[[Link], None],
         recorder: Recorder | None,
         events: RouteEvents = RouteEvents(),  # noqa: B008  # frozen
+        known: KnownSessions | None = None,
     ) -> None:
         self.route = route
         self.services = services
@@ -74,7 +75,7 @@ class Sessions:
         self.busy = BusySessions()
         self._accounts = SessionAccounts(services, self.list, self.quota, self.busy, recorder)
         self.listener_sessions = ListenerSessions()
-        self.past = PastSessions(route.name)
+        self.past = PastSessions(route.name, known or KnownSessions())
         self.publications = Publications(self.index, self.policy)
         observer = SessionObserver(
             on_renamed=self._changed,
@@ -164,10 +165,7 @@ class Sessions:
         return session
 
     def gone(self, link: Link) -> None:
-        """Detach a client that is gone. Drop the sessions of this client that nobody has used.
-
-        A session that the backend has not opened yet goes with the client that asked for it.
-        """
+        """Detach a client that is gone. Drop its sessions that nobody has used or the backend has not opened yet."""
         for session in self._unopened.sessions_of(link):
             self.drop(session)
         for session in self.index.sessions_of(link):
@@ -188,8 +186,7 @@ class Sessions:
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.
 
-        The first id stays what they are shown, because the client that chose it waits for it. Every later one is
-        accepted, too.
+        The first id stays what they are shown: the client that chose it waits for it. Later ones are accepted, too.
         """
         if not name or link.dialect.session_ref is None:
             return
@@ -244,14 +241,14 @@ class Sessions:
         elif session in self.index:
             session.stop()
             self._accounts.forget(session)
-            if not self.policy.shared and session.state.owner:
-                self.past.remember_owner(self.index.names(session), session.state.owner)
+            if not self.policy.shared:
+                self.past.note_owner(self.index.names(session), session.state.owner)
             self.index.drop(session)
             self.listener_sessions.remove_session(session)
             self.tell(session)
 
     def is_foreign(self, link: Link, name: str) -> bool:
-        """Return True if a session that the client calls so lives here, or did, and belongs to another principal."""
+        """Return True if a session that the client calls so belongs to another principal, as far as it is known."""
         known = self.index.find_session(name)
         if known is not None:
             return not self.policy.sees(link.principal, known.state)
@@ -280,6 +277,8 @@ class Sessions:
         if session in self.index:
             self.list.changed.add(session.state.id)
             self.quota.note_owner(session.state)
+            if not self.policy.shared:
+                self.past.note_owner(self.index.names(session), session.state.owner)
         self.publications.note_session(session)
         self._tell_watchers(session)
 

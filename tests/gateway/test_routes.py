@@ -251,6 +251,24 @@ async def test_a_session_stays_with_the_backend_that_a_reload_takes_from_its_rou
             assert text in await reader.readuntil(text)
 
 
+@pytest.mark.parametrize("by", ["a reload", "another route"])
+async def test_a_further_router_of_a_backend_knows_the_owners_of_its_sessions(
+    tmp_path: Path, clients: Clients, by: str
+) -> None:
+    route = route_of(tmp_path, "a", "s", upstream="smooth+ws://played:1/ws?agent=a")
+    route = structs.replace(route, share="owner", authenticated=True)
+    async with running(config_of(route)) as (app, *_):
+        await clients.connect("s")
+        (former,) = app.routers
+        (session,) = former.sessions
+        changed = structs.replace(route, record=False)
+        other = route_of(tmp_path, "b", "t", upstream="smooth+ws://played:1/ws?agent=b")
+        await app.change_config(config_of(changed) if by == "a reload" else config_of(route, other))
+        (further,) = (router for router in app.routers if router is not former)
+        assert session.state.owner.startswith("uid:")
+        assert further._all.past.owner_of(session.state.id) == session.state.owner
+
+
 async def test_the_router_of_a_former_backend_stops_once_its_clients_have_left(
     tmp_path: Path, clients: Clients
 ) -> None:
