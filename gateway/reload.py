@@ -17,11 +17,11 @@ from typing import Protocol
 import structlog
 from msgspec import Struct, structs
 
-from dragoman.gateway.config.model import Config, Ops
+from dragoman.gateway.config.model import Config, ConfigFile, Ops
 from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.errors import ConfigError
 
-TABLES = ("limits", "recording", "ops", "auth", "principals")
+TABLES = tuple(name for name in ConfigFile.__struct_fields__ if name != "route")
 """The tables of a file beside its routes."""
 
 OF_LISTENERS = ("max_message", "heartbeat", "handshake_deadline")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -12,7 +14,15 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Config, Limits, Ops, Recording, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.reload import ConfigChanges, ConfigReloader, ConfigStatus, compare
+from dragoman.gateway.reload import (
+    OF_LISTENERS,
+    OF_PANDO_LISTENERS,
+    ConfigChanges,
+    ConfigReloader,
+    ConfigStatus,
+    compare,
+)
+from dragoman.gateway.transports import spec
 from dragoman.mappings.errors import ConfigError
 
 A = Route(name="a", listen=(parse("pod+unix:/a"),), upstream=parse("pod+unix:/b"))
@@ -74,6 +84,12 @@ def test_limits_that_open_listeners_keep_are_named() -> None:
 def test_limits_of_pando_are_named_only_if_a_pando_listener_keeps_them(listener: str, kept: list[str]) -> None:
     old = Config(routes=(structs.replace(A, listen=(parse(listener),)),))
     assert compare(old, structs.replace(old, limits=Limits(callers=7))).kept_by_listeners == kept
+
+
+def test_each_limit_that_a_transport_reads_is_one_that_its_listeners_keep() -> None:
+    modules = [path for path in Path(spec.__file__).parent.glob("*.py") if path.stem != "stdio"]  # it starts children
+    read = {limit for path in modules for limit in re.findall(r"\blimits\.(\w+)", path.read_text("utf-8"))}
+    assert read == {*OF_LISTENERS, *OF_PANDO_LISTENERS}
 
 
 async def test_the_ops_port_changes_around_the_routes() -> None:
