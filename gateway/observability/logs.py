@@ -29,7 +29,7 @@ LEVELS = get_args(Level)
 _RANKS = {name: rank for rank, name in enumerate(LEVELS)}
 COMPONENTS = frozenset(
     (
-        *("audit", "child", "codewhale", "dragoman", "identity", "link", "ops", "pando", "pod"),
+        *("audit", "child", "codewhale", "curve", "dragoman", "identity", "link", "ops", "pando", "pod"),
         *("questions", "recording", "replay", "session", "tls", "turn", "upstream"),
     )
 )

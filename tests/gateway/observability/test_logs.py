@@ -7,12 +7,17 @@ import re
 import subprocess
 import sys
 import time
+from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
 from tests.gateway.recording.redaction.corpus import SHAPES
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = ("gateway", "adapters")
 
 PROGRAM = """
 import sys
@@ -73,6 +78,12 @@ def test_json_lines_are_json_objects() -> None:
     ]
     assert (rows[0]["frames"], rows[0]["link"], rows[0]["odd"]) == (3, "pod-1", 'say "a=b"\nnext')
     assert "RuntimeError: broken" in rows[2]["exception"]
+
+
+def test_the_level_of_each_component_that_writes_lines_can_be_changed() -> None:
+    sources = (path.read_text("utf-8") for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    named = set(chain.from_iterable(re.findall(r'get_logger\("(?:dragoman\.)?(\w+)"', source) for source in sources))
+    assert named == logs.COMPONENTS
 
 
 def test_a_line_names_its_component() -> None:
