@@ -17,6 +17,6 @@ def test_a_uuid_is_its_own_canonical_id(name: str) -> None:
 
 
 def test_any_other_name_has_an_id_of_its_own_in_each_route() -> None:
-    """It is the same after a restart (docs/translation.md, rule 3.1)."""
+    """The id is the same after a restart (docs/translation.md, rule 3.1)."""
     assert canonical_id("r", "a") == session_id("r", "a") == str(uuid5(NAMESPACE_URL, "dragoman:r:a"))
     assert len({canonical_id("r", "a"), canonical_id("q", "a"), canonical_id("r", "b"), agent_id("r")}) == 4
