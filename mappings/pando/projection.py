@@ -97,8 +97,7 @@ class Projection(Context):
         self._started = True
         return first
 
-    def begin_run(self) -> None:
-        """Begin another run of the same turn, after the answer to a question."""
+    def end_run(self) -> None:
         self._started = False
 
     def rolled_back(self) -> Messages:

@@ -84,8 +84,8 @@ class Context(Losses):
         """Return True if `llm.start` must be written for a model turn: always in `translate`, else once a turn."""
         return True
 
-    def begin_run(self) -> None:
-        """Begin another run of the same turn, after the answer to a question."""
+    def end_run(self) -> None:
+        """End the run for a question: the turn goes on in another one."""
 
     def rolled_back(self) -> Messages:
         """Return the messages that, beside the end of the turn, announce a rollback."""

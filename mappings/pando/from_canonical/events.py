@@ -153,6 +153,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     words = text_delta(events.TextDelta(text=event.paragraph), context)
     if not event.parked and context.in_turn:
         return (*start, *words)
+    context.end_run()
     ended = wire.Ended(session_id=context.session, tokens_in=0, tokens_out=0)
     return (*start, *words, wire.LlmEnd(payload=ended, **context.envelope))
 
@@ -161,8 +162,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     events.QuestionAnswered, produces=(wire.MessageAppend, wire.LlmStart), fidelity=Emulated("a run of its own")
 )
 def question_answered(event: events.QuestionAnswered, context: Context) -> Messages:
-    """Publish the text of the answer, and the start of the next run."""
-    context.begin_run()
+    """Publish the text of the answer, and the start of the next run if the question ended one."""
     start = model_turn_started(events.ModelTurnStarted(), context)
     if not event.segments:
         return start

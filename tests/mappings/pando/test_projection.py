@@ -109,6 +109,17 @@ def test_a_turn_whose_start_was_not_told_has_one_llm_start_before_all_else(turn:
     assert topics.count("llm.start") == 1
 
 
+def test_an_answer_starts_a_run_only_if_its_question_ended_one() -> None:
+    """A viewer may clear its view at each `llm.start`; a subscriber that comes late was not told of the question."""
+    told, late = Projection(instance=US), Projection(instance=US)
+    for projection in (told, late):
+        published(projection, events.ModelTurnStarted())
+    published(told, events.QuestionAsked(question="q", text="Do it?", parked=True))
+    answered = events.QuestionAnswered(question="q")
+    assert [topic for topic, _ in published(told, answered)] == ["llm.start"]
+    assert published(late, answered) == []
+
+
 TOPICS_OF_END: dict[str, list[str]] = {
     "completed": ["llm.end"],
     "limit_reached": ["llm.end"],
