@@ -93,14 +93,26 @@ def left_files(folder: Path) -> Iterator[Path]:
 
 
 def compress(path: Path) -> Generator[None, None, None]:
-    """Replace `path` by `path`.zst, a step at a time. A file that cannot be compressed stays as it is."""
+    """Replace `path` by `path`.zst, a step at a time. A file that cannot be compressed stays as it is.
+
+    A reload may give a folder two keepers for a time. The one that locks the file compresses it.
+    """
+    try:
+        with path.open("rb") as plain:
+            if lock(plain.fileno()):
+                yield from _compress_locked(path, plain)
+    except FileNotFoundError:
+        log.debug("the recording was deleted before it was compressed", file=str(path))  # by the limits, or by hand
+    except OSError as error:
+        log.warning("cannot compress the recording", file=str(path), cause=full_reason(error))
+
+
+def _compress_locked(path: Path, plain: BinaryIO) -> Generator[None, None, None]:
     packed = path.with_name(path.name + ZST)
     draft = path.with_name(f".{packed.name}.{os.getpid()}")
     try:
         before = path.stat()
-        with path.open("rb") as plain, new_file(draft) as file:
-            if not lock(plain.fileno()):
-                raise BlockingIOError("another process writes it")
+        with new_file(draft) as file:
             for block in index.compressed(plain):
                 file.write(block)
                 yield
@@ -108,10 +120,6 @@ def compress(path: Path) -> Generator[None, None, None]:
         draft.rename(packed)
         sync_folder(path.parent)
         path.unlink()
-    except FileNotFoundError:
-        log.debug("the recording was deleted before it was compressed", file=str(path))  # by the limits, or by hand
-    except OSError as error:
-        log.warning("cannot compress the recording", file=str(path), cause=full_reason(error))
     finally:
         draft.unlink(missing_ok=True)
 

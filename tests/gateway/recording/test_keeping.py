@@ -56,6 +56,18 @@ def test_a_file_that_is_being_written_is_not_compressed(tmp_path: Path) -> None:
     assert list(left_files(tmp_path)) == [path]
 
 
+def test_a_file_that_two_keepers_compress_at_once_is_compressed_by_the_first(tmp_path: Path) -> None:
+    path = recorded(tmp_path, "a", count=20_000)
+    first = compress(path)
+    next(first)
+    with capture_logs() as logs:
+        finish(path)
+        for _ in first:
+            pass
+    assert [one.name for one in tmp_path.iterdir()] == [f"{path.name}.zst"]
+    assert logs == []
+
+
 def test_a_compression_that_is_given_up_leaves_the_plain_file(tmp_path: Path) -> None:
     path = recorded(tmp_path, "a", count=20_000)
     steps = compress(path)
