@@ -111,7 +111,8 @@ class SharedKind(RememberingOpener):
 
     def session_behind(self, wanted: str, principal: str) -> Session | None:
         if wanted not in ("", LATEST):
-            return self._make("" if wanted == NEW else wanted, principal=principal)
+            name = "" if wanted == NEW else wanted
+            return self._make(name, self._ids_of(name) if name else None, principal)
         newest = self._newest()
         if newest is None:
             newest = self._make("", principal=principal)

@@ -41,12 +41,48 @@ async def test_the_wait_for_the_list_of_the_backend_is_bounded() -> None:
         assert answer["data"]["conversations"] == []
 
 
-async def test_a_client_that_names_no_session_is_shown_the_newest() -> None:
+@pytest.mark.parametrize("wanted", ["", "latest"])
+async def test_a_client_that_names_no_session_is_shown_the_newest(wanted: str) -> None:
     async with in_memory_pando_gateway() as made:
-        made.join("pod")
+        made.join("pod", ingress=Ingress(session=wanted))
         await made.begins(row(ONE, updated="2026-05-09T21:28:20Z"), row(OTHER, updated="2026-05-10T21:28:20Z"))
         assert made.asked() == ["message.list"]
         assert (await made.answers("message.list", []))["session_id"] == OTHER
+
+
+@pytest.mark.parametrize("listed", [[row(ONE), row(OTHER)], [row(OTHER)]], ids=["listed", "unlisted"])
+async def test_a_pod_listener_leads_to_the_session_of_its_id(listed: list[dict[str, object]]) -> None:
+    """A list of a pando may lack sessions (docs/dialects/pando.md, section 6)."""
+    async with in_memory_pando_gateway() as made:
+        made.join("pod", ingress=Ingress(session=ONE))
+        await made.begins(*listed)
+        assert (await made.answers("message.list", []))["session_id"] == ONE
+
+
+async def test_a_pod_listener_leads_to_the_session_of_its_id_also_if_the_primary_comes_later() -> None:
+    async with in_memory_pando_gateway() as made:
+        pod = made.join("pod", ingress=Ingress(session=ONE))
+        await settle()
+        made.time.passes(0.4)
+        await made.begins(row(ONE), row(OTHER))
+        said = {"id": "m-1", "role": "user", "content": "Kept?", "created_at": "2026-05-09T21:28:20Z"}
+        assert (await made.answers("message.list", [said]))["session_id"] == ONE
+        assert "Kept?" in json.dumps(frames(pod)[-1])
+        pod.say(json.dumps(run("Hello")).encode())
+        await settle()
+        assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE
+
+
+async def test_the_first_input_at_a_pod_listener_of_new_sessions_opens_one() -> None:
+    async with in_memory_pando_gateway() as made:
+        pod = made.join("pod", ingress=Ingress(session="new"))
+        await made.begins(row(ONE))
+        pod.say(json.dumps(run("Hello")).encode())
+        await settle()
+        await made.answers("session.interrupt", {"ok": True})
+        await made.answers("CreateSession", {"id": OTHER})
+        await made.answers("message.list", [])
+        assert (await made.answers("message.send", {"ok": True}))["session_id"] == OTHER
 
 
 async def test_a_client_that_names_no_session_is_never_shown_that_of_a_sub_agent() -> None:
