@@ -94,7 +94,8 @@ async def test_an_end_reported_before_there_is_a_sink_counts() -> None:
     assert sink.taken == [b"one"]
 
 
-async def test_an_exception_of_the_sink_reaches_the_waiting_task_and_stops_delivery() -> None:
+@pytest.mark.parametrize("waits", [False, True], ids=["a new frame", "a frame that waits"])
+async def test_an_exception_of_the_sink_reaches_the_waiting_task_and_stops_delivery(waits: bool) -> None:
     calls: list[Sequence[Frame]] = []
 
     def broken(frames: Sequence[Frame]) -> int:
@@ -102,8 +103,11 @@ async def test_an_exception_of_the_sink_reaches_the_waiting_task_and_stops_deliv
         raise ZeroDivisionError
 
     inbound = Inbound(1_000, lambda: None, lambda: None)
-    with inbound.feeding(broken) as over:
+    if waits:
         inbound.push([b"one"])
+    with inbound.feeding(broken) as over:
+        if not waits:
+            inbound.push([b"one"])
         inbound.push([b"two"])
         with pytest.raises(ZeroDivisionError):
             await over

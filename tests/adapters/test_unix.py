@@ -543,6 +543,18 @@ async def test_a_socket_gets_its_mode_only_after_its_group(tmp_path: Path, monke
     assert modes == [0o600, 0o660]
 
 
+async def test_a_socket_whose_group_cannot_be_set_is_removed_and_the_error_tells_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: str, _uid: int, _gid: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "chown", refuse)
+    with pytest.raises(PermissionError, match="its owner or group cannot be changed by this user"):
+        await listen(f"{tmp_path}/sock", LIMITS, lambda _transport: None, SocketFile(gid=os.getgid()))
+    assert list(tmp_path.iterdir()) == []
+
+
 @asynccontextmanager
 async def refusing(folder: Path) -> AsyncIterator[Server]:
     """Run a listener that refuses every peer with the frame `no`."""

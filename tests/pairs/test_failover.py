@@ -139,3 +139,19 @@ async def test_new_clients_get_the_session_of_the_first_live_pod(tmp_path: Path)
                 assert late.session != early.session
             await early.say("hello")
             await early.until(lambda: any(frame["type"] == "eventual_response" for frame in early.frames))
+
+
+async def test_clients_of_a_pod_listener_share_the_session_of_a_pod_while_it_is_healthy(tmp_path: Path) -> None:
+    first, second, socket = tmp_path / "a", tmp_path / "b", f"{tmp_path}/sock"
+    async with (
+        FakePod.serving(first) as pod,
+        FakePod.serving(second) as other,
+        route_to(f"pod+unix:{first}", f"pod+unix:{second}", listen=f"pod+unix:{socket}") as port,
+        PodClient.connected(socket),
+    ):
+        async with PodClient.connected(socket):
+            assert (pod.connections, other.connections) == (1, 0)
+        pool = port.app.upstreams.pools["test"]
+        pool.note_failure(pool.upstreams[0], "a test")
+        async with PodClient.connected(socket):
+            assert (pod.connections, other.connections) == (1, 1)

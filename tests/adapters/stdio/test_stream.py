@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.stdio.stream import LineStream
-from dragoman.mappings.dialect import Oversize
+from dragoman.mappings.dialect import Frame, Oversize
 from tests.idle import run_turns
 from tests.transport_reader import receive, receive_all
 
@@ -71,6 +71,51 @@ async def test_a_line_in_two_writes_is_one_frame() -> None:
         await run_turns()
         other.say(b"a half\n")
         assert await receive(other.stream) == [b"one and a half"]
+
+
+async def test_frames_that_the_sink_left_are_given_again_when_the_link_resumes() -> None:
+    taken: list[Frame] = []
+    room = [1, 2]
+
+    def take(frames: Sequence[Frame]) -> int:
+        some = frames[: room.pop(0)] if room else frames
+        taken.extend(some)
+        return len(some)
+
+    with peer() as other:
+        other.say(b"one\ntwo\nthree\n")
+        async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+            reading = group.create_task(other.stream.run(take))
+            await run_turns()
+            assert taken == [b"one"]
+            other.stream.resume()
+            assert taken == [b"one", b"two", b"three"]
+            other.hang_up()
+            await reading
+
+
+async def test_a_discarded_peer_is_read_on_so_that_it_can_write_and_nothing_of_it_is_held() -> None:
+    with peer(TransportLimits(receive_high=1)) as other:
+        other.say(b"one\n" + b"x" * 50_000)
+        await run_turns()
+        assert other.stream.meter.size > 0
+        other.stream.discard()
+        async with asyncio.timeout(DEADLINE):
+            sent = 0
+            while sent < 1 << 20:
+                sent += other.say(b"y" * 10_000)
+                await asyncio.sleep(0)
+        other.hang_up()
+        assert await receive_all(other.stream) == []
+        assert other.stream.meter.size == 0
+
+
+async def test_a_peer_that_closed_its_input_can_read_nothing_more() -> None:
+    with peer() as other:
+        assert other.stream.peer_can_read()
+        os.close(other.reads)
+        other.reads = -1
+        assert not other.stream.peer_can_read()
 
 
 async def test_an_unterminated_last_line_is_a_frame() -> None:

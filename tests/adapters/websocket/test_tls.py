@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from msgspec import structs
 
 from dragoman.adapters.base import PeerFacts
@@ -219,7 +220,18 @@ def broken(authority: Authority, case: str) -> CertificateFiles:
         "garbage": CertificateFiles(certificate=str(garbage), key=key),
         "authorities": CertificateFiles(certificate=certificate, key=key, authorities=str(garbage)),
         "no key": CertificateFiles(certificate=certificate),
+        "encrypted": CertificateFiles(certificate=certificate, key=encrypted(key)),
     }[case]
+
+
+def encrypted(key: str) -> str:
+    """Write the key with a password to another file; return its path."""
+    path = Path(f"{key}.encrypted")
+    password = serialization.BestAvailableEncryption(b"secret")
+    loaded = serialization.load_pem_private_key(Path(key).read_bytes(), None)
+    form = serialization.PrivateFormat.PKCS8
+    path.write_bytes(loaded.private_bytes(serialization.Encoding.PEM, form, password))
+    return str(path)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +242,7 @@ def broken(authority: Authority, case: str) -> CertificateFiles:
         ("garbage", "garbage.pem or the key "),
         ("authorities", "garbage.pem are not valid PEM"),
         ("no key", "TLS needs the file of a key"),
+        ("encrypted", "the key is encrypted; dragoman cannot ask for its password"),
     ],
 )
 def test_an_error_names_the_file(authority: Authority, case: str, words: str) -> None:

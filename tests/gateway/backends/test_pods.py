@@ -12,12 +12,13 @@ from uuid import uuid4
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.routing.ids import session_id
-from tests.pairs.gateway import DEADLINE, SmoothClient, serving
+from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said
 from tests.pairs.test_pod_listener import answered, served, until
@@ -146,6 +147,28 @@ async def test_a_pod_client_without_a_free_pod_gets_an_error_and_is_disconnected
         assert b'"event":"error"' in await reader.readline()
         assert await reader.read() == b""
         writer.close()
+
+
+@pytest.mark.parametrize("by", ["agent", "conversation", "pod listener"])
+async def test_a_client_with_too_many_sessions_is_told_the_limit_however_it_asks_for_a_pod(
+    tmp_path: Path, by: str
+) -> None:
+    limits = structs.replace(LIMITS, principal_sessions=1)
+    async with (
+        pods(tmp_path, "atlas", "hermes"),
+        served(WS, f"pod+unix:{tmp_path}/in.sock", upstream=f"pod+dir:{tmp_path}", limits=limits) as (_, (url, path)),
+        SmoothClient.connected(url) as client,
+    ):
+        if by == "agent":
+            refusal = str(await opened(url, agentId="hermes"))
+        elif by == "conversation":
+            named = conversation(tmp_path, "hermes")
+            refusal = str(await client.ask({"action": "get_session", "sessionId": named}))
+        else:
+            reader, writer = await asyncio.open_unix_connection(path)
+            refusal = str(await reader.read())
+            writer.close()
+        assert "the limit `principal_sessions` is 1" in refusal
 
 
 async def test_a_pod_becomes_free_when_its_session_is_forgotten(tmp_path: Path) -> None:

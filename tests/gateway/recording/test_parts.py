@@ -148,6 +148,23 @@ def test_a_file_that_was_never_created_is_not_counted_as_a_part(harness: Recorde
     assert (header.part, header.lost, seqs(lines)) == (0, 1, [2])
 
 
+def test_a_part_that_fails_after_the_next_one_has_begun_is_logged_and_the_next_one_goes_on() -> None:
+    harness = RecorderHarness(rotate_bytes=1)
+    for text in "ab":
+        harness.happens(TextDelta(text=text))
+        harness.flushes()
+    (first, _) = harness.disk.files
+    with capture_logs() as logs:
+        first.failed(first, OSError(28, "No space left on device"))
+    assert [(line["event"], line["log_level"]) for line in logs] == [
+        ("the end of a part of a recording is lost", "error")
+    ]
+    assert harness.ledger.counters["recordings_failed"] == 1
+    harness.happens(TextDelta(text="c"))
+    harness.recorder.close()
+    assert seqs(harness.disk.lines()) == [1, 2, 3]
+
+
 def test_the_next_header_counts_items_that_were_lost_twice(harness: RecorderHarness) -> None:
     for _ in range(2):
         harness.happens(TextDelta(text="a"))

@@ -6,6 +6,7 @@ from dragoman.gateway.routing.unopened import UnopenedSessions
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import CREATE
+from tests.gateway.smooth_server_messages import CREATED, acknowledged
 from tests.idle import settle
 
 
@@ -20,6 +21,20 @@ async def test_a_client_that_leaves_takes_only_its_own_unopened_sessions_along()
         await settle()
         assert list(unopened) == of_b
         assert len(of_b) == 1
+
+
+async def test_a_session_that_its_backend_names_like_that_of_another_user_is_not_shown() -> None:
+    async with in_memory_gateway(upstream="smooth", share="owner") as made:
+        for name in ("ann", "bob"):
+            made.join(name, principal=name).sends(CREATE)
+            await settle()
+            (asked,) = made.pod.news()
+            made.pod.sends(acknowledged(asked["requestId"], **CREATED))
+            await settle()
+        (answer,) = made.clients["bob"].news()
+        assert (answer["type"], answer["error"]["message"]) == ("error", "session not found")
+        (session,) = made.router.sessions
+        assert [link.id for link in session.presence.links] == ["ann"]
 
 
 async def test_a_chosen_name_is_in_use_until_its_session_is_opened_and_then_nothing_is_left_of_it() -> None:

@@ -17,6 +17,7 @@ from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import WorkOfLinks
 from dragoman.gateway.peer import Peer
+from dragoman.gateway.recording.session_recorder import SessionRecorder
 from dragoman.gateway.session.attachments import DeliveryContext
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.log import Log
@@ -44,7 +45,14 @@ class Stage:
     """The delivery of a session, with links in memory; tests play turns in normal form by hand."""
 
     def __init__(
-        self, group: asyncio.TaskGroup, *, soft: int, log_bytes: int, coalesce: bool, source: str = "pod"
+        self,
+        group: asyncio.TaskGroup,
+        *,
+        soft: int,
+        log_bytes: int,
+        coalesce: bool,
+        source: str,
+        recorder: SessionRecorder | None,
     ) -> None:
         self.group = group
         self.state = SessionState(id=SESSION)
@@ -58,6 +66,7 @@ class Stage:
             services=self.services,
             route=RouteOptions(overflow="coalesce" if coalesce else "disconnect"),
             upstream=registry.dialect(source),
+            recorder=recorder,
         )
         self.delivery = Delivery(context)
         self.origin = Origin()
@@ -123,10 +132,15 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    *, soft: int = 1 << 20, log_bytes: int = 1 << 25, coalesce: bool = True, source: str = "pod"
+    *,
+    soft: int = 1 << 20,
+    log_bytes: int = 1 << 25,
+    coalesce: bool = True,
+    source: str = "pod",
+    recorder: SessionRecorder | None = None,
 ) -> AsyncIterator[Stage]:
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, soft=soft, log_bytes=log_bytes, coalesce=coalesce, source=source)
+        made = Stage(group, soft=soft, log_bytes=log_bytes, coalesce=coalesce, source=source, recorder=recorder)
         yield made
         for link in made.links:
             link.end(CloseReason.DONE)

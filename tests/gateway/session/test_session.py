@@ -674,6 +674,20 @@ async def test_a_turn_whose_texts_fit_is_not_ended_because_its_backend_sends_eac
         )
 
 
+async def test_a_turn_without_end_is_ended_in_the_middle_of_a_text() -> None:
+    half = "x" * 1_500
+    async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:
+        await (
+            begun(made)
+            .pod_sends(delta(half))
+            .receives("a", token("r1", half))
+            .pod_sends(delta(half))
+            .receives("a", token("r1", half), error("r1", "VALIDATION_ERROR"))
+            .pod_receives(CANCEL)
+            .done()
+        )
+
+
 @pytest.mark.parametrize("text", ["x" * 3_000, "\x01" * 400], ids=["characters", "bytes in JSON"])
 async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop(text: str) -> None:
     async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.gateway.overload.fair_queue import QUANTUM, STEP
+from dragoman.gateway.recording.session_recorder import SessionRecorder
 from dragoman.mappings.canonical.events import (
     ModelTurnStarted,
     Preamble,
     TextDelta,
     ToolCallArguments,
 )
+from tests.gateway.recording.recorded_session import RecorderHarness
 from tests.gateway.session.delivery_stage import TURN, shown, stage, text
 from tests.idle import run_turns, settle
 
@@ -66,6 +68,22 @@ async def test_a_client_that_was_behind_at_the_start_of_its_turn_gets_it_under_i
             "stream_token",
             "eventual_response",
         ]
+
+
+async def test_the_frames_that_a_client_missed_are_recorded_in_their_session_and_nothing_else_is() -> None:
+    recording = RecorderHarness()
+    acting: list[SessionRecorder] = []
+    async with stage(soft=1_000, recorder=recording.recorder) as made:
+        link, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        await made.fill_outbox(link)
+        made.play(TextDelta(text="missed"))
+        recording.call.on_acting = acting.append
+        stalled.reading.set()
+        await settle()
+        assert "missed" in text(stalled, TURN)
+        assert (acting, recording.call.session) == ([recording.recorder], None)
 
 
 async def test_a_client_whose_missed_events_were_dropped_for_memory_is_disconnected_once_it_reads() -> None:

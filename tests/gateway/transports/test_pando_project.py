@@ -236,6 +236,20 @@ def test_no_file_descriptor_stays_open(folder: Path) -> None:
         os.fstat(held)
 
 
+def test_a_lock_that_cannot_be_written_is_released(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int, _data: bytes, _offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = os.listdir("/proc/self/fd")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", fail)
+        with pytest.raises(OSError, match="No space left"):
+            Project.claim(str(folder), ID, AT)
+    assert os.listdir("/proc/self/fd") == before
+    with claimed(folder):
+        assert json.loads(lock_of(folder).read_text())["instance_id"] == ID
+
+
 def test_the_lock_is_not_inherited_by_children(folder: Path) -> None:
     with claimed(folder) as project:
         assert not os.get_inheritable(project._descriptor)
