@@ -93,7 +93,7 @@ sessions: setup ## open and leave 100,000 sessions (10 minutes) and show what st
 fuzz: setup ## fuzz every parser for 5 minutes with atheris, or with hypothesis; ARGS="--seconds N --parser NAME"
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-docs: setup ## generate docs/fidelity.md and the README's table of pairs from the rules
+docs: setup ## write docs/fidelity.md and the generated parts of README.md, docs/design.md and docs/recording.md
 	$(BIN)/python -m tests.docs
 
 format: setup ## sort imports and format
