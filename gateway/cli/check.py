@@ -34,7 +34,7 @@ def check(
 ) -> None:
     """Report every error in a configuration file, each with its line and key.
 
-    Of more than 100 errors the further ones are only counted. Exits 2 if there is an error, 1 if --probe finds a
+    If there are more than 100 errors, the others are only counted. Exits 2 if there is an error, 1 if --probe finds a
     backend that it cannot reach or that speaks another dialect, else 0. --json prints an array of {file, line, path,
     text}, which is empty if there are no problems. A warning also has "level": "warning".
     """

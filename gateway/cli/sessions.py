@@ -27,7 +27,7 @@ LINKS = ("id", "dialect", "peer", "principal", "queued", "behind")
 def sessions(
     action: Annotated[
         Literal["list", "show", "close", "detach"],
-        typer.Argument(metavar="list|show|close|detach", help="The action.", show_default=False),
+        typer.Argument(metavar="list|show|close|detach", help="The action; without one, list.", show_default=False),
     ] = "list",
     session: Annotated[str, typer.Argument(metavar="ID", help="The id of the session.", show_default=False)] = "",
     route: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this route.")] = "",
@@ -45,7 +45,9 @@ def sessions(
             help="Sort by id, opened_at, updated_at, memory or clients; a `-` before it reverses the order.",
         ),
     ] = "id",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of sessions to list.")] = 100,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="The maximum number of sessions to list.")
+    ] = 100,
     config_file: OpsConfig = None,
     ops: OpsUrl = None,
     as_json: AsJson = False,
