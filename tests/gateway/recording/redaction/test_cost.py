@@ -161,7 +161,7 @@ DOCUMENTS: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_cost_of_a_document_is_proportional_to_its_size(name: str) -> None:
     paths = JsonPaths(map(json_path, ["$..pass", "$..a..a..a..b", "$.arguments.token"]))
-    inputs = [DOCUMENTS[name](20 * count) for count in SIZES]
+    inputs = [DOCUMENTS[name](10 * count) for count in SIZES]
     assert growth(lambda text: lambda: list(paths.find(text)), inputs, READERS) <= GROWTH
 
 

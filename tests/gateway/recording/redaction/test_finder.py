@@ -169,7 +169,7 @@ def test_a_detector_matches_each_text_in_one_way_only(detector: Detector) -> Non
         assert max(given_back(parse(pattern.pattern)), default=0) <= 40, pattern.pattern
 
 
-def test_a_megabyte_of_any_text_is_one_pass_of_each_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_one_pass_of_each_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     plain = Detector._candidates
 
@@ -178,7 +178,7 @@ def test_a_megabyte_of_any_text_is_one_pass_of_each_detector(monkeypatch: pytest
         return plain(self, text, folded)
 
     monkeypatch.setattr(Detector, "_candidates", counted)
-    text = ("password=password:sk-sk-eyJ.eyJ.://a:b" + "\\" * 8) * 21_000
+    text = ("password=password:sk-sk-eyJ.eyJ.://a:b" + "\\" * 8) * 2_000
     FINDER.find(text)
     assert 0 < sum(seen) <= len(BUILT_IN) * sum(len(layer.text) for layer in layers(text))
 

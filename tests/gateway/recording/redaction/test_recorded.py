@@ -24,7 +24,6 @@ from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recordings import FLUSH, redactors
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.session_recorder import ROUND
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.canonical import Event
@@ -99,20 +98,6 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
 
 
 # -- a session ---------------------------------------------------------------------------------------------
-
-
-def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -> None:
-    scene = RecorderHarness()
-    scene.happens(TextDelta(text="one "))
-    scene.passes(1.5 - ROUND - 2 * FLUSH)
-    assert scene.disk.data == b""
-    scene.passes(ROUND + 2 * FLUSH)
-    assert len(scene.disk.lines()) == 1
-    scene.happens(TextDelta(text="two"), TextDone(text="one two"))
-    scene.passes(FLUSH)
-    assert len(scene.disk.lines()) == 3
-    scene.passes(FLUSH)
-    assert scene.time.waiting == []  # nothing is held back: nobody has to look again
 
 
 def test_held_text_is_written_when_the_session_ends() -> None:

@@ -27,7 +27,7 @@ from dragoman.mappings.canonical.events import HistorySnapshot, InteractionRequi
 from dragoman.mappings.canonical.values import Message, Paste, ToolCall
 from tests.gateway.recording.lines import released
 from tests.gateway.recording.redaction.corpus import SHAPES
-from tests.samples import full, samples
+from tests.samples import samples
 
 KEY = SHAPES["github_token"]
 PLAIN = ValueRedactor(Finder(BUILT_IN), JsonPaths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None)
@@ -52,7 +52,11 @@ def poisoned(value: Any) -> Any:
     return structs.replace(value, **changed)
 
 
-@pytest.mark.parametrize("value", [*samples(Event), *samples(Command)], ids=lambda value: type(value).__name__)
+VALUES = [*samples(Event), *samples(Command)]
+FULL = VALUES[1::2]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_no_text_of_any_event_or_command_keeps_a_secret(value: Any) -> None:
     bad = poisoned(value)
     clean = PLAIN.redact(bad)
@@ -60,7 +64,7 @@ def test_no_text_of_any_event_or_command_keeps_a_secret(value: Any) -> None:
     assert msgspec.json.decode(msgspec.json.encode(clean), type=type(value)) == clean
 
 
-@pytest.mark.parametrize("value", [*samples(Event), *samples(Command)], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_value_without_secrets_is_the_same_value(value: Any) -> None:
     if type(value).__name__ == "AnswerOtp":
         assert PLAIN.redact(value).code == "<otp>"
@@ -120,9 +124,9 @@ def test_redaction_does_not_change_protocol_keywords() -> None:
     assert msgspec.json.encode(own.redact(TextDone(text="the text"))) == b'{"type":"text_done","text":"the <odd>"}'
 
 
-def test_the_test_puts_a_secret_into_every_field_of_every_type() -> None:
-    """The sweep can fail, because no poisoned value is clean before redaction."""
-    assert KEY.encode() in msgspec.json.encode(poisoned(full(TextDone)))
+def test_every_event_and_command_with_a_text_has_a_secret_before_its_redaction() -> None:
+    clean = {type(v).__name__ for v in map(poisoned, FULL) if KEY.encode() not in msgspec.json.encode(v)}
+    assert clean == set()
 
 
 def test_json_that_is_removed_completely_becomes_one_string(monkeypatch: pytest.MonkeyPatch) -> None:
