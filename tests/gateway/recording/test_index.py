@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import struct
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,50 +21,59 @@ from dragoman.gateway.recording.index import (
 )
 from tests.gateway.recording.lines import HEADER, numbered
 
-LINES = [encode(HEADER) + b"\n", *(encode(step) + b"\n" for step in packed(numbered(20_000)))]
-FILE = b"".join(compressed(LINES))
+
+@cache
+def raw_lines() -> list[bytes]:
+    """Return the lines of a recording of several blocks."""
+    return [encode(HEADER) + b"\n", *(encode(step) + b"\n" for step in packed(numbered(10_000)))]
+
+
+@cache
+def packed_file() -> bytes:
+    """Return these lines compressed."""
+    return b"".join(compressed(raw_lines()))
 
 
 def entries() -> list[IndexEntry]:
-    """Return the entries of the index of FILE."""
-    found = read_index(io.BytesIO(FILE))
+    """Return the entries of the index of the compressed file."""
+    found = read_index(io.BytesIO(packed_file()))
     assert found is not None
     return found.entries
 
 
 def test_compressed_lines_are_read_back_unchanged() -> None:
-    assert b"".join(decompressed(io.BytesIO(FILE))) == b"".join(LINES)
+    assert b"".join(decompressed(io.BytesIO(packed_file()))) == b"".join(raw_lines())
 
 
 def test_any_zstd_tool_reads_the_lines_and_ignores_the_index() -> None:
-    reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(FILE), read_across_frames=True)
-    assert reader.read() == b"".join(LINES)
+    reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed_file()), read_across_frames=True)
+    assert reader.read() == b"".join(raw_lines())
 
 
 def test_each_block_is_read_without_the_others_and_holds_whole_lines() -> None:
     index = entries()
     assert len(index) > 3
     for block in index[1:]:
-        alone = zstandard.ZstdDecompressor().decompress(FILE[block.offset : block.offset + block.size])
+        alone = zstandard.ZstdDecompressor().decompress(packed_file()[block.offset : block.offset + block.size])
         line = decode_line(alone.partition(b"\n")[0])
         assert (line.seq, line.t) == (block.seq, block.t)
         assert alone.endswith(b"\n")
 
 
 def test_a_file_without_its_end_has_no_index() -> None:
-    assert read_index(io.BytesIO(FILE[:-1])) is None
+    assert read_index(io.BytesIO(packed_file()[:-1])) is None
     assert read_index(io.BytesIO(b"")) is None
 
 
 def test_an_index_that_points_outside_of_its_file_is_ignored() -> None:
-    end = FILE[entries()[-1].offset + 10 :]
+    end = packed_file()[entries()[-1].offset + 10 :]
     assert read_index(io.BytesIO(end)) is None
 
 
 def test_the_index_finds_the_block_with_the_first_line_of_a_seq_or_a_time() -> None:
     index = entries()
-    decoded = [decode_line(line) for line in LINES[1:]]
-    for wanted in (*range(0, 20_001, 97), 19_999, 20_000):
+    decoded = [decode_line(line) for line in raw_lines()[1:]]
+    for wanted in (*range(0, 10_001, 97), 9_999, 10_000):
         _holds(index, decoded, wanted, 0)
         _holds(index, decoded, 0, wanted * 5)
 
@@ -79,28 +89,30 @@ def _holds(index: list[IndexEntry], decoded: list[StepLine], seq: int, t: int) -
 
 def test_the_readable_part_of_a_torn_file_is_read() -> None:
     index = entries()
-    torn = FILE[: index[1].offset + 1000]
+    torn = packed_file()[: index[1].offset + 1000]
     got = b"".join(decompressed(io.BytesIO(torn)))
-    whole = zstandard.ZstdDecompressor().decompress(FILE[: index[0].size])
+    whole = zstandard.ZstdDecompressor().decompress(packed_file()[: index[0].size])
     assert got.startswith(whole)
-    assert b"".join(LINES).startswith(got)
+    assert b"".join(raw_lines()).startswith(got)
 
 
 def test_reading_ends_at_garbage_after_the_frames() -> None:
-    assert b"".join(decompressed(io.BytesIO(FILE + b"garbage" * 100))) == b"".join(LINES)
+    assert b"".join(decompressed(io.BytesIO(packed_file() + b"garbage" * 100))) == b"".join(raw_lines())
 
 
 @pytest.mark.parametrize("begin", [0, 4, 1000])
 def test_a_damaged_block_loses_only_that_block_and_is_reported(begin: int) -> None:
     index = entries()
-    damaged = bytearray(FILE)
+    damaged = bytearray(packed_file())
     damaged[index[1].offset + begin] ^= 0xFF
     lost: list[str] = []
     got = b"".join(decompressed(io.BytesIO(damaged), lost=lost.append))
     assert lost == ["block"]
     decoder = zstandard.ZstdDecompressor()
     first, *others = (
-        decoder.decompress(FILE[block.offset : block.offset + block.size]) for block in index if block != index[1]
+        decoder.decompress(packed_file()[block.offset : block.offset + block.size])
+        for block in index
+        if block != index[1]
     )
     assert got.startswith(first)
     assert got.endswith(b"\n" + b"".join(others))
@@ -110,15 +122,15 @@ def test_a_damaged_block_loses_only_that_block_and_is_reported(begin: int) -> No
 def test_a_file_cut_between_two_blocks_is_reported(into: int) -> None:
     index = entries()
     lost: list[str] = []
-    list(decompressed(io.BytesIO(FILE[: index[2].offset + into]), lost=lost.append))
+    list(decompressed(io.BytesIO(packed_file()[: index[2].offset + into]), lost=lost.append))
     assert lost == ["end"]
 
 
 def test_two_files_that_were_joined_are_read_as_one() -> None:
     lost: list[str] = []
-    got = b"".join(decompressed(io.BytesIO(FILE + FILE), lost=lost.append))
-    assert (got, lost) == (b"".join(LINES) * 2, [])
-    assert read_index(io.BytesIO(FILE + FILE)) is None, "it is one of the second file alone"
+    got = b"".join(decompressed(io.BytesIO(packed_file() + packed_file()), lost=lost.append))
+    assert (got, lost) == (b"".join(raw_lines()) * 2, [])
+    assert read_index(io.BytesIO(packed_file() + packed_file())) is None, "it is one of the second file alone"
 
 
 def test_a_frame_that_stands_for_many_times_its_size_is_decompressed_in_small_chunks() -> None:

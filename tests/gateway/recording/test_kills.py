@@ -23,7 +23,7 @@ from tests.gateway.recording.killed_writers import LINES
 from tests.gateway.recording.lines import PACKED, PLAIN, numbered, written
 from tests.gateway.recording.test_writer import Loop, a_file
 
-KILLS = 200
+KILLS = 100
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -87,7 +87,7 @@ def test_a_killed_writer_loses_nothing_that_was_synced(memory: Path, zygote: sub
     assert len(told) > 20, "it was killed at the same few places again and again"
 
 
-@pytest.mark.parametrize(("lines", "cuts"), [(200, 260), (2_000, 40)], ids=["one_chunk", "two_chunks"])
+@pytest.mark.parametrize(("lines", "cuts"), [(200, 130), (2_000, 20)], ids=["one_chunk", "two_chunks"])
 def test_all_whole_lines_of_a_torn_file_are_read(tmp_path: Path, lines: int, cuts: int) -> None:
     whole = written(tmp_path / "whole.jsonl", LINES[:lines]).read_bytes()
     assert (len(whole) > CHUNK) == (lines == 2_000)
