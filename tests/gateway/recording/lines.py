@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
 from typing import Literal
@@ -164,16 +164,10 @@ def in_runs(lines: Sequence[Line]) -> list[Item]:
                 stored += items_of(in_steps(seq, t, frame_lines(link, direction, dialect, texts)))
             seq = stored[-1].seq + stored[-1].count
         if direction == "receive":
-            for line in _events([line for line in lines if isinstance(line, EventLine)], seq, t):
-                stored.append(line)
-                seq += line.count
+            events = [line for line in lines if isinstance(line, EventLine)]
+            stored += [structs.replace(line, seq=at, t=t) for at, line in enumerate(events, seq)]
+            seq += len(events)
     return stored
-
-
-def _events(lines: Sequence[EventLine], seq: int, t: int) -> Iterator[EventLine]:
-    for line in lines:
-        yield structs.replace(line, seq=seq, t=t)
-        seq += 1
 
 
 def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:

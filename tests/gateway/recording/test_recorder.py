@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,48 +10,22 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.format import EventLine, FrameLine, Header, decode_header
+from dragoman.gateway.recording.format import EventLine, FrameLine, Header
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recorder import Recorder, Tap
 from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.recording.session_recorder import SessionRecorder
-from dragoman.gateway.recording.writer import OutputFile, Writer
+from dragoman.gateway.recording.writer import Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import Pong, Reply, TextDelta, TurnAccepted
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
-from tests.gateway.recording.lines import HEADER, decoded
-from tests.gateway.recording.recorded_session import IN_LOOP, default_redactor
+from tests.gateway.recording.lines import HEADER
+from tests.gateway.recording.recorded_session import IN_LOOP, Disk, default_redactor
+from tests.services import never
 
 POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
-
-
-class Shelf:
-    """A writer that keeps the recording of each session as words."""
-
-    place = Folder
-    rotate_bytes = 0
-
-    def __init__(self) -> None:
-        self.files: dict[OutputFile, bytes] = {}
-
-    def put(self, file: OutputFile, data: bytes, _lines: int) -> bool:
-        self.files[file] = self.files.get(file, b"") + data
-        return True
-
-    def flush(self) -> None:
-        pass
-
-    def finish(self, file: OutputFile) -> None:
-        pass
-
-    def read(self) -> dict[str, list[str]]:
-        told = {}
-        for data in self.files.values():
-            first, *rest = data.splitlines()
-            told[decode_header(first).session] = [_word(line) for line in decoded(rest)]
-        return told
 
 
 def _word(line: FrameLine | EventLine) -> str:
@@ -62,14 +37,13 @@ def _word(line: FrameLine | EventLine) -> str:
 
 class Stage:
     def __init__(self, everything: bool = False) -> None:
-        self.shelf = Shelf()
-        writer = cast("Writer", self.shelf)
+        self.disk = Disk(Folder(Path("/rec")))
         recordings = Recordings(
-            writer,
+            cast("Writer", self.disk),
             IN_LOOP,
             Ledger(),
             MemoryBudget(),
-            lambda _delay, _ring: _Timer(),
+            never,
             redactor=default_redactor,
             everything=everything,
         )
@@ -95,13 +69,9 @@ class Stage:
             tap.receive([text.encode()], take)
 
     def told(self) -> dict[str, list[str]]:
+        """Return the lines of each recorded session in words."""
         self.recorder.close()
-        return self.shelf.read()
-
-
-class _Timer:
-    def cancel(self) -> None:
-        pass
+        return {header.session: [_word(line) for line in lines] for header, lines in self.disk.parts()}
 
 
 @pytest.fixture

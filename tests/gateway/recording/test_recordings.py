@@ -231,7 +231,6 @@ def test_a_valid_recording_section_has_no_problem(tmp_path: Path) -> None:
         ("{0}/new.jsonl", "keep_count = 3", "8: recording.keep_count: {0}/new.jsonl is a file"),
         ("{0}", "keep_count = 0", "8: recording.keep_count: expected a whole number >= 1, got 0"),
         ("{0}", 'links = "some"', "8: recording.links: 'some' is not one of turn, all"),
-        ("{0}", "colour = 1", "8: recording.colour: unknown key 'colour'"),
     ],
 )
 def test_an_invalid_recording_section_is_reported_with_its_line(

@@ -149,13 +149,10 @@ def test_items_after_close_are_not_recorded(harness: RecorderHarness) -> None:
     assert len(harness.disk.finished) == 1
 
 
-def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over() -> None:
-    harness = RecorderHarness()
+def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
     (due,) = harness.time.waiting
-    assert due == pytest.approx(
-        1.5 - ROUND - FLUSH
-    )  # for three quarters of the window what streams is noted and no more
+    assert due == pytest.approx(GATHER - ROUND - FLUSH)
     harness.happens(TextDelta(text="b"))
     harness.recorder.frames(TapPoint(UP, "receive", "pod"), [b"{}"])
     assert harness.time.waiting == pytest.approx([due])
@@ -166,8 +163,7 @@ def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over()
     assert seqs(harness.disk.lines()) == [1, 2, 3, 4]
 
 
-def test_a_streaming_text_is_written_when_its_window_is_over() -> None:
-    harness = RecorderHarness()
+def test_a_streaming_text_is_written_when_its_window_is_over(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
     harness.passes(1.0)
     harness.happens(TextDelta(text="b"))
@@ -177,8 +173,7 @@ def test_a_streaming_text_is_written_when_its_window_is_over() -> None:
     assert seqs(harness.disk.lines()) == [1, 2]
 
 
-def test_a_possible_secret_is_written_when_the_window_is_over() -> None:
-    harness = RecorderHarness()
+def test_a_possible_secret_is_written_when_the_window_is_over(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
     harness.happens(TextDelta(text=" password: hun"))
     harness.passes(1.5)

@@ -43,15 +43,32 @@ def loop() -> Loop:
     return Loop()
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "deep" / "rec")
+
+
+@pytest.fixture
+def writer(place: Folder, loop: Loop) -> Writer:
+    """Return a writer whose thread runs, and which keeps closed files as they are."""
+    writer = Writer(place, loop.calls.put, PLAIN)
+    writer.start()
+    return writer
+
+
+@pytest.fixture
+def file(place: Folder, loop: Loop) -> OutputFile:
+    return a_file(place, loop)
+
+
 def a_file(folder: Folder | OneFile, loop: Loop, session: str = "s") -> OutputFile:
     return OutputFile(lambda: folder.names(folder.stem(session, START), 0), loop.failed)
 
 
-def test_queued_bytes_are_written_in_order_and_the_file_is_closed(tmp_path: Path, loop: Loop) -> None:
-    place = Folder(tmp_path / "rec")
-    writer = Writer(place, loop.calls.put, PLAIN)
-    writer.start()
-    file, other = a_file(place, loop), a_file(place, loop, "t")
+def test_queued_bytes_are_written_in_order_and_the_file_is_closed(
+    place: Folder, loop: Loop, writer: Writer, file: OutputFile
+) -> None:
+    other = a_file(place, loop, "t")
     for number in range(100):
         assert writer.put(file, f"line {number}\n".encode(), 1)
         assert writer.put(other, b"x\n", 1)
@@ -64,11 +81,7 @@ def test_queued_bytes_are_written_in_order_and_the_file_is_closed(tmp_path: Path
     assert not loop.failures
 
 
-def test_only_the_owner_may_read_files(tmp_path: Path, loop: Loop) -> None:
-    place = Folder(tmp_path / "deep" / "rec")
-    writer = Writer(place, loop.calls.put, PLAIN)
-    writer.start()
-    file = a_file(place, loop)
+def test_only_the_owner_may_read_files(writer: Writer, file: OutputFile) -> None:
     writer.put(file, b"x\n", 1)
     writer.close()
     assert file.path is not None
@@ -77,14 +90,13 @@ def test_only_the_owner_may_read_files(tmp_path: Path, loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("packed", ["", ".zst"])
-def test_the_name_of_an_existing_file_is_never_taken(tmp_path: Path, loop: Loop, packed: str) -> None:
-    place = Folder(tmp_path)
+def test_the_name_of_an_existing_file_is_never_taken(
+    place: Folder, writer: Writer, file: OutputFile, packed: str
+) -> None:
     name = next(place.names(place.stem("s", START), 0))
     taken = name.with_name(f"{name.name}{packed}")
+    place.folder.mkdir(parents=True)
     taken.write_text("mine")
-    writer = Writer(place, loop.calls.put, PLAIN)
-    writer.start()
-    file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
     writer.close()
     assert taken.read_text() == "mine"
@@ -93,14 +105,10 @@ def test_the_name_of_an_existing_file_is_never_taken(tmp_path: Path, loop: Loop,
 
 
 def test_a_file_locked_by_another_gateway_is_left_to_it(
-    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+    writer: Writer, file: OutputFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = iter([False, True])
     monkeypatch.setattr(module, "lock", lambda _descriptor: next(held))
-    place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put, PLAIN)
-    writer.start()
-    file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
     writer.close()
     assert file.path is not None
@@ -109,7 +117,7 @@ def test_a_file_locked_by_another_gateway_is_left_to_it(
 
 
 def test_everything_is_synced_before_the_writer_sleeps(
-    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+    writer: Writer, file: OutputFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: queue.Queue[int] = queue.Queue()
     real = os.fsync
@@ -119,10 +127,6 @@ def test_everything_is_synced_before_the_writer_sleeps(
         synced.put(os.fstat(descriptor).st_size)
 
     monkeypatch.setattr("os.fsync", fsync)
-    place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put, PLAIN)
-    writer.start()
-    file = a_file(place, loop)
     for size in (2, 4):
         writer.put(file, b"x\n", 1)
         writer.flush()
@@ -157,7 +161,7 @@ def test_the_recording_writer_queues_nothing_past_its_limit(
 
 
 def test_discarded_bytes_are_not_written_and_their_file_fails(
-    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+    place: Folder, loop: Loop, writer: Writer, file: OutputFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, gate = threading.Event(), threading.Event()
     real: Any = os.write
@@ -168,10 +172,7 @@ def test_discarded_bytes_are_not_written_and_their_file_fails(
         return int(real(descriptor, data))
 
     monkeypatch.setattr("os.write", write)
-    place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put, PLAIN)
-    writer.start()
-    file, other = a_file(place, loop), a_file(place, loop, "t")
+    other = a_file(place, loop, "t")
     writer.put(file, b"12345\n", 1)
     writer.flush()
     assert begun.wait(10)
@@ -259,12 +260,8 @@ def small_files() -> Iterator[int]:
 
 
 def test_a_full_disk_leaves_every_whole_line_and_no_part_of_another(
-    tmp_path: Path, loop: Loop, small_files: int
+    loop: Loop, writer: Writer, file: OutputFile, small_files: int
 ) -> None:
-    place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put, PLAIN)
-    writer.start()
-    file = a_file(place, loop)
     line = b"x" * 999 + b"\n"
     for _ in range(100):
         writer.put(file, line, 1)
@@ -278,19 +275,18 @@ def test_a_full_disk_leaves_every_whole_line_and_no_part_of_another(
     assert file.lines == small_files // len(line)
 
 
-def test_a_file_that_stayed_empty_is_removed(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_stayed_empty_is_removed(
+    place: Folder, loop: Loop, writer: Writer, file: OutputFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def write(_descriptor: int, _data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.write", write)
-    place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put, PLAIN)
-    writer.start()
-    writer.put(a_file(place, loop), b"x\n", 1)
+    writer.put(file, b"x\n", 1)
     writer.flush()
     assert loop.failure()[1].errno == 28
     writer.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list(place.folder.iterdir()) == []
 
 
 # -- what becomes of closed files -------------------------------------------------------------------------------
