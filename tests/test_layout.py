@@ -23,9 +23,6 @@ MAX_PARAMETERS = 7  # past it some of them belong together; the options of a com
 
 NO_NOUNS = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}  # names that say nothing
 
-# Source module -> why it has no test file of its own.
-WITHOUT_TEST: dict[str, str] = {}
-
 # Classes that are no structs, and that others fill in all the same -> why.
 FILLED_IN = {"Context": "data that a rule needs beside its item"}
 # Attributes that another module assigns -> why.
@@ -110,8 +107,7 @@ def test_the_sources_of_all_three_packages_are_found() -> None:
 def test_no_line_is_excluded_from_formatting() -> None:
     """A signature that would need it has too many parameters."""
     skip = "fmt" + ": skip"
-    paths = [*SOURCES, *(ROOT / "tests").rglob("*.py")]
-    kept = [path.name for path in paths if skip in path.read_text("utf-8")]
+    kept = [name(path) for path in SOURCES + TESTS if skip in path.read_text("utf-8")]
     assert not kept, listed(kept)
 
 
@@ -146,16 +142,10 @@ def test_each_module_that_does_something_has_its_test_file() -> None:
     bare = [
         f"{name(path)}: expected {' or '.join(name(mirror) for mirror in mirrors(path))}"
         for path in SOURCES
-        if path.stem not in {"__init__", "__main__"} and name(path) not in WITHOUT_TEST and runs(path)
+        if path.stem not in {"__init__", "__main__"} and runs(path)
         if not any(mirror.exists() for mirror in mirrors(path))
     ]
     assert not bare, listed(bare)
-
-
-def test_each_module_excepted_from_having_a_test_file_has_none() -> None:
-    modules = [PACKAGE / module for module in WITHOUT_TEST]
-    stale = [name(m) for m in modules if not m.exists() or any(mirror.exists() for mirror in mirrors(m))]
-    assert not stale, listed(stale)
 
 
 def test_a_module_is_named_after_what_it_holds() -> None:
