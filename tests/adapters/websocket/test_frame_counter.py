@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from dragoman.adapters.websocket import frame_counter
 from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, FRAGMENTS_MAX, FrameCounter
 from dragoman.adapters.websocket.frames import CLOSE, control_frame
 from dragoman.mappings.dialect import Frame
@@ -37,11 +38,15 @@ def refusal(counter: FrameCounter, data: bytes) -> int | None:
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 1 << 20])
 @pytest.mark.parametrize("size", [0, 1, 130])
-def test_too_many_fragments_are_detected_however_they_arrive(at_once: int, size: int) -> None:
+def test_too_many_fragments_are_detected_however_they_arrive(
+    at_once: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_counter, "FRAGMENTS_MAX", 10)
     counter = FrameCounter()
-    data = frame(TEXT, size) + (frame(CONTINUED, size) + frame(PING, 3)) * FRAGMENTS_MAX
-    pieces = [data[at : at + at_once] for at in range(0, len(data), at_once)]
-    assert any(refusal(counter, piece) for piece in pieces)
+    most = frame(TEXT, size) + (frame(CONTINUED, size) + frame(PING, 3)) * 9
+    for data, error in ((most, None), (frame(CONTINUED, size), 1009)):
+        pieces = [data[at : at + at_once] for at in range(0, len(data), at_once)]
+        assert [*filter(None, (refusal(counter, piece) for piece in pieces))][:1] == ([error] if error else [])
 
 
 @pytest.mark.parametrize("first", [PING, PONG])
@@ -53,10 +58,11 @@ def test_too_many_control_frames_in_one_read_are_refused(first: int) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 5, 1 << 20])
-def test_whole_messages_and_few_fragments_never_exceed(at_once: int) -> None:
+def test_whole_messages_and_few_fragments_never_exceed(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_counter, "FRAGMENTS_MAX", 3)
     counter = FrameCounter()
     several = frame(TEXT, 70_000) + frame(CONTINUED, 10) + frame(CONTINUED | FINAL, 200)
-    data = frame(TEXT | FINAL, 3) * 2 * FRAGMENTS_MAX + several * 3
+    data = frame(TEXT | FINAL, 3) * 6 + several * 3
     pieces = [data[at : at + at_once] for at in range(0, len(data), at_once)]
     assert not any(refusal(counter, piece) for piece in pieces)
 
