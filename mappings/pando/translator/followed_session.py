@@ -12,7 +12,8 @@ No primary publishes that the stream of a model broke. Text after a call without
 if the list has a further input.
 
 An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
-come on two sockets in any order, so the run ends when both were read. A refused interrupt does not end the run.
+come on two sockets in any order, so the run ends when both were read. Pando's own agent publishes no update then: its
+run ends with two equal lists and a short silence between them. A refused interrupt does not end the run.
 
 Released primaries never publish their users' input. When a run begins that none of our clients asked for, its first
 events are held while `message.list` is called for that input. The list is called again at the end of the run.
@@ -45,6 +46,7 @@ from dragoman.mappings.pando.wire.values import nanoseconds
 from dragoman.mappings.rfc3339 import NS
 
 CAUSE_WAIT = 1.0  # seconds: a system message so long before `llm.end` is not the cause of a failure
+INTERRUPTED_QUIET = 1.0  # seconds of silence after an accepted interrupt
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of a call's timeout
 NO_ANSWER = events.ErrorReported(cause="internal", text="the run ended without an answer")
 HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a fast model
@@ -160,6 +162,7 @@ class FollowedSession:
     def accept_interrupt(self, now: int) -> None:
         """Note that the primary accepted our interrupt; the update that ends the run may come earlier or later."""
         self.interrupt.accepted = self.interrupt.called
+        self.wants = self.wants or self.open
         self._end_interrupted(now)
 
     # -- publications ------------------------------------------------------------------------------------
@@ -328,6 +331,8 @@ class FollowedSession:
 
     @property
     def _quiet(self) -> float:
+        if self.interrupt.accepted:
+            return INTERRUPTED_QUIET
         return self._silence.allowed(
             self._output,
             self.known,

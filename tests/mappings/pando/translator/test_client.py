@@ -459,6 +459,24 @@ def test_an_interrupted_turn_ends_too_if_the_update_is_read_before_the_answer() 
     assert primary.sends("message.list", PART) == CANCELLED
 
 
+def test_an_interrupted_turn_ends_after_a_short_silence_if_no_update_comes() -> None:
+    """The agent of pando v0.303.0 publishes nothing when it is interrupted; its store keeps the partial text."""
+    primary = interrupted()
+    primary.sends("session.interrupt", {"ok": True})
+    assert primary.sends("message.list", PART) == []
+    primary.passes(1)
+    assert primary.sends("message.list", PART) == CANCELLED
+
+
+def test_an_interrupted_turn_that_still_publishes_has_not_ended() -> None:
+    primary = interrupted()
+    primary.sends("session.interrupt", {"ok": True})
+    primary.sends("message.list", PART)
+    assert primary.publishes("llm.token", token="lo") == [events.TextDelta(text="lo")]
+    primary.passes(1)
+    assert primary.sends("message.list", PART) == []
+
+
 def test_a_refused_interrupt_ends_nothing() -> None:
     primary = interrupted()
     primary.publishes("session.update")
