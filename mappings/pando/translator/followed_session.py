@@ -333,14 +333,9 @@ class FollowedSession:
     def _quiet(self) -> float:
         if self.interrupt.accepted:
             return INTERRUPTED_QUIET
-        return self._silence.allowed(
-            self._output,
-            self.known,
-            self._last[0] if self._last is not None else (),
-            late=self._silence.may_miss(self._published_at),
-            after_update=self._updated,
-            ours=self.input.ours is not None,
-        )
+        listed = self._last[0] if self._last is not None else ()
+        late, ours = self._silence.may_miss(self._published_at), self.input.ours is not None
+        return self._silence.allowed(self._output, self.known, listed, late=late, after_update=self._updated, ours=ours)
 
     def reconnected(self, now: int) -> None:
         """Set `wants` if a turn is open: it may have ended while the connection was lost."""
