@@ -22,11 +22,12 @@ COLOUR = ("", "é", "木", '"', "\n", "\\", "\U0001f40b")
 
 
 class PlayedTurn(Struct):
-    """A turn as it was played. `whole` is True while every part of it reached the gateway."""
+    """A played turn. `whole` is True while every part of it reached the gateway, `asked` if it had a question."""
 
     number: int
     seen: SeenTurn = field(default_factory=SeenTurn)
     whole: bool = True
+    asked: bool = False
 
 
 class NumberedText:

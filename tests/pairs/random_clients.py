@@ -76,6 +76,10 @@ class RandomClient:
         """Cancel the turn."""
         raise NotImplementedError
 
+    def answers(self, session: Session, *, approved: bool) -> None:
+        """Answer a question, in words unless the dialect has a form for it."""
+        self.speaks(session, "approve" if approved else "deny")
+
     def asks(self, session: Session, n: int) -> None:
         """Send the nth request that does not concern the turn."""
         raise NotImplementedError
@@ -110,6 +114,9 @@ class RandomSmoothClient(RandomClient):
 
     def cancels(self, session: Session, n: int) -> None:
         self._says_to(session, "cancel")
+
+    def answers(self, session: Session, *, approved: bool) -> None:
+        self._says_to(session, "confirm_tool_action", approved=approved)
 
     def asks(self, session: Session, n: int) -> None:
         match n % 4:

@@ -180,6 +180,12 @@ class RandomSession:
         if client is not None and session is not None:
             client.cancels(session, n)
 
+    def answer(self, who: int, n: int) -> None:
+        """Answer a question as a client, also if there is none."""
+        client, session = self._client(who), self.session
+        if client is not None and session is not None:
+            client.answers(session, approved=n % 2 == 0)
+
     def ask(self, who: int, n: int) -> None:
         """Send a request that does not concern the turn."""
         client, session = self._client(who), self.session
@@ -293,7 +299,8 @@ class RandomSession:
                 assert order.count(played.number) == 1, f"{client.name}: turn {played.number} is shown once"
         for number, seen in shown.items():
             played = self.backend.turns[number]
-            if played.whole and client.first is not None and number >= client.first:
+            is_known = client.sees_others or not played.asked  # another client may have got its other run
+            if played.whole and client.first is not None and number >= client.first and is_known:
                 is_equal = client.shown_of(seen) == client.shown_of(played.seen)
                 assert is_equal, f"{client.name}: {client.shown_of(seen)} of {client.shown_of(played.seen)}"
         for number, seen in shown.items():
@@ -339,6 +346,7 @@ VERBS: dict[str, Callable[[RandomSession, int, int], None]] = {
     "join": RandomSession.join,
     "cancel": RandomSession.cancel,
     "resume": RandomSession.resume,
+    "answer": RandomSession.answer,
     "ask": RandomSession.ask,
     "stall": RandomSession.stall,
     "drop": RandomSession.drop,

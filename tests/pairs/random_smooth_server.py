@@ -25,6 +25,7 @@ class Turn(Struct):
     played: PlayedTurn
     request: str
     spoke: bool = False
+    asks: bool = False
     calls: list[str] = field(default_factory=list)
 
 
@@ -57,7 +58,7 @@ class RandomSmoothServer:
     # -- the connection --------------------------------------------------------------------------------
 
     def connected(self) -> None:
-        pass
+        self.lost(dies=False)  # the gateway may have closed the connection itself
 
     def lost(self, *, dies: bool) -> None:
         if self._turn is not None:  # a disconnect aborts the turn
@@ -80,6 +81,11 @@ class RandomSmoothServer:
                 self._say("error", request, error={"code": "TURN_IN_PROGRESS", "message": "one at a time"})
             case "send_message":
                 self._inputs.append(frame)
+            case "confirm_tool_action" if self._turn is not None and self._turn.asks:
+                self._turn.asks = False
+                self._reply(request, {"sessionId": frame["sessionId"], "approved": frame["approved"]})
+            case "confirm_tool_action":
+                self._say("error", request, error={"code": "NO_PENDING_CONFIRMATION", "message": "nothing waits"})
             case "cancel":
                 self._stop = self._turn is not None or bool(self._inputs)
             case "ping":
@@ -127,7 +133,9 @@ class RandomSmoothServer:
         turn = self._turn
         if turn is None:  # pushed while an input waits, two turns would run at once: a session here has one
             return [self._accept] * 6 + [self._refuse] if self._inputs else [self._push, self._forget]
-        moves = [self._token] * 6 + [self._think] * 3 + [self._call] * 2 + [self._phase, self._fail]
+        if turn.asks:
+            return [self._wait] * 4 + [self._token] + [self._cancelled] * 6 * self._stop
+        moves = [self._ask] + [self._token] * 6 + [self._think] * 3 + [self._call] * 2 + [self._phase, self._fail]
         moves += [self._preamble] * (not turn.spoke) + [self._result] * 4 * bool(turn.calls)
         moves += [self._complete] * 2 * (not turn.calls) + [self._cancelled] * 6 * self._stop
         return moves
@@ -185,9 +193,17 @@ class RandomSmoothServer:
         assert self._turn is not None
         return self._turn
 
+    def _ask(self) -> None:
+        self._open().asks = self._open().played.asked = True
+        asked = {"toolId": f"tool_{self._names % 3}", "actionDescription": "Do it?"}
+        self._say("write_confirmation_required", self._open().request, data={"data": asked})
+
+    def _wait(self) -> None:
+        """Say nothing while a question waits for its answer."""
+
     def _token(self) -> None:
         turn = self._open()
-        turn.spoke = True
+        turn.spoke, turn.asks = True, False  # a server that goes on has denied the question itself
         words = self._words.next(turn.played.number)
         turn.played.seen.add(TEXT, words)
         self._say("stream_token", turn.request, token=words)

@@ -20,7 +20,7 @@ from tests.gateway.in_memory import UPSTREAMS, InMemoryGateway
 from tests.pairs.random_session import BACKENDS, CLIENTS, VERBS, RandomSession, Step, limits
 
 LONGER = int(os.environ.get("DRAGOMAN_EXAMPLES", "0"))
-WEIGHTS = {"play": 12, "speak": 4, "join": 2, "stall": 2, "cancel": 2}
+WEIGHTS = {"play": 12, "answer": 2, "speak": 4, "join": 2, "stall": 2, "cancel": 2}
 
 STEPS = st.lists(
     st.tuples(

@@ -7,6 +7,7 @@ client that joins late gets a call together with its result. Turns without any v
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,8 +20,15 @@ FORGOTTEN = "[the backend has forgotten the conversation: it knows nothing of wh
 """The line which tells clients of smooth and pando that the context is lost (docs/translation.md, rule 4.11)."""
 
 
+QUESTION = re.compile(r"(\n\n)?The agent asks for your approval of [^\n]*\nAnswer approve or deny\.")
+"""A question in words, which is no part of the text of its turn (docs/translation.md, rule 3.3)."""
+
+ASKED = "asked"
+"""The end of a run that ends with a question in words: the next run may go on with its turn."""
+
+
 class SeenTurn(Struct):
-    """A turn: its thoughts, texts and calls in order, its results, and `completed`, `failed`, `cancelled` or ""."""
+    """A turn: thoughts, texts and calls in order, results, and the end: completed, failed, cancelled, ASKED or ""."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
     results: list[tuple[str, str]] = field(default_factory=list)
@@ -28,7 +36,7 @@ class SeenTurn(Struct):
 
     def add(self, kind: str, words: str) -> None:
         """Add more content of the turn."""
-        words = words.removeprefix(FORGOTTEN)
+        words = QUESTION.sub("", words.removeprefix(FORGOTTEN))
         if not words:
             return
         if self.parts and self.parts[-1][0] == kind != CALL:
@@ -54,6 +62,20 @@ class SeenTurn(Struct):
     def empty(self) -> bool:
         """True if nothing was shown."""
         return not self.parts and not self.results
+
+
+def joined(runs: Iterable[SeenTurn]) -> list[SeenTurn]:
+    """Return the turns of these runs. A run goes on with the turn of one that ended with a question."""
+    turns: list[SeenTurn] = []
+    for run in runs:
+        if turns and turns[-1].end == ASKED:
+            turn = turns[-1]
+            for kind, words in run.parts:
+                turn.add(kind, words)
+            turn.results, turn.end = sorted(turn.results + run.results), run.end
+        else:
+            turns.append(run)
+    return [turn for turn in turns if not turn.empty]
 
 
 def arguments(name: str, said: object) -> str:
@@ -126,27 +148,32 @@ def of_pod(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[SeenTurn]:
     turns: list[SeenTurn] = []
     turn: SeenTurn | None = None
     names: dict[str, str] = {}
-    ended = ""
+    ended, asked = "", False
     for frame in frames:
         data = frame.get("data") or {}
         state = data.get("status") if frame["event"] in ("snapshot", "status") else None
         if state == "running" and turn is None:
-            turn, ended = SeenTurn(), ""
+            turn, ended, asked = SeenTurn(), "", False
             turns.append(turn)
         elif state is not None and state != "running" and turn is not None:
             turn.end = ended
             turn = None
+        elif state == "idle" and turns and turns[-1].end == ASKED:
+            turns[-1].end = ended
         if frame["event"] == "snapshot":
             names |= _calls(data["entries"])
         elif frame["event"] == "segment_rotated":
             names |= _calls([data["entry"]])
+        elif frame["event"] == "run_end" and data["result"] == "paused" and asked:
+            ended, asked = ASKED, False
         elif frame["event"] == "run_end":
             ended = "completed" if data["result"] in ("finished", "limit_reached") else "cancelled"
         elif frame["event"] == "error":
             ended = "cancelled" if data["message"] == "Cancelled" else ended or "failed"
         elif turn is not None:
+            asked = asked or (frame["event"] == "text_delta" and QUESTION.search(data["text"]) is not None)
             _pod(turn, frame["event"], data, names)
-    return [turn for turn in turns if not turn.empty]
+    return joined(turns)
 
 
 def _pod(turn: SeenTurn, event: str, data: Frame, names: dict[str, str]) -> None:
@@ -180,13 +207,17 @@ def of_codewhale(frames: Iterable[Frame], sent: Iterable[Frame]) -> list[SeenTur
     3.17).
     """
     turns = {message["id"]: SeenTurn() for message in sent if message["method"] == "thread/message"}
-    waiting = list(turns)
+    waiting, asked = list(turns), False
     for frame in frames:
         if frame.get("type") == "response_delta":
+            asked = QUESTION.search(frame["delta"]) is not None
             turns[waiting[0]].add(TEXT, frame["delta"])
         elif frame.get("id") in waiting:
             assert frame["id"] == waiting.pop(0), "answers come in the order of requests"
             _codewhale(turns[frame["id"]], frame)
+            if asked and turns[frame["id"]].end == "completed":
+                turns[frame["id"]].end = ASKED
+            asked = False
     return [turn for turn in turns.values() if not turn.empty]
 
 
@@ -213,15 +244,17 @@ def _codewhale(turn: SeenTurn, answer: Frame) -> None:
 def of_pando(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[SeenTurn]:
     """Return runs, from `llm.start` to `llm.end`: it tells neither thoughts nor how a run ended."""
     turns: list[SeenTurn] = []
-    turn = SeenTurn()
+    turn, asked = SeenTurn(), False
     for frame in frames:
         payload = frame["payload"]
         match frame["topic"]:
             case "llm.start":
                 turns.append(turn := SeenTurn())
+                asked = False
             case "llm.end":
-                turn.end, turn = "completed", SeenTurn()
+                turn.end, turn = ASKED if asked else "completed", SeenTurn()
             case "llm.token":
+                asked = QUESTION.search(payload["token"]) is not None
                 turn.add(TEXT, payload["token"])
             case "tool.start" if payload["params"]:
                 turn.add(CALL, arguments(payload["tool_name"], payload["params"]))
@@ -229,7 +262,7 @@ def of_pando(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[SeenTurn]:
                 turn.add_result(payload["tool_name"], payload["result"])
             case _:
                 pass
-    return [turn for turn in turns if not turn.empty]
+    return joined(turns)
 
 
 READ = {"smooth": of_smooth, "pod": of_pod, "codewhale": of_codewhale, "pando": of_pando}
