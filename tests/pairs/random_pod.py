@@ -85,7 +85,7 @@ class RandomPod:
                 self._say(problem("already_running", "busy"))
             case "run":
                 self._inputs.append("".join(s.get("content", "") for s in params["input"]))
-            case "cancel" | "pause" if running:
+            case "cancel" | "pause" if running or self._inputs:  # it is read after the input
                 self._stop = self._stop or method
             case "pause" if self.status == "paused":
                 pass
@@ -165,7 +165,7 @@ class RandomPod:
                 self._fail()
         for _ in self._inputs:
             self._say(problem("invalid_request", "not now"))
-        self._inputs = []
+        self._inputs, self._stop = [], ""
 
     def _say(self, *frames: Frame) -> None:
         self.out += frames
@@ -199,7 +199,7 @@ class RandomPod:
         )
 
     def _begin(self, kind: str, text: str) -> None:
-        played = PlayedTurn(number=len(self.turns))
+        played = PlayedTurn(number=len(self.turns), whole=not self._stop)  # it may be over for clients already
         self.turns.append(played)
         invoke = None if kind == "resume" else say("invoke_start", kind=kind)
         self._run = Run(played=played, user=kind == "user_send", invoke=invoke, entries=len(self._entries))
@@ -218,7 +218,7 @@ class RandomPod:
     def _bad_workflow(self) -> None:
         self._say(echo(self._inputs.pop(0)), status("running"), problem("invalid_request", "no such workflow"))
         self._say(status("idle"))
-        self.status, self._calls = "idle", {}
+        self.status, self._calls, self._stop = "idle", {}, ""
 
     def _notified(self) -> None:
         if self.status == "idle" and not self._inputs:  # else it is queued, and nobody sees it
