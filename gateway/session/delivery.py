@@ -82,7 +82,9 @@ class Delivery:
             self._recorder.leave(before)
 
     def show(self, link: Client, events: list[Event]) -> None:
-        """Show events once more to one link; nothing happens in the session."""
+        """Show events once more to one link, unless it is still to get them; nothing happens in the session."""
+        if not self.has_seen_all(link):
+            return
         rendered = link.dialect.projection("", link.view).render(self._log.unlogged(events))
         link.put(rendered.frames)
 

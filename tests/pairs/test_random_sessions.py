@@ -86,3 +86,10 @@ async def test_a_client_is_told_of_a_lost_context_in_words_that_are_no_part_of_t
     play: Step = ("play", 0, 0)
     lost: list[Step] = [play, ("play", 0, 1), ("lose", 0, 0)]
     await played("pod", "smooth", [*lost, play, ("join", 0, 0), ("speak", 0, 0), play, play], 65_536)
+
+
+async def test_a_client_that_is_behind_is_not_shown_a_question_in_the_middle_of_what_it_missed() -> None:
+    """A random session found it: a pod client does not read, and asks for the question again by `resume`."""
+    play: Step = ("play", 0, 0)
+    behind: list[Step] = [play, ("answer", 0, 0), ("stall", 0, 0), play, play, ("play", 2, 14), ("play", 1, 6)]
+    await played("pod", "smooth", [*behind, ("play", 0, 1), play, ("resume", 0, 0)], 65_536)
