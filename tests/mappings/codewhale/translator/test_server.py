@@ -8,18 +8,31 @@ from typing import Any
 import pytest
 
 from dragoman.mappings import pod, smooth
-from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Cause, End, Failure
 from dragoman.mappings.codewhale import DIALECT
+from dragoman.mappings.codewhale.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.codewhale.to_canonical.events import failure_of
-from dragoman.mappings.codewhale.translator.server import NESTED_MAX
+from dragoman.mappings.codewhale.translator.server import NESTED_MAX, OF_A_THREAD
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX
+from dragoman.mappings.reflection import struct_field, structs
 from tests.mappings.codewhale.data import capture, captured, captured_answers, vector
 from tests.mappings.codewhale.server_link import SESSION, THREAD, Client, begun, ended
+
+
+def test_each_request_that_names_a_thread_is_one_about_a_thread() -> None:
+    named = set[type]()
+    for request, entry in TO_COMMAND.entries.items():
+        if request is not Unmapped:
+            params = structs(struct_field(request, "params").type)
+            named |= {kind for one in params if "thread_id" in one.cls.__struct_fields__ for kind in entry.produces}
+    without_a_session = {commands.PromptOnce, commands.StoreWrite}
+    assert named - without_a_session == set(OF_A_THREAD)
+
 
 # -- what a server knows by itself -------------------------------------------------------------------
 

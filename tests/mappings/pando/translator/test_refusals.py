@@ -7,7 +7,8 @@ import pytest
 from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.errors import ERROR_TEXT_MAX
-from dragoman.mappings.pando.translator.refusals import ID_MAX, bad_params, method_of, missing, refusal
+from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.pando.translator.refusals import ID_MAX, METHODS, bad_params, method_of, missing, refusal
 from dragoman.mappings.pando.vocabulary import NO_ROWS, keep
 
 
@@ -23,6 +24,7 @@ def test_the_refusal_of_a_pando_backend_is_passed_on_unchanged() -> None:
 def test_the_method_of_a_write_is_the_inner_method() -> None:
     assert method_of(commands.StoreWrite(method="CreateFile")) == "CreateFile"
     assert method_of(commands.RenameSession(title="T")) == "UpdateSession"
+    assert TO_COMMAND.produced - METHODS.keys() == {commands.StoreWrite}
 
 
 @pytest.mark.parametrize(

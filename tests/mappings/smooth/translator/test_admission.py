@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dragoman.mappings.canonical import commands
+from dragoman.mappings.smooth.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.smooth.translator.admission import CHECKS
 from tests.mappings.smooth.server_link import HISTORY, LIST, RENAME, SEND, Link
+
+
+def test_each_action_is_checked_that_needs_more_than_its_type() -> None:
+    assert TO_COMMAND.produced - CHECKS.keys() == {commands.Ping, commands.CancelTurn}
 
 
 @pytest.mark.parametrize(
