@@ -8,13 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 WAIT = 30.0  # seconds for a text to appear: it takes milliseconds
-
-
 IN_TERMINAL = "import os, sys; os.login_tty(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 
 
@@ -67,14 +66,21 @@ class PseudoTerminal:
         return code
 
 
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A demo backend that has approvals and forms."""
-    command = [sys.executable, "-m", "dragoman", "demo-backend", "smooth+ws://127.0.0.1:0/ws", "--log-level", "error"]
+@contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """Run a serving command; yield the endpoint where it listens."""
+    command = [sys.executable, "-m", "dragoman", *arguments, "--log-level", "error"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         yield process.stderr.readline().removeprefix("listening ").strip()
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[str]:
+    """A demo backend that has approvals and forms."""
+    with serving("demo-backend", "smooth+ws://127.0.0.1:0/ws") as endpoint:
+        yield endpoint
 
 
 def chat(endpoint: str, typed: str) -> subprocess.CompletedProcess[str]:
@@ -97,13 +103,8 @@ def test_a_question_at_the_end_of_a_pipe_exits_3(backend: str) -> None:
 
 
 def test_an_input_that_a_gateway_refuses_during_a_question_is_told_once(backend: str, tmp_path: Path) -> None:
-    endpoint = f"pod+unix:{tmp_path}/pod"
-    command = [sys.executable, "-m", "dragoman", "bridge", endpoint, backend, "--log-level", "error"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        process.stderr.readline()
+    with serving("bridge", f"pod+unix:{tmp_path}/pod", backend) as endpoint:
         done = chat(endpoint, "approve\nmaybe\ndeny\n")
-        process.kill()
     assert done.stderr.splitlines() == ["Not sent: answer approve or deny first"]
     assert done.stdout.splitlines()[-1] == "Then I leave the order as it is."
 
@@ -153,11 +154,7 @@ def test_ctrl_c_clears_what_is_typed_and_leaves_at_an_empty_prompt(backend: str,
 
 
 def test_a_lost_connection_and_other_clients_are_shown_above_the_prompt(tmp_path: Path) -> None:
-    endpoint = f"pod+unix:{tmp_path}/pod"
-    command = [sys.executable, "-m", "dragoman", "demo-backend", endpoint, "--log-level", "error"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        process.stderr.readline()
+    with serving("demo-backend", f"pod+unix:{tmp_path}/pod") as endpoint:
         screen = PseudoTerminal("chat", endpoint, state=tmp_path)
         screen.wait_for("\n> ")
         screen.type("half")
@@ -165,7 +162,6 @@ def test_a_lost_connection_and_other_clients_are_shown_above_the_prompt(tmp_path
         chat(endpoint, "count 2\n")
         screen.wait_for("another client: count 2")
         screen.wait_for("agent: 0 1")
-        process.kill()
     screen.wait_for("The connection to the backend is lost; connecting again.\r\n> half")
     screen.type("\x15\x04")
     assert screen.exit_code() == 0

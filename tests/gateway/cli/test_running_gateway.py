@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.cli.program import Run
+from tests.gateway.ops.running import answering
 from tests.pairs.gateway import DEADLINE, SmoothClient
 from tests.peers.processes import Process, running
 
@@ -103,20 +103,11 @@ async def test_status_reports_a_stopped_process_as_one_that_gives_no_answer(
 
 
 async def test_status_repeats_the_ops_ports_text_about_a_stuck_gateway(dragoman: Run) -> None:
-    async def respond(_request: web.BaseRequest) -> web.Response:
-        body = {
-            "title": "Service Unavailable",
-            "status": 503,
-            "detail": "the event loop of the gateway does not answer",
-        }
-        return web.json_response(body, status=503, content_type="application/problem+json")
-
-    runner = web.ServerRunner(web.Server(respond))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    body = {
+        "title": "Service Unavailable",
+        "status": 503,
+        "detail": "the event loop of the gateway does not answer",
+    }
+    async with answering(json.dumps(body), 503, "application/problem+json") as url:
         code, _, err = await asyncio.to_thread(dragoman, "status", "--ops", url)
-    finally:
-        await runner.cleanup()
     assert (code, err) == (1, "error: the event loop of the gateway does not answer\n")

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Ops
 from tests.conformance.fake_pod import FakePod
 from tests.gateway.cli.program import Run
-from tests.gateway.ops.running import operated
+from tests.gateway.ops.running import answering, operated
 from tests.gateway.ops.test_admin import talking, with_three_sessions
 from tests.pairs.gateway import socket_path
 
@@ -113,32 +112,24 @@ def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], words: str, 
     assert words in err
 
 
+SHOW = ("sessions", "show", "x")
+
+
 @pytest.mark.parametrize(
-    ("code_of_server", "answer"),
+    ("arguments", "status", "answer"),
     [
-        (200, '{"ready": true, "added": 1}'),
-        (200, "[1, 2]"),
-        (200, "null"),
-        (200, "<html>"),
-        (404, "Not Found"),
-        (404, '{"error": "Not Found"}'),
+        *((command, 200, '{"ready": true, "added": 1}') for command in (("status",), ("sessions",), SHOW)),
+        *((command, 200, "[1, 2]") for command in (("status",), ("sessions",), SHOW)),
+        (("status",), 200, "<html>"),
+        (("status",), 404, "Not Found"),
+        (("status",), 404, '{"error": "Not Found"}'),
     ],
 )
-@pytest.mark.parametrize("arguments", [("status",), ("sessions",), ("sessions", "show", "x")])
-async def test_status_explains_an_answer_of_another_version_or_server(
-    arguments: tuple[str, ...], code_of_server: int, answer: str, dragoman: Run
+async def test_an_answer_of_another_version_or_server_is_explained(
+    arguments: tuple[str, ...], status: int, answer: str, dragoman: Run
 ) -> None:
-    async def respond(_request: web.BaseRequest) -> web.Response:
-        return web.Response(text=answer, status=code_of_server, content_type="application/json")
-
-    runner = web.ServerRunner(web.Server(respond))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with answering(answer, status) as url:
         code, out, err = await asyncio.to_thread(dragoman, *arguments, "--ops", url)
-    finally:
-        await runner.cleanup()
     assert (code, out) == (2, "")
     assert err == (
         f"error: {url} answers in a form that this program does not know: "

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+from aiohttp import test_utils, web
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Ops, Route
@@ -56,3 +57,14 @@ async def operated(
         connector = aiohttp.UnixConnector(server.url.removeprefix("unix:")) if unix else aiohttp.TCPConnector()
         async with aiohttp.ClientSession(connector=connector) as http:
             yield OpsClient(app, server.url, http, listening)
+
+
+@asynccontextmanager
+async def answering(text: str, status: int = 200, content_type: str = "application/json") -> AsyncIterator[str]:
+    """Run a server that answers each request like this; yield its URL."""
+
+    async def respond(_request: web.BaseRequest) -> web.Response:
+        return web.Response(text=text, status=status, content_type=content_type)
+
+    async with test_utils.RawTestServer(respond) as server:
+        yield str(server.make_url("")).rstrip("/")
