@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec import structs
 
 from dragoman.gateway.app import App
@@ -57,20 +56,18 @@ async def test_the_title_of_a_session_is_shown_without_secrets(tmp_path: Path) -
         assert SECRET not in title
 
 
-@pytest.mark.parametrize(
-    ("query", "number"),
-    [
-        ("route=test", 1),
-        ("route=other", 0),
-        ("state=idle", 1),
-        ("state=running", 0),
-        ("dialect=pod", 1),
-        ("owner=nobody", 0),
-    ],
-)
-async def test_a_list_of_sessions_can_be_filtered(query: str, number: int, tmp_path: Path) -> None:
+async def test_a_list_of_sessions_can_be_filtered(tmp_path: Path) -> None:
+    expected = {
+        "route=test": 1,
+        "route=other": 0,
+        "state=idle": 1,
+        "state=running": 0,
+        "dialect=pod": 1,
+        "dialect=smooth": 0,
+        "owner=nobody": 0,
+    }
     async with talking(tmp_path) as (port, _client, _session):
-        assert (await port.ask(f"/sessions?{query}"))[1]["total"] == number
+        assert {query: (await port.ask(f"/sessions?{query}"))[1]["total"] for query in expected} == expected
 
 
 @asynccontextmanager
@@ -87,25 +84,18 @@ async def with_three_sessions(app: App | None = None) -> AsyncIterator[tuple[Ops
 
 async def test_pages_of_sessions_show_each_session_once() -> None:
     async with with_three_sessions() as (port, _clients):
-        seen: list[str] = []
-        cursor = ""
-        for _ in range(3):
-            _, page = await port.ask(f"/sessions?limit=1&cursor={cursor}")
-            seen += [row["id"] for row in page["sessions"]]
-            cursor = page["next_cursor"]
-        assert len(set(seen)) == 3
-        assert not cursor, "the third page is the last one"
+        assert len({row["id"] for row in await paged(port)}) == len(await paged(port)) == 3
 
 
-@pytest.mark.parametrize("sort", ["id", "opened_at", "updated_at", "memory", "clients"])
-async def test_pages_of_sessions_can_be_sorted_in_both_directions(sort: str) -> None:
+async def test_pages_of_sessions_can_be_sorted_in_both_directions() -> None:
     async with with_three_sessions() as (port, clients):
         await clients[1].say("count 3")
         await clients[1].until(clients[1].terminals)
-        upwards, downwards = [await paged(port, f"sort={sign}{sort}") for sign in ("", "-")]
-        assert [row["id"] for row in downwards] == [row["id"] for row in upwards[::-1]]
-        assert [row[sort] for row in upwards] == sorted(row[sort] for row in upwards)
-        assert len(upwards) == 3
+        for sort in ("id", "opened_at", "updated_at", "memory", "clients"):
+            upwards, downwards = [await paged(port, f"sort={sign}{sort}") for sign in ("", "-")]
+            assert [row["id"] for row in downwards] == [row["id"] for row in upwards[::-1]], sort
+            assert [row[sort] for row in upwards] == sorted(row[sort] for row in upwards), sort
+            assert len(upwards) == 3
 
 
 async def test_unused_sessions_are_sorted_by_the_time_that_their_rows_show() -> None:
@@ -118,7 +108,7 @@ async def test_unused_sessions_are_sorted_by_the_time_that_their_rows_show() -> 
         assert [row["id"] for row in await paged(port, "sort=updated_at")] == [one.state.id for one in sessions]
 
 
-async def paged(port: OpsClient, query: str) -> list[dict[str, Any]]:
+async def paged(port: OpsClient, query: str = "") -> list[dict[str, Any]]:
     """Return all sessions, from pages of one."""
     rows: list[dict[str, Any]] = []
     cursor: str | None = ""
@@ -163,17 +153,18 @@ async def test_detaching_disconnects_the_clients_of_a_session_and_keeps_it(tmp_p
         assert (await port.ask(f"/sessions/{session}"))[1]["links"] == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/sessions?limit=0", "/links?limit=x", "/losses?limit=1001", "/links?limit=%D9%A3", "/sessions?colour=red"),
-        *("/sessions?state=asleep", "/sessions?sort=colour", "/losses?sort=colour", "/links?limit=1&limit=2"),
-    ],
+WRONG = (
+    *("/sessions?limit=0", "/links?limit=x", "/losses?limit=1001", "/links?limit=%D9%A3", "/sessions?colour=red"),
+    *("/sessions?state=asleep", "/sessions?sort=colour", "/losses?sort=colour", "/links?limit=1&limit=2"),
+    "/readyz?bogus",
 )
-async def test_a_wrong_parameter_is_refused(path: str) -> None:
+
+
+async def test_a_wrong_parameter_is_refused() -> None:
     async with operated() as port:
-        status, body = await port.ask(path)
-        assert (status, body["status"]) == (400, 400)
+        for path in WRONG:
+            status, body = await port.ask(path)
+            assert (status, body["status"]) == (400, 400), path
 
 
 async def test_a_route_shows_the_connections_to_its_backend(tmp_path: Path) -> None:
@@ -213,15 +204,6 @@ async def test_the_configuration_is_shown_without_its_secrets() -> None:
         assert "hidden-from-all" not in text
 
 
-@pytest.fixture
-def restored() -> Iterator[None]:
-    """Give the log its levels back after the test."""
-    before = logs.LEVEL.default, dict(logs.LEVEL.components)
-    yield
-    logs.LEVEL.change(before[0], {name: before[1].get(name) for name in logs.LEVEL.components})
-
-
-@pytest.mark.usefixtures("restored")
 async def test_the_level_of_a_component_can_be_changed_and_given_back() -> None:
     async with operated() as port:
         answer = await port.ask("/log-level", "PUT", json={"level": "warning", "components": {"link": "debug"}})
@@ -233,12 +215,10 @@ async def test_the_level_of_a_component_can_be_changed_and_given_back() -> None:
         assert await port.ask("/log-level") == answer
 
 
-@pytest.mark.parametrize(
-    "body", ["", "{", '{"level": "loud"}', '{"components": {"nobody": "info"}}', '{"colour": 1}', "\xff"]
-)
-async def test_a_wrong_log_level_is_refused(body: str) -> None:
+async def test_a_wrong_log_level_is_refused() -> None:
     async with operated() as port:
-        assert (await port.ask("/log-level", "PUT", data=body.encode("latin-1")))[0] == 400
+        for body in ("", "{", '{"level": "loud"}', '{"components": {"nobody": "info"}}', '{"colour": 1}', "\xff"):
+            assert (await port.ask("/log-level", "PUT", data=body.encode("latin-1")))[0] == 400, body
 
 
 async def test_the_error_for_an_unknown_log_level_names_the_levels() -> None:

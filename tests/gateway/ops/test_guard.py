@@ -29,15 +29,14 @@ async def test_each_configured_token_is_accepted() -> None:
             assert status == 404
 
 
-@pytest.mark.parametrize(
-    "header", [None, "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xff"]
-)
-async def test_a_request_without_a_valid_token_is_refused(header: str | None) -> None:
+async def test_a_request_without_a_valid_token_is_refused() -> None:
     async with operated(ops=GUARDED) as port:
-        status, text, headers = await port.ask_raw("/", headers={} if header is None else {"Authorization": header})
-        assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
-        assert headers["Content-Type"] == "application/problem+json"
-        assert json.loads(text)["title"] == "Unauthorized"
+        for header in (None, "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xff"):
+            sent = {} if header is None else {"Authorization": header}
+            status, text, headers = await port.ask_raw("/", headers=sent)
+            assert (status, headers["WWW-Authenticate"]) == (401, "Bearer"), header
+            assert headers["Content-Type"] == "application/problem+json"
+            assert json.loads(text)["title"] == "Unauthorized"
 
 
 async def test_probes_without_a_token_get_the_status_without_causes() -> None:
@@ -47,18 +46,17 @@ async def test_probes_without_a_token_get_the_status_without_causes() -> None:
         assert await port.ask("/readyz?verbose") == (503, {"ready": False, "status": "draining", "checks": []})
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8790", "[::1]:8790", "10.0.0.7:8790", "agents.example:80"])
-async def test_an_address_or_a_configured_name_is_accepted_as_host(host: str) -> None:
+async def test_an_address_or_a_configured_name_is_accepted_as_host() -> None:
     async with operated(ops=Ops(listen="http://127.0.0.1:0", hosts=("Agents.Example",))) as port:
-        assert (await port.ask("/livez", headers={"Host": host}))[0] == 200
+        for host in ("127.0.0.1", "localhost:8790", "[::1]:8790", "10.0.0.7:8790", "agents.example:80"):
+            assert (await port.ask("/livez", headers={"Host": host}))[0] == 200, host
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8790"])
-async def test_a_host_name_of_a_dns_rebinding_attack_is_refused(host: str) -> None:
+async def test_a_host_name_of_a_dns_rebinding_attack_is_refused() -> None:
     async with operated() as port:
-        status, body = await port.ask("/livez", headers={"Host": host})
-        assert status == 421
-        assert "add it to `hosts`" in body["detail"]
+        for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8790"):
+            status, body = await port.ask("/livez", headers={"Host": host})
+            assert (status, "add it to `hosts`" in body["detail"]) == (421, True), host
 
 
 @pytest.mark.parametrize("header", [{"Origin": "http://127.0.0.1"}, {"Sec-Fetch-Site": "cross-site"}])

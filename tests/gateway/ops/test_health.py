@@ -38,13 +38,6 @@ async def test_a_gateway_without_room_for_clients_is_not_ready() -> None:
         assert "the gateway is out of memory" in causes(body)["memory"]
 
 
-async def test_readiness_with_an_unknown_parameter_is_refused_as_a_list_is() -> None:
-    async with operated() as port:
-        for path in ("/readyz", "/links"):
-            status, body = await port.ask(f"{path}?bogus")
-            assert (status, "bogus" in body["detail"]) == (400, True)
-
-
 async def test_a_gateway_that_refuses_clients_for_lack_of_descriptors_is_not_ready() -> None:
     async with operated() as port:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

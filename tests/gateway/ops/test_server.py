@@ -38,11 +38,6 @@ def ask_blocking(url: str) -> tuple[int, dict[str, object]]:
             return error.code, json.load(error)
 
 
-async def test_a_gateway_whose_loop_turns_is_alive() -> None:
-    async with operated() as port:
-        assert await port.ask("/livez") == (200, {"live": True, "stuck_for": 0.0})
-
-
 async def send_malformed(port: int) -> bytes:
     """Send a request with a header that is too long, and return the status of the answer, without its version."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -9,8 +9,8 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -47,8 +47,12 @@ def listening_path(path: Path) -> socket.socket:
     return bound
 
 
-def adopted(*given: socket.socket, names: str) -> InheritedSockets:
-    """Return sockets as they are adopted from the environment. Their descriptors are consecutive duplicates."""
+@contextmanager
+def adopted(*given: socket.socket, names: str) -> Iterator[InheritedSockets]:
+    """Yield sockets as they are adopted from the environment, and close those that were not taken.
+
+    Their descriptors are consecutive duplicates.
+    """
     first = 200
     for index, one in enumerate(given):
         os.dup2(one.fileno(), first + index)
@@ -57,7 +61,10 @@ def adopted(*given: socket.socket, names: str) -> InheritedSockets:
     environment = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(given)), "LISTEN_FDNAMES": names}
     sockets.adopt(environment, first)
     assert environment == {}
-    return sockets
+    yield sockets
+    for group in sockets._by_name.values():
+        for one in group:
+            one.close()
 
 
 async def read_snapshot(reader: asyncio.StreamReader) -> None:
@@ -66,31 +73,28 @@ async def read_snapshot(reader: asyncio.StreamReader) -> None:
         assert line
 
 
-def close_all(sockets: InheritedSockets) -> None:
-    for group in sockets._by_name.values():
-        for one in group:
-            one.close()
-
-
 def test_the_socket_of_a_name_is_taken_at_its_address_and_children_do_not_inherit_it(tmp_path: Path) -> None:
     web, pod = listening_port(), listening_path(tmp_path / "sock")
     port = web.getsockname()[1]
-    sockets = adopted(web, pod, names="web:pod")
-    assert sockets.untaken == ["pod", "web"]
-    with sockets.take_port("web", "127.0.0.1", port) as one, sockets.take_path("pod", f"{tmp_path}/./sock") as other:
-        assert one.getsockname() == ("127.0.0.1", port)
-        assert not any(each.get_inheritable() for each in (one, other))
-    assert sockets.untaken == []
-    close_all(sockets)
+    with adopted(web, pod, names="web:pod") as sockets:
+        assert sockets.untaken == ["pod", "web"]
+        with (
+            sockets.take_port("web", "127.0.0.1", port) as one,
+            sockets.take_path("pod", f"{tmp_path}/./sock") as other,
+        ):
+            assert one.getsockname() == ("127.0.0.1", port)
+            assert [each.get_inheritable() for each in (one, other)] == [False, False]
+        assert sockets.untaken == []
 
 
 def test_the_socket_at_the_address_is_taken_if_several_have_one_name(tmp_path: Path) -> None:
     pod, web = listening_path(tmp_path / "sock"), listening_port()
     port = web.getsockname()[1]
-    sockets = adopted(pod, web, names="dragoman.socket:dragoman.socket")
-    with sockets.take_port("dragoman.socket", "localhost", port) as taken:
+    with (
+        adopted(pod, web, names="dragoman.socket:dragoman.socket") as sockets,
+        sockets.take_port("dragoman.socket", "localhost", port) as taken,
+    ):
         assert taken.getsockname()[1] == port
-    close_all(sockets)
 
 
 @pytest.mark.parametrize(("host", "wanted"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0"), ("0.0.0.0", "name")])
@@ -99,24 +103,21 @@ def test_a_socket_that_more_or_fewer_machines_can_reach_than_its_endpoint_says_i
 ) -> None:
     web = listening_port(host)
     port = web.getsockname()[1]
-    sockets = adopted(web, names="web")
-    with pytest.raises(ConfigError, match=f"not at {wanted}:{port}, but at {host}:{port}"):
+    words = f"not at {wanted}:{port}, but at {host}:{port}"
+    with adopted(web, names="web") as sockets, pytest.raises(ConfigError, match=words):
         sockets.take_port("web", wanted, port)
-    close_all(sockets)
 
 
 def test_a_socket_of_another_port_is_refused() -> None:
-    sockets = adopted(listening_port(), names="web")
-    with pytest.raises(ConfigError, match=r"not at 127\.0\.0\.1:1,"):
+    words = r"not at 127\.0\.0\.1:1,"
+    with adopted(listening_port(), names="web") as sockets, pytest.raises(ConfigError, match=words):
         sockets.take_port("web", "127.0.0.1", 1)
-    close_all(sockets)
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_there_are(tmp_path: Path) -> None:
-    sockets = adopted(listening_path(tmp_path / "sock"), names="pod")
-    with pytest.raises(ConfigError, match=r"fd=web: .*it has pod"):
+    one = listening_path(tmp_path / "sock")
+    with adopted(one, names="pod") as sockets, pytest.raises(ConfigError, match=r"fd=web: .*it has pod"):
         sockets.take_port("web", "127.0.0.1", 8787)
-    close_all(sockets)
 
 
 def test_sockets_for_another_process_are_left_alone() -> None:

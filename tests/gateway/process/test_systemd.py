@@ -70,9 +70,9 @@ class NotifySocket:
         self._bound.close()
 
 
-@pytest.fixture(params=["path", "abstract"])
-def notified(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NotifySocket]:
-    opened = NotifySocket(str(tmp_path / "notify") if request.param == "path" else f"@dragoman-test-{uuid4()}")
+@pytest.fixture
+def notified(tmp_path: Path) -> Iterator[NotifySocket]:
+    opened = NotifySocket(str(tmp_path / "notify"))
     yield opened
     opened.close()
 
@@ -97,6 +97,13 @@ async def test_systemd_is_notified_of_ready_when_all_listeners_accept_and_of_the
         assert await notified.receive() == ["READY=1", "STATUS=serving here"]
         app.stop.set()
         assert (await notified.receive())[0] == "STOPPING=1"
+
+
+async def test_systemd_is_notified_at_a_socket_without_a_file() -> None:
+    notified = NotifySocket(f"@dragoman-test-{uuid4()}")
+    with ServiceNotifier(lambda: "serving", {"NOTIFY_SOCKET": notified.address}).reloading():
+        assert await notified.receive_first() == "RELOADING=1"
+    notified.close()
 
 
 async def test_systemd_is_notified_of_a_reload_with_its_time_and_then_of_ready(notified: NotifySocket) -> None:

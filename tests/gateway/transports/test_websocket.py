@@ -15,6 +15,18 @@ from dragoman.mappings.errors import ConfigError
 from tests.spawners import spawner_of
 
 
+@pytest.fixture
+def dialled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the URLs that are dialled in the test; nothing is connected."""
+    urls: list[str] = []
+
+    async def connect(url: str, _limits: TransportLimits, _tls: object, _headers: object) -> None:
+        urls.append(url)
+
+    monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
+    return urls
+
+
 @pytest.mark.parametrize(
     ("endpoint", "url"),
     [
@@ -23,27 +35,13 @@ from tests.spawners import spawner_of
         ("smooth+wss://h:1/ws?agent=a", "wss://h:1/ws"),
     ],
 )
-async def test_only_the_token_option_is_sent_when_dialling(
-    endpoint: str, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dialled: list[str] = []
-
-    async def connect(url: str, _limits: TransportLimits, _tls: object, _headers: object) -> None:
-        dialled.append(url)
-
-    monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
+async def test_only_the_token_option_is_sent_when_dialling(endpoint: str, url: str, dialled: list[str]) -> None:
     assert WS.dial is not None
     await WS.dial(parse(endpoint), Limits(), spawner_of(Children(1)))()
     assert dialled == [url]
 
 
-async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dialled: list[str] = []
-
-    async def connect(url: str, _limits: TransportLimits, _tls: object, _headers: object) -> None:
-        dialled.append(url)
-
-    monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
+async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, dialled: list[str]) -> None:
     assert WS.dial is not None
     dial = WS.dial(parse(f"smooth+ws://h:1/ws?token=file:{tmp_path}/token"), Limits(), spawner_of(Children(1)))
     with pytest.raises(OSError, match="token cannot be read"):
