@@ -134,10 +134,8 @@ def test_a_line_repeats_only_the_beginning_of_a_long_value() -> None:
 
 
 def test_a_line_below_the_level_of_the_audit_log_is_not_written() -> None:
-    logs.LEVEL.change(components={"audit": "warning"})
-    try:
-        with capture_logs() as lines:
-            audit.note("open", "operator")
-    finally:
-        logs.LEVEL.change(components={"audit": None})
-    assert not lines
+    with capture_logs() as lines:
+        audit.note("open", "operator")
+        logs.LEVEL.change(components={"audit": "warning"})
+        audit.note("close", "operator")
+    assert [line["action"] for line in lines] == ["open"]

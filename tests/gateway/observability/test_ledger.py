@@ -69,12 +69,6 @@ def test_losses_above_the_limit_of_rows_are_counted_as_other() -> None:
     assert len(ledger.entries()) == ENTRIES_MAX + 1
 
 
-def test_counters_begin_at_zero() -> None:
-    ledger = Ledger()
-    ledger.counters["frames"] += 2
-    assert (ledger.counters["frames"], ledger.counters["faults"]) == (2, 0)
-
-
 def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() -> None:
     ledger, named = Ledger(), RenameSession(session="s", title="t")
     for _ in range(2):

@@ -6,20 +6,18 @@ import asyncio
 import json
 import sys
 import threading
+from typing import Any
 
 import pytest
 from aiohttp import test_utils, web
 from structlog.testing import capture_logs
 
-from dragoman.gateway.app import App
-from dragoman.gateway.config.model import Config, Route
-from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import tracing
 from dragoman.gateway.observability.tracing import Telemetry, is_tracing_configured
 from dragoman.gateway.observability.turn_watch import WatchedTurn
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.observability.test_trace_context import PARENT
-from tests.pairs.gateway import LIMITS, SmoothClient, serving
+from tests.pairs.gateway import SmoothClient, bridged
 from tests.reserved_ports import reserved_port
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
@@ -27,14 +25,23 @@ export = pytest.importorskip("opentelemetry.sdk.trace.export")
 memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
 
 
+def in_memory_telemetry() -> tuple[Telemetry, Any]:
+    """Return telemetry, and the exporter that keeps its spans in memory."""
+    exporter = memory.InMemorySpanExporter()
+    provider = sdk.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    return Telemetry(provider), exporter
+
+
 async def have_a_turn() -> None:
     """Run a gateway that is configured by the environment, with a client that has a turn."""
-    async with FakeSmooth.serving() as backend:
-        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(backend.url))
-        app = App(Config(routes=(route,), limits=LIMITS))
-        async with serving(app) as (endpoint,), SmoothClient.connected(endpoint.partition("+")[2]) as client:
-            await client.say("hello")
-            await client.until(client.terminals)
+    async with (
+        FakeSmooth.serving() as backend,
+        bridged(backend.url) as (_, url),
+        SmoothClient.connected(url) as client,
+    ):
+        await client.say("hello")
+        await client.until(client.terminals)
 
 
 async def test_the_span_of_a_turn_reaches_a_collector_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,22 +93,18 @@ def test_a_collector_that_refuses_spans_is_logged_once_until_it_accepts_spans() 
 
 
 async def test_a_turn_is_a_span_with_its_moments_in_the_trace_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    exporter = memory.InMemorySpanExporter()
-    provider = sdk.TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
-    monkeypatch.setattr("dragoman.gateway.app._telemetry", lambda: Telemetry(provider))
-    async with FakeSmooth.serving() as backend:
-        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(backend.url))
-        app = App(Config(routes=(route,), limits=LIMITS))
-        async with (
-            serving(app) as (endpoint,),
-            SmoothClient.connected(endpoint.partition("+")[2], trace=PARENT) as client,
-        ):
-            await client.say("confirm")
-            await client.until(lambda: any(frame["type"] == "write_confirmation_required" for frame in client.frames))
-            await client.ask({"action": "confirm_tool_action", "sessionId": client.session, "approved": True})
-            await client.until(client.terminals)
-        (span,) = exporter.get_finished_spans()
+    telemetry, exporter = in_memory_telemetry()
+    monkeypatch.setattr("dragoman.gateway.app._telemetry", lambda: telemetry)
+    async with (
+        FakeSmooth.serving() as backend,
+        bridged(backend.url) as (_, url),
+        SmoothClient.connected(url, trace=PARENT) as client,
+    ):
+        await client.say("confirm")
+        await client.until(lambda: any(frame["type"] == "write_confirmation_required" for frame in client.frames))
+        await client.ask({"action": "confirm_tool_action", "sessionId": client.session, "approved": True})
+        await client.until(client.terminals)
+    (span,) = exporter.get_finished_spans()
     assert format(span.context.trace_id, "032x") == PARENT[3:35]
     assert format(span.parent.span_id, "016x") == PARENT[36:52]
     names = [event.name for event in span.events]
@@ -125,10 +128,8 @@ def test_a_span_on_the_console_is_one_line_like_those_of_the_log(
 
 
 def test_the_reason_of_a_failed_span_contains_no_secret() -> None:
-    exporter = memory.InMemorySpanExporter()
-    provider = sdk.TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
-    spans, secret = Telemetry(provider).spans, f"ghp_{'Xa9' * 12}"
+    telemetry, exporter = in_memory_telemetry()
+    spans, secret = telemetry.spans, f"ghp_{'Xa9' * 12}"
     spans.begin("t", WatchedTurn(facts={}, began=0))
     spans.end("t", "failed", f"the key {secret} is not accepted")
     (span,) = exporter.get_finished_spans()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -22,11 +22,8 @@ ID = PARENT[3:35]
 
 
 @pytest.fixture(autouse=True)
-def debug() -> Iterator[None]:
+def debug() -> None:
     logs.LEVEL.change(components={"turn": "debug"})
-    yield
-    logs.LEVEL.change(components={"turn": None})
-    logs.LEVEL.shows_content = False
 
 
 async def turn_lines(message: str = "hello") -> list[MutableMapping[str, Any]]:
