@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,23 @@ class FairQueueHarness:
 
     def sender(self, name: str, causes: int = 0) -> Sender:
         return self.senders.setdefault(name, Sender(name, self.queue, self.log, causes))
+
+    def client(self, name: str, causes: int = 0) -> Sender:
+        """Return a sender whose frames are checked, as those of clients are."""
+        made = self.sender(name, causes)
+        made.turns = Turns(self.queue, made.act, lambda frame: frame)
+        return made
+
+    def backend(self, name: str = "backend") -> Sender:
+        """Return a sender whose frames are events."""
+        made = self.sender(name)
+        made.turns = Turns(self.queue, made.act, each=EVENT)
+        return made
+
+    def run(self) -> None:
+        """Run steps until none is scheduled."""
+        while self.soon:
+            self.step()
 
     def step(self) -> list[tuple[str, Frame]]:
         """Run one step; return the frames that it handled."""
@@ -176,16 +194,17 @@ def test_an_idle_link_does_not_save_up_turns_in_the_fair_queue() -> None:
 def test_frames_of_backends_come_before_commands_that_waited_longer() -> None:
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
-    client, backend = harness.sender("client"), harness.sender("backend")
-    client.turns = Turns(harness.queue, client.act, check=lambda frame: frame)
-    backend.turns = Turns(harness.queue, backend.act, each=EVENT)
-    client.say(b"input")
-    backend.say(b"begin", b"token")
+    harness.client("client").say(b"input")
+    harness.backend().say(b"begin", b"token")
     assert harness.step() == [("backend", b"begin"), ("backend", b"token"), ("client", b"input")]
 
 
 class Worker(Sender):
     """A link whose inputs, and whose begins of a turn, are costly."""
+
+    def __init__(self, name: str, harness: FairQueueHarness, **turns: Any) -> None:
+        super().__init__(name, harness.queue, harness.log)
+        self.turns = Turns(harness.queue, self.act, **turns)
 
     def act(self) -> None:
         before = len(self.log)
@@ -198,14 +217,11 @@ class Worker(Sender):
 
 def test_tokens_behind_the_begin_of_a_turn_come_before_commands_that_waited_longer() -> None:
     harness = FairQueueHarness()
-    backend = Worker("backend", harness.queue, harness.log)
-    backend.turns = Turns(harness.queue, backend.act, each=EVENT)
+    backend = Worker("backend", harness, each=EVENT)
     harness.queue.budget.left = 0
     backend.say(b"begin")
     for number in range(2 * STEP // TURN):
-        waiting = Worker(f"client-{number}", harness.queue, harness.log)
-        waiting.turns = Turns(harness.queue, waiting.act, check=lambda frame: frame)
-        waiting.say(b"input")
+        Worker(f"client-{number}", harness, check=lambda frame: frame).say(b"input")
     assert harness.step()[0] == ("backend", b"begin")
     backend.say(b"token")
     assert harness.step()[0] == ("backend", b"token")
@@ -215,13 +231,11 @@ def test_tokens_and_pings_come_before_the_inputs_of_many_clients_whose_last_comm
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
     for number in range(1_000):
-        waiting = Worker(f"client-{number}", harness.queue, harness.log)
-        waiting.turns = Turns(harness.queue, waiting.act, lambda frame: frame, expect=lambda _frame: QUANTUM)
+        waiting = Worker(f"client-{number}", harness, check=lambda frame: frame, expect=lambda _frame: QUANTUM)
         waiting.turns.usual = FRAME
         waiting.say(b"input")
-    backend = Worker("backend", harness.queue, harness.log)
-    backend.turns = Turns(harness.queue, backend.act, each=EVENT)
-    innocent = client(harness, "innocent")
+    backend = Worker("backend", harness, each=EVENT)
+    innocent = harness.client("innocent")
     innocent.turns.usual = FRAME
     for _ in range(1_000 // (STEP // TURN) - 2):
         backend.say(b"token", b"token")
@@ -242,9 +256,7 @@ def test_a_step_opens_four_turns_at_most_between_two_looks_at_the_sockets() -> N
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
     for number in range(10):
-        waiting = Worker(f"client-{number}", harness.queue, harness.log)
-        waiting.turns = Turns(harness.queue, waiting.act, check=lambda frame: frame)
-        waiting.say(b"input")
+        Worker(f"client-{number}", harness, check=lambda frame: frame).say(b"input")
     assert [len(harness.step()) for _ in range(3)] == [4, 4, 2]
 
 
@@ -262,13 +274,9 @@ def test_a_link_that_waits_first_is_not_passed_by_all_that_come_later_with_less(
 
 def test_a_backend_that_floods_does_not_come_before_a_client() -> None:
     harness = FairQueueHarness()
-    flood = harness.sender("backend")
-    flood.turns = Turns(harness.queue, flood.act, each=EVENT)
-    flood.say(*[b"x"] * (4 * STEP // EVENT))
+    harness.backend().say(*[b"x"] * (4 * STEP // EVENT))
     harness.step()
-    client = harness.sender("client")
-    client.turns = Turns(harness.queue, client.act, check=lambda frame: frame)
-    client.say(b"input")
+    harness.client("client").say(b"input")
     assert harness.step()[0] == ("client", b"input")
 
 
@@ -308,7 +316,7 @@ def test_work_that_a_frame_caused_counts_for_its_link() -> None:
 
 def test_a_client_that_opens_sessions_gets_no_more_frames_handled_than_the_step_has_room_for() -> None:
     harness = FairQueueHarness()
-    client(harness, "opener", causes=OPEN).say(*[b"{}"] * 100)
+    harness.client("opener", causes=OPEN).say(*[b"{}"] * 100)
     assert len(harness.log) == CLIENT_FRAMES
     while harness.soon:
         assert len(harness.step()) <= CLIENT_FRAMES
@@ -317,23 +325,17 @@ def test_a_client_that_opens_sessions_gets_no_more_frames_handled_than_the_step_
 
 def test_a_client_with_cheap_frames_uses_the_whole_step() -> None:
     harness = FairQueueHarness()
-    client(harness, "client").say(*[b"{}"] * 1000)
+    harness.client("client").say(*[b"{}"] * 1000)
     assert len(harness.step()) > 100
-
-
-def client(harness: FairQueueHarness, name: str, causes: int = 0) -> Sender:
-    made = harness.sender(name, causes)
-    made.turns = Turns(harness.queue, made.act, lambda frame: frame)
-    return made
 
 
 def test_the_ping_of_a_cheap_client_does_not_wait_for_the_costly_commands_of_many_new_clients() -> None:
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
-    innocent = client(harness, "innocent")
+    innocent = harness.client("innocent")
     innocent.turns.usual = FRAME + len(b"ping")
     for number in range(50):
-        client(harness, f"costly-{number}", causes=STEP).say(b"history", b"history")
+        harness.client(f"costly-{number}", causes=STEP).say(b"history", b"history")
     innocent.say(b"ping")
     assert harness.step()[0] == ("innocent", b"ping")
 
@@ -341,10 +343,10 @@ def test_the_ping_of_a_cheap_client_does_not_wait_for_the_costly_commands_of_man
 def test_a_client_is_served_although_new_clients_with_costly_commands_come_without_end() -> None:
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
-    innocent = client(harness, "innocent")
+    innocent = harness.client("innocent")
     innocent.turns.usual = FRAME + len(b"ping")
     for number in range(200):
-        client(harness, f"costly-{number}", causes=20 * STEP).say(b"history")
+        harness.client(f"costly-{number}", causes=20 * STEP).say(b"history")
         innocent.say(b"ping")
         assert harness.step()[0] == ("innocent", b"ping")
 
@@ -352,9 +354,9 @@ def test_a_client_is_served_although_new_clients_with_costly_commands_come_witho
 def test_work_that_is_short_takes_at_most_half_of_a_step_from_work_that_is_not() -> None:
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
-    client(harness, "other").say(b"x" * QUANTUM)
+    harness.client("other").say(b"x" * QUANTUM)
     for number in range(300):
-        cheap = client(harness, f"cheap-{number}")
+        cheap = harness.client(f"cheap-{number}")
         cheap.turns.usual = FRAME
         cheap.say(b"x" * FRAME)  # so that their work is exactly half of the step at some time
     served = [name for name, _ in harness.step()]
@@ -377,17 +379,17 @@ def test_a_crowd_goes_on_after_a_piece_that_fails() -> None:
 
 def test_a_queue_that_is_closed_to_clients_handles_no_flood_and_schedules_no_further_step() -> None:
     harness = FairQueueHarness()
-    client(harness, "flood").say(*[b"{}"] * 10_000)
+    harness.client("flood").say(*[b"{}"] * 10_000)
     harness.queue.close_to_clients()
     handled = len(harness.log)
     harness.step()
-    client(harness, "late").say(b"{}", b"{}")
+    harness.client("late").say(b"{}", b"{}")
     assert (len(harness.log), len(harness.soon)) == (handled, 0)
 
 
 def test_a_queue_that_is_closed_to_clients_serves_backends() -> None:
     harness = FairQueueHarness()
-    client(harness, "flood").say(*[b"{}"] * 10_000)
+    harness.client("flood").say(*[b"{}"] * 10_000)
     harness.queue.close_to_clients()
     harness.sender("backend").say(*[b"{}"] * 10)
     handled = [name for _ in range(2) if harness.soon for name, _ in harness.step()]
@@ -446,8 +448,7 @@ def test_each_frame_is_processed_once_and_in_order(sayings: list[tuple[int, list
         if times % 2 and harness.soon:
             largest = max((len(frame) for frames in said.values() for frame in frames), default=0)
             assert work(harness.step()) <= STEP + FRAME + largest
-    while harness.soon:
-        harness.step()
+    harness.run()
     for name, frames in said.items():
         assert [frame for who, frame in harness.log if who == name] == frames
 
@@ -501,8 +502,7 @@ def test_sliced_work_beyond_the_step_waits_and_links_with_work_take_turns() -> N
     harness.step()
     assert len(done) == 8
     assert {name[0] for name in done[4:]} == {"a", "b"}
-    while harness.soon:
-        harness.step()
+    harness.run()
     assert [name for name in done if name[0] == "b"] == [f"b{number}" for number in range(8)]
     assert len(done) == 16
 
@@ -521,8 +521,7 @@ def test_work_that_waits_is_dropped_with_its_link() -> None:
     work.add_work("a", sliced(harness, done, "a", 100), unexpected)
     before = len(done)
     work.stop_link("a")
-    while harness.soon:
-        harness.step()
+    harness.run()
     assert len(done) == before
 
 
@@ -575,6 +574,5 @@ def test_links_end_although_the_queue_is_closed_to_clients() -> None:
     harness.queue.close_to_clients()
     for number in range(500):
         harness.queue.departures.add_piece(partial(ended.append, number))
-    while harness.soon:
-        harness.step()
+    harness.run()
     assert ended == list(range(500))
