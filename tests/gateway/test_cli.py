@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -53,21 +54,25 @@ def refused(*arguments: str, code: int = 2) -> str:
 # -- help -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_each_command_begins_as_in_the_list_and_shows_an_example(command: str) -> None:
-    done = dragoman(command, "--help")
+@cache
+def help_of(command: str) -> str:
+    """Return the help of a command on a terminal of 80 columns."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COLUMNS", "80")
+        done = dragoman(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    text = re.sub(r"\s+", " ", done.stdout)
-    assert f" {COMMANDS[command][1]} " in text
-    assert f"Example: dragoman {command}" in text
+    return done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_each_command_contains_its_whole_docstring(command: str) -> None:
+def test_the_help_of_each_command_has_its_line_of_the_list_its_docstring_and_an_example(command: str) -> None:
     """Rich reads a word in square brackets as markup and does not print it."""
     member = "import_" if command == "import" else command.replace("-", "_")
     docstring = getattr(import_module(f"dragoman.gateway.cli.{member}"), member).__doc__
-    assert "".join(docstring.split()) in "".join(dragoman(command, "--help").stdout.split())
+    assert "".join(docstring.split()) in "".join(help_of(command).split())
+    text = re.sub(r"\s+", " ", help_of(command))
+    assert f" {COMMANDS[command][1]} " in text
+    assert f"Example: dragoman {command}" in text
 
 
 def test_the_help_is_shown_if_the_width_of_the_terminal_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,16 +81,11 @@ def test_the_help_is_shown_if_the_width_of_the_terminal_is_unknown(monkeypatch: 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_each_command_shows_whole_options_and_no_types_of_python(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    text = dragoman(command, "--help").stdout
-    assert re.findall(r"<(bool|str|path|list\[)", text) == []
+def test_the_help_of_each_command_shows_whole_options_and_no_types_of_python(command: str) -> None:
+    assert re.findall(r"<(bool|str|path|list\[)", help_of(command)) == []
     options = {name for param in load_command(command).params for name in (*param.opts, *param.secondary_opts)}
-    assert {name for name in options if name.startswith("--")} - set(
-        re.findall(r"--[a-z-]+(?![a-z-]*…)", text)
-    ) == set()
+    shown = set(re.findall(r"--[a-z-]+(?![a-z-]*…)", help_of(command)))
+    assert {name for name in options if name.startswith("--")} - shown == set()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_help_of_each_command_shows_whole_options_and_no_types_of_python(
     ],
 )
 def test_the_usage_shows_required_arguments_bare_and_optional_ones_in_brackets(command: str, usage: str) -> None:
-    lines = [line.strip() for line in dragoman(command, "--help").stdout.splitlines()]
+    lines = [line.strip() for line in help_of(command).splitlines()]
     assert f"Usage: dragoman {command} {usage}" in lines
 
 
@@ -212,12 +212,6 @@ def test_the_error_for_an_unknown_document_suggests_the_nearest() -> None:
     assert refused("docs", "desing") == "error: no document 'desing'; did you mean 'design'?"
 
 
-def test_without_arguments_the_help_is_shown_and_the_exit_code_is_2() -> None:
-    done = dragoman()
-    assert done.returncode == 2
-    assert "bridge" in done.stdout + done.stderr
-
-
 def test_the_version_is_one_line() -> None:
     done = dragoman("--version")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
@@ -249,7 +243,7 @@ def test_wrong_usage_prints_one_line_that_says_what_to_write(arguments: tuple[st
     assert words in refused(*arguments)
 
 
-def test_without_arguments_the_help_is_printed_and_no_error() -> None:
+def test_without_arguments_the_help_is_printed_and_the_exit_code_is_2() -> None:
     done = dragoman()
     assert (done.returncode, done.stderr) == (2, "")
     assert "Usage: dragoman" in done.stdout
@@ -263,16 +257,12 @@ def test_without_arguments_the_help_is_printed_and_no_error() -> None:
     [
         ((WS,), "at least two endpoints"),
         ((WS, "nowhere"), "invalid endpoint 'nowhere': write DIALECT+TRANSPORT:ADDRESS, for example smooth+ws://"),
-        ((WS, "pud+unix:/x"), "unknown dialect 'pud'; the dialects are smooth, pod"),
         (("pod+ws://h:1", "pod+unix:/x"), "can listen on smooth+ws:..., smooth+wss:..., pod+unix:..."),
         ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
         ((WS, "pod+unix:/x", "--ops", "http://0.0.0.0:1"), "other machines can reach http://0.0.0.0:1: add a token"),
         (("smooth+ws:/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
-        ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: fd, host, origin"),
         ((WS, "pod+unix:/x", "--log-level", "loud"), "'loud' is not one of debug, info, warning, error"),
         (("smooth+ws://127.0.0.1:x/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
-        (("smooth+ws://127.0.0.1:99999/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
-        (("pando+tcp://127.0.0.1:x", "pod+unix:/x"), "each port must be a number from 0 to 65535"),
     ],
 )
 def test_the_error_of_an_impossible_bridge_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
@@ -306,15 +296,6 @@ def test_the_error_names_a_unix_socket_in_use_and_exits_1(tmp_path: Path) -> Non
         used = refused("bridge", f"pod+unix:{path}", "pod+unix:/x", code=1)
         ops = refused("bridge", "--ops", f"unix:{path}", f"pod+unix:{tmp_path}/other", "pod+unix:/x", code=1)
     assert used == ops == f"error: {path}: another process listens here; stop it, or choose another path"
-
-
-def test_a_second_listener_that_fails_closes_the_first(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = dragoman("bridge", f"pod+unix:{tmp_path}/sock", f"smooth+ws://127.0.0.1:{port}/ws", "pod+unix:/x")
-    assert done.returncode == 1
-    assert "in use" in done.stderr
-    assert not (tmp_path / "sock").exists()
 
 
 def test_the_error_names_an_unknown_host_and_exits_1() -> None:
@@ -445,10 +426,11 @@ def served(*arguments: str, lines: int = 1) -> tuple[list[str], str]:
 
 def test_a_bridge_prints_each_listener_with_its_real_port(tmp_path: Path) -> None:
     pod = f"pod+unix:{tmp_path}/sock"
-    (ws, unix), _ = served("bridge", WS, pod, "pod+unix:/x", lines=2)
+    (ws, unix), log = served("bridge", WS, pod, "pod+unix:/x", lines=2)
     assert re.fullmatch(r"smooth\+ws://127\.0\.0\.1:[1-9]\d*/ws", ws)
     assert unix == pod
     assert not (tmp_path / "sock").exists()
+    assert re.match(r"timestamp=.* event=stopped", log.splitlines()[-1]), "a log on a pipe is logfmt"
 
 
 def test_a_gateway_is_served_from_its_config(tmp_path: Path) -> None:
@@ -575,13 +557,6 @@ def test_a_listener_on_stdio_takes_no_command_and_is_the_only_one(tmp_path: Path
     assert "listens there already" in done.stderr
 
 
-def test_logs_on_a_pipe_are_logfmt_without_colours(tmp_path: Path) -> None:
-    _, log = served("demo-backend", f"pod+unix:{tmp_path}/sock")
-    assert "\x1b" not in log
-    assert all(line.startswith("timestamp=") for line in log.splitlines())
-    assert "event=stopped" in log
-
-
 def test_logs_as_json_are_json_lines(tmp_path: Path) -> None:
     _, log = served("demo-backend", f"pod+unix:{tmp_path}/sock", "--log-json")
     assert [json.loads(line)["event"] for line in log.splitlines()][-1] == "stopped"
@@ -645,16 +620,13 @@ def test_dialects_as_json_and_as_a_table_agree() -> None:
         assert all(word in table.stdout for key in ("generations", "listen", "connect") for word in row[key])
 
 
-def test_translate_exits_0_if_all_lines_are_valid_1_if_not_2_for_wrong_usage() -> None:
+def test_translate_exits_0_if_all_lines_are_valid_and_1_if_not() -> None:
     ways = ("translate", "--from", "pod", "--to", "smooth")
     assert dragoman(*ways, stdin='{"event":"thinking_start"}\n').returncode == 0
     assert dragoman(*ways, stdin="nonsense\n").returncode == 1
-    assert dragoman("translate", "--from", "pod", "--to", "pud").returncode == 2
 
 
 # -- streams that nobody reads ----------------------------------------------------------------------
-
-BIG = '{"event":"thinking_start"}\n' * 50_000
 
 
 def piped(shell: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -663,21 +635,23 @@ def piped(shell: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", script], input=stdin, capture_output=True, text=True, timeout=40, check=False)
 
 
+THINKING = '{"event":"thinking_start"}\n'
+
+
 @pytest.mark.parametrize(
-    "shell",
+    ("shell", "line"),
     [
-        "dragoman translate --from pod --to pod 2>&3 | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}",
-        "dragoman translate --from pod --to smooth 2> >(head -n 1 >/dev/null) >/dev/null; echo $?",
-        "dragoman translate --from pod --to pod >&-; echo $?",
+        ("dragoman translate --from pod --to pod 2>&3 | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}", THINKING),
+        (
+            "dragoman translate --from pod --to smooth 2> >(head -n 1 >/dev/null) >/dev/null; echo $?",
+            '{"method":"pause"}\n',  # as an event it is a bad line, which is reported
+        ),
+        ("dragoman translate --from pod --to pod >&-; echo $?", THINKING),
     ],
 )
-def test_translate_ends_quietly_like_after_sigpipe_if_its_reader_is_gone(shell: str) -> None:
-    commands = "--commands" in shell or "head -n 1 >/dev/null) " in shell
-    done = piped(f"exec 3>&2; {shell}", '{"method":"pause"}\n' * 50_000 if commands else BIG)
+def test_translate_ends_quietly_like_after_sigpipe_if_its_reader_is_gone(shell: str, line: str) -> None:
+    done = piped(f"exec 3>&2; {shell}", line * 50_000)
     assert (done.stdout, done.stderr) == ("141\n", "")
-
-
-THINKING = '{"event":"thinking_start"}\n'
 
 
 @pytest.mark.parametrize(

@@ -108,19 +108,12 @@ def test_from_and_to_choose_the_dialects() -> None:
     [
         (("--from", "pud"), "unknown dialect 'pud'; the dialects are smooth, pod"),
         (("--to", "pud", "--json"), "unknown dialect 'pud'"),
-        (("--json", "--markdown"), "write one of them"),
     ],
 )
 def test_wrong_usage_prints_one_line_and_exits_2(arguments: tuple[str, ...], words: str) -> None:
     done = dragoman("matrix", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
-
-
-def test_the_help_shows_an_example() -> None:
-    done = dragoman("matrix", "--help")
-    assert done.returncode == 0
-    assert "Example: dragoman matrix --from smooth --to pod" in done.stdout
 
 
 # -- docs/fidelity.md -------------------------------------------------------------------------------

@@ -54,12 +54,6 @@ def test_each_type_without_a_form_has_a_reason(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("kind", [k for k in get_args(Event) if k.visibility == "internal" and k is not Unmapped])
-def test_an_internal_event_has_no_smooth_form(kind: Any) -> None:
-    dialect = DIALECTS["smooth"]
-    assert dialect.events.from_canonical.entries[kind].fidelity.kind == "none"
-
-
-@pytest.mark.parametrize("kind", [k for k in get_args(Event) if k.visibility == "internal" and k is not Unmapped])
 def test_an_internal_event_writes_nothing_to_smooth_in_a_turn(kind: Any) -> None:
     projection = DIALECTS["smooth"].projection("r", "")
     rendered = projection.render(Batch(session="s", epoch=1, first_seq=0, turn="t", events=[full(kind)]))

@@ -46,6 +46,7 @@ def kind_of_route(upstream: str, make_backend: MakeInProcess | None = None) -> B
         ("pod+dir:/pods", PodsKind),
         ("pando+tcp://127.0.0.1:48254", SharedKind),
         ("smooth+ws://127.0.0.1:1/ws", ConversationsKind),
+        ("codewhale+unix:/codewhale", ConversationsKind),
     ],
 )
 async def test_a_dialled_upstream_has_its_kind_and_is_not_dialled_before_a_client_comes(
