@@ -110,8 +110,7 @@ async def first_line(path: Path, method: str, params: Frame) -> str:
     return line.decode()
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-async def test_an_action_on_a_foreign_session_is_answered_like_one_on_an_unknown_session(action: str) -> None:
+async def test_an_action_on_a_foreign_session_is_answered_like_one_on_an_unknown_session() -> None:
     unknown = str(uuid4())
     async with (
         gateway(WS, auth=AUTH) as (_, (url,)),
@@ -119,10 +118,11 @@ async def test_an_action_on_a_foreign_session_is_answered_like_one_on_an_unknown
         aiohttp.ClientSession() as http,
         http.ws_connect(f"{url}?token={BOB}") as other,
     ):
-        foreign = await first_frame(other, {**ACTIONS[action], "sessionId": owner.session})
-        none = await first_frame(other, {**ACTIONS[action], "sessionId": unknown})
-        assert "error" in foreign
-        assert without(foreign, owner.session) == without(none, unknown)
+        for action, frame in ACTIONS.items():
+            foreign = await first_frame(other, {**frame, "sessionId": owner.session})
+            none = await first_frame(other, {**frame, "sessionId": unknown})
+            assert "error" in foreign, action
+            assert without(foreign, owner.session) == without(none, unknown), action
 
 
 async def test_a_client_that_attaches_to_a_foreign_conversation_gets_a_new_one() -> None:
@@ -154,19 +154,15 @@ async def test_a_cancel_of_a_foreign_session_is_answered_with_nothing_as_one_of_
         assert [frame["type"] for frame in owner.terminals()] == ["eventual_response"]
 
 
-@pytest.mark.parametrize("method", METHODS)
-async def test_a_method_on_a_foreign_thread_is_answered_like_one_on_an_unknown_thread(
-    method: str, tmp_path: Path
-) -> None:
+async def test_a_method_on_a_foreign_thread_is_answered_like_one_on_an_unknown_thread(tmp_path: Path) -> None:
     path, unknown = tmp_path / "sock", f"thread-{uuid4()}"
     async with beside(f"codewhale+unix:{path}") as (app, owner):
         (session,) = app.routers[0].sessions
         foreign = f"thread-{session.state.id}"
-        answers = [
-            await first_line(path, method, {"thread_id": name, **METHODS[method]}) for name in (foreign, unknown)
-        ]
-        assert without(answers[0], foreign) == without(answers[1], unknown)
-        assert owner.session not in answers[0]
+        for method, params in METHODS.items():
+            answers = [await first_line(path, method, {"thread_id": name, **params}) for name in (foreign, unknown)]
+            assert without(answers[0], foreign) == without(answers[1], unknown), method
+            assert owner.session not in answers[0], method
 
 
 async def test_a_list_of_threads_has_none_of_others(tmp_path: Path) -> None:
@@ -234,16 +230,14 @@ async def pod_answer(path: str, method: str, params: Frame | None = None) -> str
     return line
 
 
-@pytest.mark.parametrize("action", ["read", "history"])
-async def test_an_owner_reads_its_session(action: str) -> None:
-    async with clients() as (owner, _):
-        assert "error" not in await owner.ask({**ACTIONS[action], "sessionId": owner.session})
-
-
-@pytest.mark.parametrize("action", ["read", "history"])
-async def test_another_client_reads_a_session_that_the_route_shares(action: str) -> None:
-    async with clients(share="all") as (owner, other):
-        assert "error" not in await other.ask({**ACTIONS[action], "sessionId": owner.session})
+@pytest.mark.parametrize(("share", "refused"), [("owner", [False, True]), ("all", [False, False])])
+async def test_a_session_is_read_by_its_owner_and_by_others_only_if_the_route_shares_it(
+    share: str, refused: list[bool]
+) -> None:
+    async with clients(share=share) as (owner, other):
+        for action in ("read", "history"):
+            answers = [await one.ask({**ACTIONS[action], "sessionId": owner.session}) for one in (owner, other)]
+            assert ["error" in answer for answer in answers] == refused, action
 
 
 async def test_a_list_has_only_sessions_of_its_client() -> None:

@@ -58,48 +58,42 @@ async def shake(url: str, headers: dict[str, str] | None = None) -> tuple[int, s
             return answer.status, answer.headers.get("WWW-Authenticate", ""), text
 
 
-@pytest.mark.parametrize(
-    ("query", "headers"),
-    [
-        ("", {"Authorization": f"Bearer {ALICE}"}),
-        ("", {"Authorization": f"bearer  {ALICE}"}),
-        (f"?token={ALICE}", {}),
-        (f"?token={ALICE}", {"Authorization": f"Bearer {ALICE}"}),
-    ],
-)
-async def test_a_client_with_a_token_is_served(query: str, headers: dict[str, str]) -> None:
+async def test_a_client_with_a_token_is_served() -> None:
     async with gateway(WS) as (_, (url,)):
-        assert (await shake(url + query, headers))[0] == 101
+        for query, headers in (
+            ("", {"Authorization": f"Bearer {ALICE}"}),
+            ("", {"Authorization": f"bearer  {ALICE}"}),
+            (f"?token={ALICE}", {}),
+            (f"?token={ALICE}", {"Authorization": f"Bearer {ALICE}"}),
+        ):
+            assert (await shake(url + query, headers))[0] == 101, (query, headers)
 
 
-@pytest.mark.parametrize(
-    ("query", "headers", "challenge", "text"),
-    [
-        ("", {}, 'Bearer realm="dragoman"', "a token is needed"),
-        ("?token=", {}, 'Bearer realm="dragoman"', "a token is needed"),
-        ("", {"Authorization": "Basic YTpi"}, 'Bearer realm="dragoman"', "a token is needed"),
-        ("?token=wrong", {}, 'Bearer realm="dragoman", error="invalid_token"', "this token is not accepted"),
-        *(
-            (query, headers, 'Bearer realm="dragoman", error="invalid_token"', "this request has several tokens")
-            for query, headers in (
-                (f"?token={ALICE}", {"Authorization": "Bearer wrong"}),
-                ("?token=wrong", {"Authorization": f"Bearer {ALICE}"}),
-                (f"?token={ALICE}&token=wrong", {}),
-                (f"?token=wrong&token={ALICE}", {}),
-                (f"?token={ALICE}&token=", {}),
-                (f"?token={ALICE}&token={BOB}", {}),
-            )
-        ),
-    ],
-)
-async def test_a_client_without_an_accepted_token_is_refused_before_its_handshake(
-    query: str, headers: dict[str, str], challenge: str, text: str
-) -> None:
+NONE = ('Bearer realm="dragoman"', "a token is needed")
+INVALID = 'Bearer realm="dragoman", error="invalid_token"'
+SEVERAL = (INVALID, "this request has several tokens")
+REFUSED: list[tuple[str, dict[str, str], tuple[str, str]]] = [
+    ("", {}, NONE),
+    ("?token=", {}, NONE),
+    ("", {"Authorization": "Basic YTpi"}, NONE),
+    ("?token=wrong", {}, (INVALID, "this token is not accepted")),
+    (f"?token={ALICE}", {"Authorization": "Bearer wrong"}, SEVERAL),
+    ("?token=wrong", {"Authorization": f"Bearer {ALICE}"}, SEVERAL),
+    (f"?token={ALICE}&token=wrong", {}, SEVERAL),
+    (f"?token=wrong&token={ALICE}", {}, SEVERAL),
+    (f"?token={ALICE}&token=", {}, SEVERAL),
+    (f"?token={ALICE}&token={BOB}", {}, SEVERAL),
+]
+"""A query and headers, and the challenge and the beginning of the text with which they are refused."""
+
+
+async def test_a_client_without_an_accepted_token_is_refused_before_its_handshake() -> None:
     async with gateway(WS) as (app, (url,)):
-        status, asked, said = await shake(url + query, headers)
-        assert (status, asked) == (401, challenge)
-        assert said.startswith(text)
-        assert app.ledger.counters["authentication_failed"] == 1
+        for number, (query, headers, (challenge, text)) in enumerate(REFUSED, start=1):
+            status, asked, said = await shake(url + query, headers)
+            assert (status, asked) == (401, challenge), (query, headers)
+            assert said.startswith(text), (query, headers)
+            assert app.ledger.counters["authentication_failed"] == number
 
 
 async def test_a_refusal_waits_for_the_delay() -> None:

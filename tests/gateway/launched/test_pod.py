@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -133,12 +132,6 @@ def test_the_error_names_a_missing_setting(
 
 
 # -- as a process ------------------------------------------------------------------------------------
-
-
-def test_without_a_configuration_it_exits_2_with_one_line() -> None:
-    done = subprocess.run(PROGRAM, capture_output=True, text=True, env={"PATH": os.environ["PATH"]}, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("error: set DRAGOMAN_CONFIG")
 
 
 @asynccontextmanager

@@ -433,7 +433,7 @@ def test_a_step_is_scheduled_only_while_somebody_waits() -> None:
 
 FRAMES = st.one_of(st.integers(0, 50), st.integers(0, 2 * STEP)).map(bytes)
 # The frames that wait are copied for each turn, so many more of them would take minutes.
-SAYINGS = st.lists(st.tuples(st.integers(0, 4), st.lists(FRAMES, max_size=6), st.integers(1, 100)), max_size=12)
+SAYINGS = st.lists(st.tuples(st.integers(0, 4), st.lists(FRAMES, max_size=6), st.integers(1, 40)), max_size=12)
 
 
 @given(SAYINGS)
