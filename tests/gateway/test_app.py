@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,9 @@ from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import ListenerCallbacks
-from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
-from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
+from tests.gateway.played_backend import PlayedBackend
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, serving
@@ -39,45 +38,15 @@ from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, serving
 LISTEN = "smooth+ws://127.0.0.1:0/ws"
 
 
-class Played:
-    """A backend played by the test."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.asked: asyncio.Queue[Command] = asyncio.Queue()
-        self.starts = 0
-        self.failures = 0
-        self.stopped = False
-
-    def start(self) -> None:
-        self.starts += 1
-        if self.failures:
-            self.failures -= 1
-            raise ZeroDivisionError
-
-    def send(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            self.asked.put_nowait(command)
-
-    def rest(self) -> bool:
-        return False
-
-    def stop(self) -> None:
-        self.stopped = True
-
-    def sends(self, *events: Event) -> None:
-        self.session.receive([Burst(items=list(events))])
-
-
 class Backends:
     """A factory that makes the backend of an app's only session and keeps it."""
 
     def __init__(self) -> None:
-        self.one: Played
+        self.one: PlayedBackend
 
-    def __call__(self, session: BackendEvents) -> Played:
+    def __call__(self, session: BackendEvents) -> PlayedBackend:
         assert isinstance(session, Session)
-        self.one = Played(session)
+        self.one = PlayedBackend(session)
         return self.one
 
 
@@ -87,7 +56,7 @@ def app_of(*listen: str, limits: Limits = Limits(), upstream: str = "pod+unix:/n
 
 
 @asynccontextmanager
-async def turn(limits: Limits) -> AsyncIterator[tuple[App, Played, SmoothClient, str]]:
+async def turn(limits: Limits) -> AsyncIterator[tuple[App, PlayedBackend, SmoothClient, str]]:
     """Run an app with a client whose turn runs."""
     backends = Backends()
     async with (

@@ -16,15 +16,15 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing import router
 from dragoman.gateway.session.presence import Presence
+from tests.gateway.played_backend import PodClients, route_of, running
 from tests.gateway.steps_of_queue import count_in_steps
-from tests.gateway.test_routes import Clients, route_of, running
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import DEADLINE, bridged, serving
 
 
 async def test_the_links_of_a_router_are_those_that_connected_to_its_listeners(tmp_path: Path) -> None:
     routes = (route_of(tmp_path, "a", "s"), route_of(tmp_path, "b", "t"))
-    peers = Clients(tmp_path)
+    peers = PodClients(tmp_path)
     async with running(Config(routes=routes)) as (app, *_):
         for name in ("s", "s", "t"):
             await peers.connect(name)
@@ -38,7 +38,7 @@ async def test_the_links_of_a_router_are_those_that_connected_to_its_listeners(t
 async def test_clients_that_are_disconnected_together_are_ended_in_many_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number, peers = 7, Clients(tmp_path)
+    number, peers = 7, PodClients(tmp_path)
     async with running(Config(routes=(route_of(tmp_path, "a", "s"),))) as (app, *_):
         queue = app._services.queue
         for _ in range(number):

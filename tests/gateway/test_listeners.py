@@ -16,7 +16,7 @@ from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.listeners import new_id
 from dragoman.gateway.overload.fair_queue import SlicedWork
 from dragoman.gateway.transports.spec import ListenerCallbacks
-from tests.gateway.test_routes import running
+from tests.gateway.played_backend import running
 
 
 @pytest.mark.parametrize(

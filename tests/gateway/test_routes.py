@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 import threading
@@ -23,7 +22,7 @@ from dragoman.gateway.reload import ConfigReloader
 from dragoman.gateway.routes import NOT_SERVED
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical.events import StatusChanged, TextDelta, TurnAccepted, TurnResult
-from tests.gateway.test_app import Played
+from tests.gateway.played_backend import PlayedBackend, PodClients, route_of, running
 from tests.idle import settle
 from tests.pairs.gateway import DEADLINE
 from tests.pairs.pando_client import PandoClient
@@ -32,58 +31,15 @@ from tests.reserved_ports import reserved_port
 LIMITS = Limits(drain_deadline=0.05)
 
 
-class Clients:
-    """Raw clients of the sockets in one folder, which are closed at the end."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._writers: list[asyncio.StreamWriter] = []
-
-    async def connect(self, name: str) -> asyncio.StreamReader:
-        """Connect, and read the history, which a pod sends first."""
-        reader, writer = await asyncio.open_unix_connection(self.folder / name)
-        self._writers.append(writer)
-        async with asyncio.timeout(DEADLINE):
-            assert b"snapshot" in await reader.readline()
-        return reader
-
-    def close(self) -> None:
-        for writer in self._writers:
-            writer.close()
-
-
 @pytest.fixture
-async def clients(tmp_path: Path) -> AsyncIterator[Clients]:
-    clients = Clients(tmp_path)
+async def clients(tmp_path: Path) -> AsyncIterator[PodClients]:
+    clients = PodClients(tmp_path)
     yield clients
     clients.close()
 
 
 def config_of(*routes: Route) -> Config:
     return Config(routes=routes, limits=LIMITS)
-
-
-def route_of(folder: Path, name: str, *sockets: str, upstream: str = "pod+unix:/played") -> Route:
-    listen = tuple(parse(f"pod+unix:{folder}/{socket}") for socket in sockets)
-    return Route(name=name, listen=listen, upstream=parse(upstream))
-
-
-@contextlib.asynccontextmanager
-async def running(config: Config) -> AsyncIterator[tuple[App, list[Played], list[str]]]:
-    """Run a gateway with played backends; yield its backends so far and its endpoints."""
-    told: list[str] = []
-    played: list[Played] = []
-
-    def make(session: BackendEvents) -> Played:
-        played.append(Played(session))  # type: ignore[arg-type]  # the test asks nothing else of it
-        return played[-1]
-
-    app = App(config, make_backend=make)
-    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
-        group.create_task(app.run(told.append), name="app")
-        await app.ready.wait()
-        yield app, played, told
-        app.stop.set()
 
 
 async def rounds(work: Coroutine[Any, Any, None]) -> int:
@@ -106,7 +62,7 @@ async def test_ten_listeners_close_in_as_few_rounds_of_the_event_loop_as_one(tmp
     assert taken[1] == taken[0]
 
 
-async def test_a_client_of_an_unchanged_listener_stays_connected(tmp_path: Path, clients: Clients) -> None:
+async def test_a_client_of_an_unchanged_listener_stays_connected(tmp_path: Path, clients: PodClients) -> None:
     route = route_of(tmp_path, "a", "s")
     async with running(config_of(route)) as (app, played, told):
         reader = await clients.connect("s")
@@ -121,7 +77,7 @@ async def test_a_client_of_an_unchanged_listener_stays_connected(tmp_path: Path,
 @pytest.mark.parametrize("by", ["a reload", "itself"])
 @pytest.mark.parametrize("loss", ["removed", "replaced"])
 async def test_a_listener_whose_file_is_gone_is_opened_again_and_its_clients_stay(
-    tmp_path: Path, clients: Clients, loss: str, by: str
+    tmp_path: Path, clients: PodClients, loss: str, by: str
 ) -> None:
     route = route_of(tmp_path, "a", "s")
     async with running(config_of(route)) as (app, played, _):
@@ -160,7 +116,7 @@ async def test_a_socket_that_another_process_has_taken_over_is_left_to_it(tmp_pa
 
 
 async def test_a_new_session_gets_the_new_options_and_an_open_one_keeps_its_own(
-    tmp_path: Path, clients: Clients
+    tmp_path: Path, clients: PodClients
 ) -> None:
     route = route_of(tmp_path, "a", "s", "t", upstream="smooth+ws://played:1/ws")  # a session for each listener
     async with running(config_of(route)) as (app, *_):
@@ -174,7 +130,7 @@ async def test_a_new_session_gets_the_new_options_and_an_open_one_keeps_its_own(
 
 
 async def test_a_new_session_and_a_new_client_get_the_new_limits_of_their_route(
-    tmp_path: Path, clients: Clients
+    tmp_path: Path, clients: PodClients
 ) -> None:
     route = route_of(tmp_path, "a", "s", "t", upstream="smooth+ws://played:1/ws")
     limits = Limits(session_ttl=7.0, drain_deadline=0.05)
@@ -199,7 +155,7 @@ async def test_the_limits_of_the_whole_gateway_change(tmp_path: Path) -> None:
         assert (app.memory.limit, app.children.most, app._clients.admission._limits.links) == (1 << 20, 3, 7)
 
 
-async def test_an_added_route_is_served_and_a_removed_one_is_not(tmp_path: Path, clients: Clients) -> None:
+async def test_an_added_route_is_served_and_a_removed_one_is_not(tmp_path: Path, clients: PodClients) -> None:
     async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, told):
         reader = await clients.connect("s")
         await app.change_config(config_of(route_of(tmp_path, "b", "t")))
@@ -211,7 +167,7 @@ async def test_an_added_route_is_served_and_a_removed_one_is_not(tmp_path: Path,
         assert told[-1] == f"pod+unix:{tmp_path}/t"
 
 
-async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients: Clients) -> None:
+async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients: PodClients) -> None:
     patient = Limits(drain_deadline=DEADLINE)
     async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, _):
         reader = await clients.connect("s")
@@ -225,7 +181,7 @@ async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients:
         await app.change_config(config_of(route_of(tmp_path, "b", "t")))  # so that the test does not wait
 
 
-async def test_a_client_of_a_removed_route_is_told_that_its_turn_failed(tmp_path: Path, clients: Clients) -> None:
+async def test_a_client_of_a_removed_route_is_told_that_its_turn_failed(tmp_path: Path, clients: PodClients) -> None:
     async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, _):
         reader = await clients.connect("s")
         played[0].sends(TurnAccepted(request="1"), TextDelta(text="half"))
@@ -238,7 +194,7 @@ async def test_a_client_of_a_removed_route_is_told_that_its_turn_failed(tmp_path
 
 
 async def test_a_session_stays_with_the_backend_that_a_reload_takes_from_its_route(
-    tmp_path: Path, clients: Clients
+    tmp_path: Path, clients: PodClients
 ) -> None:
     route = route_of(tmp_path, "a", "s")
     async with running(config_of(route)) as (app, played, _):
@@ -253,7 +209,7 @@ async def test_a_session_stays_with_the_backend_that_a_reload_takes_from_its_rou
 
 @pytest.mark.parametrize("by", ["a reload", "another route"])
 async def test_a_further_router_of_a_backend_knows_the_owners_of_its_sessions(
-    tmp_path: Path, clients: Clients, by: str
+    tmp_path: Path, clients: PodClients, by: str
 ) -> None:
     route = route_of(tmp_path, "a", "s", upstream="smooth+ws://played:1/ws?agent=a")
     route = structs.replace(route, share="owner", authenticated=True)
@@ -270,7 +226,7 @@ async def test_a_further_router_of_a_backend_knows_the_owners_of_its_sessions(
 
 
 async def test_the_router_of_a_former_backend_stops_once_its_clients_have_left(
-    tmp_path: Path, clients: Clients
+    tmp_path: Path, clients: PodClients
 ) -> None:
     route = route_of(tmp_path, "a", "s")
     async with running(config_of(route)) as (app, played, _):
@@ -284,7 +240,7 @@ async def test_the_router_of_a_former_backend_stops_once_its_clients_have_left(
         assert played[0].stopped
 
 
-async def test_a_port_that_cannot_be_bound_changes_nothing(tmp_path: Path, clients: Clients) -> None:
+async def test_a_port_that_cannot_be_bound_changes_nothing(tmp_path: Path, clients: PodClients) -> None:
     route = route_of(tmp_path, "a", "s")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         full = parse(f"smooth+ws://127.0.0.1:{taken.getsockname()[1]}/ws")
@@ -301,7 +257,7 @@ async def test_a_port_that_cannot_be_bound_changes_nothing(tmp_path: Path, clien
             await clients.connect("s")
 
 
-async def test_a_listener_with_other_options_is_opened_again_at_its_place(tmp_path: Path, clients: Clients) -> None:
+async def test_a_listener_with_other_options_is_opened_again_at_its_place(tmp_path: Path, clients: PodClients) -> None:
     route = route_of(tmp_path, "a", "s")
     changed = structs.replace(route, listen=(parse(f"pod+unix:{tmp_path}/s?session=new"),))
     async with running(config_of(route)) as (app, _, told):
@@ -367,7 +323,7 @@ async def test_a_listener_moves_to_another_route_without_closing(tmp_path: Path)
 
 async def test_a_reload_that_the_stop_of_the_app_overtakes_opens_no_listener(tmp_path: Path) -> None:
     asked, answered = threading.Event(), threading.Event()
-    app = App(config_of(route_of(tmp_path, "a", "1")), make_backend=Played)  # type: ignore[arg-type]  # none is made
+    app = App(config_of(route_of(tmp_path, "a", "1")), make_backend=PlayedBackend)  # type: ignore[arg-type]  # none is made
 
     def read() -> Config:
         asked.set()
@@ -388,11 +344,11 @@ async def test_a_reload_that_the_stop_of_the_app_overtakes_opens_no_listener(tmp
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_reload_that_is_requested_while_the_app_drains_is_not_done(tmp_path: Path, clients: Clients) -> None:
-    played: list[Played] = []
+async def test_a_reload_that_is_requested_while_the_app_drains_is_not_done(tmp_path: Path, clients: PodClients) -> None:
+    played: list[PlayedBackend] = []
 
-    def make(session: BackendEvents) -> Played:
-        played.append(Played(session))  # type: ignore[arg-type]  # the test asks nothing else of it
+    def make(session: BackendEvents) -> PlayedBackend:
+        played.append(PlayedBackend(session))  # type: ignore[arg-type]  # the test asks nothing else of it
         return played[-1]
 
     route = route_of(tmp_path, "a", "1")

@@ -19,7 +19,7 @@ from dragoman.gateway.config.model import Auth, Config, Jwt, Route
 from dragoman.gateway.endpoint import parse
 from tests.adapters.websocket.certificates import Authority
 from tests.conformance.fake_smooth import FakeSmooth
-from tests.gateway.identity.test_listeners import ALICE, gateway
+from tests.gateway.identity.running import ALICE, gateway
 from tests.pairs.gateway import DEADLINE, LIMITS, serving
 from tests.peers.real_smooth_client import RealSmoothClient, connected
 

@@ -28,7 +28,7 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Auth, Jwt
-from tests.gateway.identity.test_listeners import ALICE, BOB, WS, gateway
+from tests.gateway.identity.running import ALICE, BOB, WS, gateway
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pando_client import PandoClient, RefusalError
 

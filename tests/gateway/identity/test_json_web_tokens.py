@@ -26,7 +26,7 @@ from dragoman.gateway.identity.authenticators import NEEDED
 from dragoman.gateway.identity.json_web_tokens import JWKS_MAX, LIFETIME, REFRESH, JsonWebTokens, KeySet, file_loader
 from dragoman.gateway.identity.principal import Principal, Refusal
 from dragoman.gateway.link import expiring
-from tests.gateway.identity.test_listeners import WS, gateway, shake
+from tests.gateway.identity.running import WS, gateway, shake
 from tests.gateway.in_memory import in_memory_gateway
 from tests.idle import settle
 from tests.pairs.gateway import SmoothClient

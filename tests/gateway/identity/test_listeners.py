@@ -6,56 +6,17 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
-from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
-from dragoman.gateway.config.model import Auth, Config, Limits, Route
-from dragoman.gateway.demo.app import demo_backend
-from dragoman.gateway.endpoint import parse
+from dragoman.gateway.config.model import Auth, Config, Limits
 from dragoman.gateway.identity.listeners import ADDRESSES_MAX, Identities
-from tests.pairs.gateway import SmoothClient, serving
-
-ALICE, BOB = "alice-alice-alice", "bob-bob-bob-bob-bob"
-AUTH = Auth(tokens={"alice": ALICE, "bob": BOB})
-LIMITS = Limits(auth_delay=0.0, drain_deadline=0.5)
-
-
-@asynccontextmanager
-async def gateway(
-    *listen: str,
-    auth: Auth = AUTH,
-    limits: Limits = LIMITS,
-    principals: dict[str, tuple[str, ...]] | None = None,
-    **options: Any,
-) -> AsyncIterator[tuple[App, list[str]]]:
-    """Run a gateway in front of its own demo backend; yield the addresses of its listeners without their dialect."""
-    async with serving(demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))) as (backend,):
-        route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(backend), **options)
-        app = App(Config(routes=(settled(route, auth),), limits=limits, auth=auth, principals=principals or {}))
-        async with serving(app) as endpoints:
-            yield app, [endpoint.partition("+")[2] for endpoint in endpoints]
-
-
-WS = "smooth+ws://127.0.0.1:0/ws"
-
-
-async def shake(url: str, headers: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Try to open a WebSocket; return status, challenge and text."""
-    async with aiohttp.ClientSession() as http:
-        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
-        key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
-        async with http.get(url.replace("ws:", "http:", 1), headers={**upgrade, **key, **(headers or {})}) as answer:
-            text = await answer.text() if answer.status != 101 else ""
-            return answer.status, answer.headers.get("WWW-Authenticate", ""), text
+from tests.gateway.identity.running import ALICE, AUTH, BOB, WS, gateway, shake
+from tests.pairs.gateway import SmoothClient
 
 
 async def test_a_client_with_a_token_is_served() -> None:

@@ -10,19 +10,17 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
-from dragoman.gateway.config.model import Auth, Config, Limits, Route
+from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.audit import VALUE_MAX
 from tests.conformance.fake_smooth import FakeSmooth
-from tests.gateway.identity.test_listeners import WS, shake
+from tests.gateway.identity.running import ALICE, AUTH, BOB, WS, shake
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.smooth_client_messages import CREATE, ask
 from tests.idle import settle
 from tests.pairs.gateway import SmoothClient, serving
 
-ALICE, BOB = "alice-alice-alice", "bob-bob-bob-bob-bob"
-AUTH = Auth(tokens={"alice": ALICE, "bob": BOB})
 LIMITS = Limits(auth_delay=0.0, drain_deadline=0.1)
 Lines = list[MutableMapping[str, Any]]
 
