@@ -29,8 +29,8 @@ from tests.legal_samples import SESSION, legal_samples
 from tests.pairs.gateway import serving
 from tests.pairs.table import DIALECTS, LISTEN
 
-MOST = 8  # lines of one kind in this test
-ROUNDS = MOST + 4
+MOST = 4  # lines of one kind in this test
+ROUNDS = MOST + 2
 CANCELS = {
     "smooth": '{"action":"cancel","requestId":"c","sessionId":"%s"}',
     "pod": '{"method":"cancel"}',
