@@ -149,7 +149,7 @@ def test_a_cancel_waits_for_the_end_of_the_turn() -> None:
 
 
 def test_a_backend_that_cannot_be_dialled_is_an_error_of_the_caller() -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="cannot connect to this"):
         BackendClient(parse("smooth+unix:/nowhere"))
 
 

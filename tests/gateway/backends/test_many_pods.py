@@ -406,4 +406,4 @@ async def test_a_failure_of_one_client_is_not_that_of_the_next(many_pods: Any) -
         assert pods.kind.when_known(failing, OpenSession(), lambda: 1 // 0)
         assert await pods.open() == "0000"
         assert failing.ended == [CloseReason.INTERNAL]
-        assert logged
+        assert logged == ["cannot find a pod for the client, disconnecting it"]

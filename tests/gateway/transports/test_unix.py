@@ -58,5 +58,5 @@ def test_two_spellings_of_one_path_are_one_address(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_a_path_is_refused() -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="invalid pod name"):
         unix.NAME.check(parse("pod+name:../atlas"))
