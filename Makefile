@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SCRATCH := build/constraints
 CACHES := .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 
-PYTEST := pytest --numprocesses=3 --dist=worksteal
+PYTEST := pytest --numprocesses=4 --dist=worksteal
 
 PYTHON ?=
 ARGS ?=
