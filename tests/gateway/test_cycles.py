@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dragoman.gateway.config.model import Limits
 from tests.chaos.clients import connected
 from tests.chaos.kills import limits_table, route_table
 from tests.chaos.processes import Program, running
+from tests.pairs.codewhale_child import child
 from tests.pairs.table import DIALECTS, LISTEN
 
 LIMITS = Limits(session_ttl=1.0)  # seconds: a pando client calls twice until it uses its session
@@ -28,8 +28,7 @@ BAD_LINES = b'{"no":"message"}\n{"no":"json'
 @pytest.mark.parametrize("is_recorded", [False, True])
 async def test_connections_that_ended_leave_nothing_to_the_garbage_collector(tmp_path: Path, is_recorded: bool) -> None:
     async with AsyncExitStack() as stack:
-        child = f"codewhale+stdio:{sys.executable} -m dragoman demo-backend codewhale+stdio:"
-        backends = [child, *await start_backends(stack, tmp_path)]
+        backends = [child("test_cycles", tmp_path), *await start_backends(stack, tmp_path)]
         routes = [route(number, backend, tmp_path) for number, backend in enumerate(backends)]
         config = tmp_path / "gateway.toml"
         recording = [f'[recording]\npath = "{tmp_path}/recordings/"'] if is_recorded else []
