@@ -6,8 +6,9 @@ moves, and the session chooses one. It answers a received frame only when a move
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
@@ -42,32 +43,39 @@ class NumberedText:
         return f"[{turn}.{self._pieces}]{mark}{COLOUR[self._pieces % len(COLOUR)]} "
 
 
-class RandomBackend(Protocol):
-    """A backend that makes random legal moves."""
+class RandomBackend(ABC):
+    """A backend that makes random legal moves. `out` are the frames that it has not sent yet."""
 
-    dialect: str
-    turns: list[PlayedTurn]
-    out: list[Frame]
+    dialect: ClassVar[str]
 
-    def connected(self) -> None:
-        """Begin a new connection."""
-
-    def lost(self, *, dies: bool) -> None:
-        """Lose the connection; with `dies` the running turn is lost too."""
-
-    def hears(self, frame: Frame) -> None:
-        """Handle a frame that the gateway sent."""
-
-    def moves(self) -> list[Move]:
-        """Return the moves that are legal now."""
-
-    @property
-    def stopping(self) -> bool:
+    def __init__(self) -> None:
+        self.out: list[Frame] = []
+        self.turns: list[PlayedTurn] = []
+        self.stopping = False
         """True if a stop was requested and is not done."""
+        self._words = NumberedText()
 
     @property
+    @abstractmethod
     def turn(self) -> PlayedTurn | None:
         """The turn that is being played."""
 
+    @abstractmethod
+    def connected(self) -> None:
+        """Begin a new connection."""
+
+    @abstractmethod
+    def lost(self, *, dies: bool) -> None:
+        """Lose the connection; with `dies` the running turn is lost too."""
+
+    @abstractmethod
+    def hears(self, frame: Frame) -> None:
+        """Handle a frame that the gateway sent."""
+
+    @abstractmethod
+    def moves(self) -> list[Move]:
+        """Return the moves that are legal now."""
+
+    @abstractmethod
     def finish(self) -> None:
         """End open turns, and answer pending requests."""

@@ -6,6 +6,7 @@ A client sends wire messages of its dialect without any code of the gateway. Eac
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from dragoman.gateway.session.session import Session
@@ -18,7 +19,7 @@ from tests.pairs.random_backend import INTERNAL, REASONING, Frame
 from tests.pairs.views import READ, TEXT, SeenTurn
 
 
-class RandomClient:
+class RandomClient(ABC):
     """A client at the other end of `peer`. `backend` is the dialect of the route's backend.
 
     `first` is the number of the first turn that it must see, None before it sees any. `offset` is the constant
@@ -65,32 +66,33 @@ class RandomClient:
         self.sent.append(message)
         self.peer.sends(message)
 
+    @abstractmethod
     def opens(self, session: Session | None) -> None:
         """Look for the session, or open one if there is none."""
 
+    @abstractmethod
     def speaks(self, session: Session, text: str) -> None:
         """Send an input."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cancels(self, session: Session, n: int) -> None:
         """Cancel the turn."""
-        raise NotImplementedError
 
     def answers(self, session: Session, *, approved: bool) -> None:
         """Answer a question, in words unless the dialect has a form for it."""
         self.speaks(session, "approve" if approved else "deny")
 
+    @abstractmethod
     def asks(self, session: Session, n: int) -> None:
         """Send the nth request that does not concern the turn."""
-        raise NotImplementedError
 
     def shown_of(self, turn: SeenTurn) -> SeenTurn:
         """Return what a client of this dialect can know of a turn."""
         return turn
 
+    @abstractmethod
     def check(self, frame: Frame) -> None:
         """Assert that a frame has nothing that this client must not see (docs/translation.md, rule 3.8)."""
-        raise NotImplementedError
 
 
 class RandomSmoothClient(RandomClient):
@@ -144,6 +146,9 @@ class RandomPodClient(RandomClient):
         {"method": "notify", "params": {"message": INTERNAL}},
         {"method": "inspect_pod", "params": {"name": "other"}},  # it would find another session, unless of a pod
     ]
+
+    def opens(self, session: Session | None) -> None:
+        """Say nothing: the listener leads to the session."""
 
     def speaks(self, session: Session, text: str) -> None:
         self.says({"method": "run", "params": {"input": [{"kind": "text", "content": text}]}})
@@ -232,6 +237,9 @@ class RandomPandoClient(RandomClient):
         call = {"jsonrpc": "2.0", "id": f"req-{len(self.sent)}", "method": method, "params": params}
         self.sent.append(call)
         self.caller.calls(json.dumps(call).encode())
+
+    def opens(self, session: Session | None) -> None:
+        """Say nothing: a subscription is of all sessions."""
 
     def speaks(self, session: Session, text: str) -> None:
         self._calls(session, "message.send", content=text)

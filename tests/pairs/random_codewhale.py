@@ -10,36 +10,29 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from tests.mappings.codewhale.data import thread_row
-from tests.pairs.random_backend import Frame, Move, NumberedText, PlayedTurn
+from tests.pairs.random_backend import Frame, Move, PlayedTurn, RandomBackend
 from tests.pairs.views import TEXT
 
 METHODS = ["thread/start", "thread/resume", "thread/read", "thread/message", "thread/interrupt", "app/config/reload"]
 
 
-class RandomCodewhale:
+class RandomCodewhale(RandomBackend):
     """A server with one connection at a time, whose store keeps the threads; `forgets` makes it lose them."""
 
     dialect = "codewhale"
 
     def __init__(self) -> None:
-        self.out: list[Frame] = []
-        self.turns: list[PlayedTurn] = []
+        super().__init__()
         self.forgets = False
         self._turn: PlayedTurn | None = None
         self._response = ""
         self._waiting: list[Frame] = []  # requests without an answer, of which the first may be the running message
-        self._stop = False
         self._stopped_early = False  # an interrupt came before the turn began: the turn may be over for clients
         self._threads: list[str] = []
-        self._words = NumberedText()
 
     @property
     def turn(self) -> PlayedTurn | None:
         return self._turn
-
-    @property
-    def stopping(self) -> bool:
-        return self._stop
 
     # -- the connection --------------------------------------------------------------------------------
 
@@ -49,13 +42,13 @@ class RandomCodewhale:
     def lost(self, *, dies: bool) -> None:
         if self._turn is not None:
             self._turn.whole = False
-        self._turn, self._waiting, self._stop, self._stopped_early = None, [], False, False
+        self._turn, self._waiting, self.stopping, self._stopped_early = None, [], False, False
         self.forgets = self.forgets or dies
 
     def hears(self, frame: Frame) -> None:
         if frame["method"] == "thread/interrupt":
-            self._stop, self._stopped_early = self._turn is not None, self._turn is None
-            frame = {**frame, "interrupted": self._stop}
+            self.stopping, self._stopped_early = self._turn is not None, self._turn is None
+            frame = {**frame, "interrupted": self.stopping}
         self._waiting.append(frame)
         self._work()
 
@@ -111,11 +104,13 @@ class RandomCodewhale:
     def moves(self) -> list[Move]:
         if self._turn is None:
             return [self._accept] * 6 + [self._refuse] if self._waiting else [self._do_nothing]
-        return [self._text] * 8 + [self._complete] * 2 + [self._fail, self._cut] + [self._interrupted] * 6 * self._stop
+        return (
+            [self._text] * 8 + [self._complete] * 2 + [self._fail, self._cut] + [self._interrupted] * 6 * self.stopping
+        )
 
     def finish(self) -> None:
         if self._turn is not None:
-            if self._stop:
+            if self.stopping:
                 self._interrupted()
             else:
                 self._fail()
@@ -152,8 +147,8 @@ class RandomCodewhale:
 
     def _end(self, end: str) -> Frame:
         """End the turn. After an interrupt the error may be any text (section 3)."""
-        self._open().seen.end = "cancelled" if self._stop and end == "failed" else end
-        self._turn, self._stop, self._stopped_early = None, False, False
+        self._open().seen.end = "cancelled" if self.stopping and end == "failed" else end
+        self._turn, self.stopping, self._stopped_early = None, False, False
         self._bare("response_end")
         return self._waiting.pop(0)
 

@@ -10,35 +10,28 @@ import json
 from typing import Any
 
 from tests.pairs.pando_primary import NO_METHOD, NO_ROWS, NO_SUMMARY, message, row
-from tests.pairs.random_backend import Frame, Move, NumberedText, PlayedTurn
+from tests.pairs.random_backend import Frame, Move, PlayedTurn, RandomBackend
 from tests.pairs.views import CALL, TEXT, arguments
 
 
-class RandomPando:
+class RandomPando(RandomBackend):
     """A primary with one connection at a time, whose store keeps the sessions; `lost` may replace it by another."""
 
     dialect = "pando"
 
     def __init__(self) -> None:
-        self.out: list[Frame] = []
-        self.turns: list[PlayedTurn] = []
+        super().__init__()
         self._instance = 1
         self._sessions: dict[str, list[Frame]] = {}  # id -> the stored messages
         self._turn: PlayedTurn | None = None
         self._session = ""  # of the running or waiting turn
         self._input = ""  # accepted, and not run yet
-        self._stop = False
         self._calls: dict[str, str] = {}  # calls without a result: id -> name
-        self._words = NumberedText()
         self._ids = 0
 
     @property
     def turn(self) -> PlayedTurn | None:
         return self._turn
-
-    @property
-    def stopping(self) -> bool:
-        return self._stop
 
     # -- the connection --------------------------------------------------------------------------------
 
@@ -50,7 +43,7 @@ class RandomPando:
             self._turn.whole = False
         if dies:
             self._instance += 1
-            self._turn, self._input, self._stop, self._calls = None, "", False, {}
+            self._turn, self._input, self.stopping, self._calls = None, "", False, {}
 
     def hears(self, frame: Frame) -> None:
         params = frame.get("params") or {}
@@ -72,7 +65,7 @@ class RandomPando:
                 self._session, self._input = session, params["content"]
                 self._reply(frame, result={"ok": True})
             case "session.interrupt" if self._turn is not None or self._input:
-                self._stop = True
+                self.stopping = True
                 self._reply(frame, result={"ok": True})
             case "session.interrupt":
                 self._reply(frame, error={"code": -32000, "message": "session.interrupt: nothing runs"})
@@ -106,15 +99,15 @@ class RandomPando:
         if self._turn is None:
             return [self._begin] * 6 if self._input else [self._beat, self._describe]
         moves = [self._text] * 6 + [self._call] * 2 + [self._result] * 4 * bool(self._calls)
-        moves += [self._describe] * (not self._stop)  # after an interrupt it would be the end
-        moves += [self._complete] * 2 * (not self._calls) + [self._fail] + [self._interrupted] * 6 * self._stop
+        moves += [self._describe] * (not self.stopping)  # after an interrupt it would be the end
+        moves += [self._complete] * 2 * (not self._calls) + [self._fail] + [self._interrupted] * 6 * self.stopping
         return moves
 
     def finish(self) -> None:
         if self._turn is None and self._input:
             self._begin()
         if self._turn is not None:
-            if self._stop:
+            if self.stopping:
                 self._interrupted()
             else:
                 self._fail()
@@ -170,12 +163,12 @@ class RandomPando:
         """End the run. A failure is known by its cause alone, if there is no text (docs/translation.md, rule 3.6)."""
         turn = self._open()
         text = "".join(words for kind, words in turn.seen.parts if kind == TEXT)
-        turn.seen.end = "cancelled" if self._stop else "completed" if text else end
+        turn.seen.end = "cancelled" if self.stopping else "completed" if text else end
         if end == "failed":
             said = self._store("system", "broken")
             self._say("message.append", message_id=said, role="system", content="broken")
         self._say("llm.end", tokens_in=0, tokens_out=0)
-        self._turn, self._stop, self._calls = None, False, {}
+        self._turn, self.stopping, self._calls = None, False, {}
 
     def _complete(self) -> None:
         self._end("completed")

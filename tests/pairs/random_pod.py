@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from tests.gateway.pod_messages import answer_entry, echo, problem, rotated, run_end, say, snapshot, status
-from tests.pairs.random_backend import INTERNAL, REASONING, Frame, Move, NumberedText, PlayedTurn
+from tests.pairs.random_backend import INTERNAL, REASONING, Frame, Move, PlayedTurn, RandomBackend
 from tests.pairs.views import CALL, TEXT, THOUGHT, arguments
 
 SEGMENT = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
@@ -37,32 +37,26 @@ class Run(Struct):
         return self.model_failed and all(kind != TEXT for kind, _ in self.played.seen.parts)
 
 
-class RandomPod:
+class RandomPod(RandomBackend):
     """A pod whose connections come and go; events while there is none are lost."""
 
     dialect = "pod"
 
     def __init__(self) -> None:
-        self.out: list[Frame] = []
-        self.turns: list[PlayedTurn] = []
+        super().__init__()
         self.status = "idle"
         self._run: Run | None = None
         self._inputs: list[str] = []
-        self._stop = ""
+        self._pauses = False  # the stop is a pause, not a cancel
         self._resume = False
         self._entries: list[Frame] = []
         self._alerts: list[Frame] = []
         self._calls: dict[str, str] = {}  # whole calls without a result: id -> name
-        self._words = NumberedText()
         self._turn_count = self._call_count = self._ids = 0
 
     @property
     def turn(self) -> PlayedTurn | None:
         return None if self._run is None else self._run.played
-
-    @property
-    def stopping(self) -> bool:
-        return bool(self._stop)
 
     # -- the connection --------------------------------------------------------------------------------
 
@@ -70,7 +64,7 @@ class RandomPod:
         self.out += [*self._alerts, snapshot(*self._entries, status=self.status)]
 
     def lost(self, *, dies: bool) -> None:
-        self._inputs, self._stop, self._resume = [], "", False
+        self._inputs, self.stopping, self._resume = [], False, False
         if self._run is not None:
             self._run.played.whole = False
         if dies:
@@ -86,7 +80,8 @@ class RandomPod:
             case "run":
                 self._inputs.append("".join(s.get("content", "") for s in params["input"]))
             case "cancel" | "pause" if running or self._inputs:  # it is read after the input
-                self._stop = self._stop or method
+                self._pauses = self._pauses if self.stopping else method == "pause"
+                self.stopping = True
             case "pause" if self.status == "paused":
                 pass
             case "cancel" | "pause":
@@ -141,7 +136,7 @@ class RandomPod:
         moves = [self._alert, self._memory, self._fail]
         if run.invoke is not None:
             moves.append(self._invoke)
-        if self._stop:
+        if self.stopping:
             moves += [self._stopped] * 4
         if not run.model_turn:
             moves += [self._turn_start] * 4 + [self._result] * 4 * bool(self._calls)
@@ -159,13 +154,13 @@ class RandomPod:
 
     def finish(self) -> None:
         if self._run is not None:
-            if self._stop:
+            if self.stopping:
                 self._stopped()
             else:
                 self._fail()
         for _ in self._inputs:
             self._say(problem("invalid_request", "not now"))
-        self._inputs, self._stop = [], ""
+        self._inputs, self.stopping = [], False
 
     def _say(self, *frames: Frame) -> None:
         self.out += frames
@@ -199,7 +194,7 @@ class RandomPod:
         )
 
     def _begin(self, kind: str, text: str) -> None:
-        played = PlayedTurn(number=len(self.turns), whole=not self._stop)  # it may be over for clients already
+        played = PlayedTurn(number=len(self.turns), whole=not self.stopping)  # it may be over for clients already
         self.turns.append(played)
         invoke = None if kind == "resume" else say("invoke_start", kind=kind)
         self._run = Run(played=played, user=kind == "user_send", invoke=invoke, entries=len(self._entries))
@@ -218,7 +213,7 @@ class RandomPod:
     def _bad_workflow(self) -> None:
         self._say(echo(self._inputs.pop(0)), status("running"), problem("invalid_request", "no such workflow"))
         self._say(status("idle"))
-        self.status, self._calls, self._stop = "idle", {}, ""
+        self.status, self._calls, self.stopping = "idle", {}, False
 
     def _notified(self) -> None:
         if self.status == "idle" and not self._inputs:  # else it is queued, and nobody sees it
@@ -360,7 +355,7 @@ class RandomPod:
         if run.model_turn:
             self._turn_count, self._call_count = self._turn_count + 1, self._call_count + 1
         run.played.seen.end = end
-        self._run, self._stop, self.status = None, "", state
+        self._run, self.stopping, self.status = None, False, state
         if state != "paused":
             self._calls = {}
         self._say(*frames, status(state))
@@ -382,7 +377,7 @@ class RandomPod:
         if run.silent and run.user:
             del self._entries[run.entries :]
             self._end("cancelled", "idle", run_end("rolled_back"))
-        elif self._stop == "pause":
+        elif self._pauses:
             self._log("run_completed", interrupted=True, result="paused")
             self._end("cancelled", "paused", run_end("paused"))
         else:

@@ -10,7 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from msgspec import Struct, field
 
-from tests.pairs.random_backend import REASONING, Frame, Move, NumberedText, PlayedTurn
+from tests.pairs.random_backend import REASONING, Frame, Move, PlayedTurn, RandomBackend
 from tests.pairs.views import CALL, TEXT, THOUGHT, arguments
 
 
@@ -29,31 +29,24 @@ class Turn(Struct):
     calls: list[str] = field(default_factory=list)
 
 
-class RandomSmoothServer:
+class RandomSmoothServer(RandomBackend):
     """A server with one connection at a time; `forgets` makes it lose sessions, `forgets_all` conversations too."""
 
     dialect = "smooth"
 
     def __init__(self) -> None:
-        self.out: list[Frame] = []
-        self.turns: list[PlayedTurn] = []
+        super().__init__()
         self.forgets = self.forgets_all = False
         self._turn: Turn | None = None
         self._inputs: list[Frame] = []
-        self._stop = False
         self._sessions = 0
         self._conversation = ""
         self._history: list[Frame] = []
-        self._words = NumberedText()
         self._names = 0
 
     @property
     def turn(self) -> PlayedTurn | None:
         return None if self._turn is None else self._turn.played
-
-    @property
-    def stopping(self) -> bool:
-        return self._stop
 
     # -- the connection --------------------------------------------------------------------------------
 
@@ -63,7 +56,7 @@ class RandomSmoothServer:
     def lost(self, *, dies: bool) -> None:
         if self._turn is not None:  # a disconnect aborts the turn
             self._turn.played.whole = False
-        self._turn, self._inputs, self._stop = None, [], False
+        self._turn, self._inputs, self.stopping = None, [], False
         self.forgets = self.forgets or dies
 
     def hears(self, frame: Frame) -> None:
@@ -87,7 +80,7 @@ class RandomSmoothServer:
             case "confirm_tool_action":
                 self._say("error", request, error={"code": "NO_PENDING_CONFIRMATION", "message": "nothing waits"})
             case "cancel":
-                self._stop = self._turn is not None or bool(self._inputs)
+                self.stopping = self._turn is not None or bool(self._inputs)
             case "ping":
                 self.out.append({"type": "pong", "requestId": request, "data": {"timestamp": 1}, "timestamp": 1})
             case _:
@@ -134,15 +127,15 @@ class RandomSmoothServer:
         if turn is None:  # pushed while an input waits, two turns would run at once: a session here has one
             return [self._accept] * 6 + [self._refuse] if self._inputs else [self._push, self._forget]
         if turn.asks:
-            return [self._wait] * 4 + [self._token] + [self._cancelled] * 6 * self._stop
+            return [self._wait] * 4 + [self._token] + [self._cancelled] * 6 * self.stopping
         moves = [self._ask] + [self._token] * 6 + [self._think] * 3 + [self._call] * 2 + [self._phase, self._fail]
         moves += [self._preamble] * (not turn.spoke) + [self._result] * 4 * bool(turn.calls)
-        moves += [self._complete] * 2 * (not turn.calls) + [self._cancelled] * 6 * self._stop
+        moves += [self._complete] * 2 * (not turn.calls) + [self._cancelled] * 6 * self.stopping
         return moves
 
     def finish(self) -> None:
         if self._turn is not None:
-            if self._stop:
+            if self.stopping:
                 self._cancelled()
             else:
                 self._fail()
@@ -244,7 +237,7 @@ class RandomSmoothServer:
     def _end(self, end: str) -> str:
         turn = self._open()
         turn.played.seen.end = end
-        self._turn, self._stop = None, False
+        self._turn, self.stopping = None, False
         return turn.request
 
     def _complete(self) -> None:
