@@ -47,7 +47,6 @@ class ReplayedEvents:
         self._state = state
         self._left_out = IN_WORDS if tells_model_turns else IN_WORDS | ADDED_BY_SESSION
         self._adds_model_turns = adds_model_turns
-        self._model_turns = 0  # that were added
         self._run_begins = False
         self._keeps_counts = keeps_counts  # False if turns of a live backend come between, and count too
         self._counted: dict[type, int] = {}
@@ -87,12 +86,10 @@ class ReplayedEvents:
         accepted = type(selected[0]) is events.TurnAccepted
         if not accepted and not self._run_begins:
             return selected
-        started = events.ModelTurnStarted(index=self._model_turns)
-        self._model_turns += 1
         if accepted:
-            return [*selected, started]
+            return [*selected, events.ModelTurnStarted()]
         self._run_begins = False
-        return [started, *selected]
+        return [events.ModelTurnStarted(), *selected]
 
     def _select(self, line: EventLine, event: Event) -> list[Event]:
         self.turn = "" if isinstance(event, events.TurnEnded) else line.turn or self.turn

@@ -104,6 +104,11 @@ class Content:
         self.close_block()
         self._runs.emit(event)
 
+    def model_turn_started(self, event: events.ModelTurnStarted) -> None:
+        """Number the model turn; it opens a turn of the backend's own if none is open."""
+        self._runs.require_turn()
+        self._runs.start_model_turn(event)
+
     def model_turn_ended(self, event: events.ModelTurnEnded) -> None:
         """Close before it what a broken stream of the model left open."""
         turn = self._runs.require_turn()

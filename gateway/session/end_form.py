@@ -115,11 +115,11 @@ class EndForm:
         (docs/translation.md, rule 4.3). A turn without output gets a model turn, because a pod's parent waits for it.
         """
         if end in ("completed", "failed") and turn.model_turn is None and not (turn.blocks or turn.errors):
-            self._runs.emit(events.ModelTurnStarted(index=self._runs.next_model_turn(), ext=UNBEGUN_TURN))
+            self._runs.start_model_turn(events.ModelTurnStarted(ext=UNBEGUN_TURN))
         self._content.close_block()
         self._content.complete_calls(turn)
-        if end == "completed" and turn.in_model_turn and turn.model_turn is not None:
-            self._runs.emit(events.ModelTurnEnded(index=self._runs.last_model_turn(turn.model_turn)))
+        if end == "completed" and turn.in_model_turn:
+            self._runs.emit(events.ModelTurnEnded(index=self._runs.last_model_turn))
 
 
 def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:

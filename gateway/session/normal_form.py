@@ -47,7 +47,6 @@ class NormalForm:
         "_state",
         "_tells_calls",
         "losses",
-        "next_model_turn",
         "questions",
         "states",
         "unwanted",
@@ -70,10 +69,14 @@ class NormalForm:
         self._end = EndForm(runs, content, self.questions)
         self.states = runs.states
         self.losses = runs.losses
-        self.next_model_turn = runs.next_model_turn
         self._tells_calls = tells_calls  # False if the backend's history has messages alone: it is folded into ours
         self.unwanted: list[Question] = []
         """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
+
+    @property
+    def last_model_turn(self) -> int:
+        """The index of the model turn that began last."""
+        return self._runs.last_model_turn
 
     def feed(self, events: Sequence[Event], at: int) -> list[Run]:
         """Normalise the `events` of a backend at the time `at` (ns)."""
@@ -176,6 +179,7 @@ class NormalForm:
         events.ToolCallArguments: ("_content", Content.call_arguments),
         events.ToolCallFinished: ("", _call_finished),
         events.ModelContinuation: ("_content", Content.model_continued),
+        events.ModelTurnStarted: ("_content", Content.model_turn_started),
         events.ModelTurnEnded: ("_content", Content.model_turn_ended),
         events.ApprovalRequested: ("questions", QuestionForm.open_question),
         events.InteractionRequired: ("questions", QuestionForm.open_question),

@@ -211,7 +211,7 @@ class Questions:
         block = self.open
         if block is None or block.words is None or not self.waits_for_words(client):
             return False
-        begun = events.ModelTurnStarted(index=self._context.form.next_model_turn())
+        begun = events.ModelTurnStarted(index=self._context.form.last_model_turn)
         words = structs.replace(block.words, after_text=False)  # all of this run
         self._context.delivery.show(client, [events.StatusChanged(status="running"), begun, words])
         return True

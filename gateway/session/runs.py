@@ -37,7 +37,7 @@ class Runs:
         self.at = 0
         self.new_id = new_id
         self._tells_model_turns = tells_model_turns  # if False, each turn gets one of ours, as a pod's parent needs it
-        self._model_turns = 0  # number of model turns that the gateway has added
+        self._model_turns = 0  # the index of the next model turn, unless the backend says another one
         self._runs: list[Run] = []
         self._run: Run | None = None  # the newest, if the next event belongs to it
 
@@ -102,18 +102,25 @@ class Runs:
             self.emit(StatusChanged(status="running"))
         turn = self.state.turn
         if not self._tells_model_turns and turn is not None and turn.model_turn is None:
-            self.emit(ModelTurnStarted(index=self.next_model_turn()))
+            self.start_model_turn(ModelTurnStarted())
 
-    def next_model_turn(self) -> int | None:
-        """Return the number of a model turn that we say ourselves; None if the backend numbers its own."""
-        if self._tells_model_turns:
-            return None
+    def next_model_turn(self) -> int:
+        """Return the index of a model turn that begins now and that the backend does not tell."""
         self._model_turns += 1
+        return self.last_model_turn
+
+    @property
+    def last_model_turn(self) -> int:
+        """The index of the model turn that began last."""
         return self._model_turns - 1
 
-    def last_model_turn(self, begun: ModelTurnStarted) -> int | None:
-        """Return the number of the model turn that is open, which began with this event."""
-        return begun.index if self._tells_model_turns else self._model_turns - 1
+    def start_model_turn(self, event: ModelTurnStarted) -> None:
+        """Emit the start of a model turn, with the next index of the session if its dialect does not count them."""
+        if event.index is None:
+            event = ModelTurnStarted(index=self.next_model_turn(), ext=event.ext)
+        else:
+            self._model_turns = event.index + 1
+        self.emit(event)
 
     def end_turn(self, event: TurnEnded) -> None:
         self.states.on(Trigger.ENDED)

@@ -104,7 +104,7 @@ class RunStarted(InternalEvent, frozen=True, kw_only=True):
 
 
 class ModelTurnStarted(TurnEvent, frozen=True, kw_only=True):
-    """A model turn began; `index` counts the model turns of the session, None if the dialect does not count."""
+    """A model turn began; `index` counts the model turns of the session, None until the session counts it."""
 
     index: int | None = None
     bookkeeping = gateway_adds = True

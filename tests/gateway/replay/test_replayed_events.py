@@ -111,11 +111,10 @@ def test_a_recording_without_model_turns_gets_one_per_run_if_the_session_needs_t
     log = ReplayedEvents(lambda: STATE, tells_model_turns=True, adds_model_turns=True)
     log.begin_part(said("one", request="mine"))
     told = say(log, TurnAccepted(request="theirs"), user("one"), TextDelta(text="a"))
-    assert told == [TurnAccepted(request="mine"), ModelTurnStarted(index=0), TextDelta(text="a")]
+    assert told == [TurnAccepted(request="mine"), ModelTurnStarted(), TextDelta(text="a")]
     log.begin_part(AnswerApproval(approved=True))
     told = say(log, ApprovalResolved(approved=True), TextDelta(text="b"), TurnResult(end="completed"))
-    begun = ModelTurnStarted(index=1)
-    assert told == [begun, TextDelta(text="b"), TurnResult(end="completed")], "its end is the session's to say"
+    assert told == [ModelTurnStarted(), TextDelta(text="b"), TurnResult(end="completed")], "the session says its end"
 
 
 def test_model_turn_numbers_that_do_not_grow_are_left_out() -> None:

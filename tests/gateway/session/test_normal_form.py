@@ -70,6 +70,17 @@ def test_a_result_after_a_resume_has_the_name_of_its_tool() -> None:
     assert said[-1] == ToolCallFinished(call="c", name="grep", output="37")
 
 
+def test_model_turns_of_a_dialect_without_numbers_are_numbered_by_the_session() -> None:
+    session = accepted()
+    told = session.feed(ModelTurnStarted(), TextDelta(text="a"), ModelTurnStarted())
+    assert [told[0], told[-1]] == [ModelTurnStarted(index=0), ModelTurnStarted(index=1)]
+
+
+def test_the_session_counts_on_from_the_number_that_the_backend_told() -> None:
+    session = accepted()
+    assert session.feed(ModelTurnStarted(index=7), ModelTurnStarted())[-1] == ModelTurnStarted(index=8)
+
+
 def test_later_events_of_a_turn_ended_by_the_gateway_are_discarded_and_counted() -> None:
     session = accepted()
     session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
