@@ -72,7 +72,9 @@ def find_turn(state: SessionState, text: str | None, history: events.HistorySnap
         runs = _new_runs(state.transcript[:begin], history)
         if not runs and history.status == "running":
             return FoundTurn(verdict="running")
-        return _state_of_run(runs[0], runs[0].first, history) if len(runs) == 1 else UNKNOWN
+        if len(runs) != 1 or state.found_running:  # the run of a turn that was found running had begun before
+            return UNKNOWN
+        return _state_of_run(runs[0], runs[0].first, history)
     at, is_known = _find_input(state.transcript[:begin], text, history)
     if at is not None:
         run = next((run for run in history.runs if run.last > at), None)
@@ -95,15 +97,29 @@ def _state_of_run(run: PastRun | None, first: int, history: events.HistorySnapsh
 
 
 def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[PastRun]:
-    """Return the runs behind the items that were known before the turn."""
-    known, spoken = _said_by_role(before), _said_by_role(history.items)
-    if spoken[: len(known)] != known:
-        return []
-    return [run for run in history.runs if len(_said_by_role(history.items[: run.first])) >= len(known)]
+    """Return the runs behind the items that were known before the turn; the log has no answers that were cut off.
+
+    Of a history that was rewritten meanwhile that is the last run.
+    """
+    known, inputs = _inputs(before), _inputs(history.items)
+    if [text for _, text in inputs[: len(known)]] != [text for _, text in known]:
+        return [*history.runs[-1:]]
+    begin = inputs[len(known) - 1][0] + 1 if known else 0
+    heard = _answers(before[known[-1][0] :] if known else before)
+    return [
+        run
+        for run in history.runs
+        if run.first >= begin and heard.isdisjoint(_answers(history.items[run.first : run.last]))
+    ]
 
 
-def _said_by_role(items: Sequence[Item]) -> list[tuple[str, str]]:
-    return [(item.role, item.text) for item in items if isinstance(item, Message) and item.role != "system"]
+def _inputs(items: Sequence[Item]) -> list[tuple[int, str]]:
+    """Return the index and the text of each input of a user."""
+    return [(i, item.text) for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
+
+
+def _answers(items: Sequence[Item]) -> set[str]:
+    return {item.text for item in items if isinstance(item, Message) and item.role == "assistant"}
 
 
 def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
@@ -111,15 +127,13 @@ def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapsh
 
     A history that was rewritten meanwhile is searched from its end.
     """
-    items = history.items
-    inputs = [i for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
-    known = [text for role, text in _said_by_role(before) if role == "user"]
-    texts = [text for role, text in _said_by_role(items) if role == "user"]
-    if texts[: len(known)] == known:
+    known = [text for _, text in _inputs(before)]
+    inputs = _inputs(history.items)
+    if [one for _, one in inputs[: len(known)]] == known:
         rest = inputs[len(known) :]
-        is_there = bool(rest) and texts[len(known)] == text
-        return (rest[0] if is_there else None), bool(known or history.conversation)
-    return next((i for i, one in zip(reversed(inputs), reversed(texts), strict=True) if one == text), None), False
+        is_there = bool(rest) and rest[0][1] == text
+        return (rest[0][0] if is_there else None), bool(known or history.conversation)
+    return next((i for i, one in reversed(inputs) if one == text), None), False
 
 
 # -- what was missed of a run ------------------------------------------------------------------------

@@ -103,3 +103,26 @@ def test_deltas_that_wait_for_their_done_text_are_released_by_the_end_of_another
     gap, *released = resumed.new_events([other])
     assert isinstance(gap, Gap)
     assert released == [TextDelta(text="lo"), other]
+
+
+CUT_OFF = Message(role="assistant", text="Hel", id="a")  # a pod does not log it
+WOKEN = PastRun(first=0, last=0)
+INPUT = Message(role="user", text="More", id="v")
+
+
+@pytest.mark.parametrize(
+    ("known", "found_running", "items", "runs", "verdict"),
+    [
+        ((CUT_OFF,), False, (), (WOKEN,), "running"),
+        ((CUT_OFF,), False, (INPUT,), (WOKEN, PastRun(first=0, last=1)), "unknown"),
+        ((ASKED,), True, (ASKED,), (PastRun(first=0, last=1),), "running"),
+        ((ASKED,), True, (ASKED,), (PastRun(first=0, last=1), PastRun(first=1, last=1)), "unknown"),
+        ((ASKED,), False, (INPUT,), (PastRun(first=0, last=1),), "running"),  # the history was rewritten
+    ],
+)
+def test_a_turn_without_input_goes_on_unless_another_run_began(
+    known: tuple[Item, ...], found_running: bool, items: tuple[Item, ...], runs: tuple[PastRun, ...], verdict: str
+) -> None:
+    state = SessionState(id="s", turn=OpenTurn(id="t", message="m"), transcript=[*known], found_running=found_running)
+    history = HistorySnapshot(items=items, status="running", runs=runs)
+    assert find_turn(state, None, history, len(known)).verdict == verdict
