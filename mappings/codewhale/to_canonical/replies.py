@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -126,9 +126,17 @@ class ReadThreadData(Struct, frozen=True, gc=False):
     goal: Raw = Raw(b"null")
 
 
-ITEM_KINDS = {"user": "user_message", "assistant": "agent_message"}
-TURN_META = "<turn_meta"
-"""The beginning of the text that a server adds to an input for the model: date, folder and permissions."""
+OPEN = ("queued", "in_progress")
+"""The status of an item that is not over, or whose piece of a stream broke."""
+
+TURN_META = "\n<turn_meta>\n", "\n</turn_meta>"
+"""The borders of the text that a server adds to an input for the model: date, folder and permissions."""
+
+PROVENANCE = "Input provenance: "
+"""The line there that an input has which no user has typed."""
+
+CHECKPOINT = "\n<!-- codewhale.compaction-checkpoint.v1 -->"
+"""The end of a compaction's summary, which is an input in a forked thread."""
 
 
 def history(result: Raw | UnsetType) -> tuple[Item, ...] | None:
@@ -142,42 +150,41 @@ def history(result: Raw | UnsetType) -> tuple[Item, ...] | None:
 
 
 def _saved_items(saved: wire.SavedSession, items: Iterable[wire.SavedItem]) -> Iterator[Item]:
-    """Return the thoughts, texts, tool calls and results of a saved session.
-
-    A message has the time of the item with its text, if there is one. The others have the time of the message before.
-    """
+    """Return the thoughts, texts, tool calls and results of the turns, with the images in the saved session."""
     names: dict[str, str] = {}
-    before = 0
-    times: dict[tuple[str, str], deque[int]] = {}
-    for item in items:
-        text = item.detail or ""
-        if item.kind == ITEM_KINDS["user"]:
-            text = text.partition(f"\n{TURN_META}")[0]
-        times.setdefault((item.kind, text), deque()).append(parse(item.started_at or "") or 0)
+    images: dict[str, deque[list[ImageAttachment]]] = {}
     for message in saved.messages:
-        blocks = _blocks_of(message)
-        for block in blocks:
-            if isinstance(block, wire.Thinking):
-                yield Reasoning(text=block.thinking, at=before)
-        if text := _text_of(message):
-            known = times.get((ITEM_KINDS.get(message.role, ""), text))
-            at = known.popleft() if known else 0
-            before = at or before
-            images = [ImageAttachment(url=block.image_url.url) for block in blocks if isinstance(block, wire.ImageUrl)]
-            yield Message(
-                role=ROLES.get(message.role, "system"),
-                text=text,
-                segments=(Text(text=text), *images) if images else (),
-                at=at,
-            )
-        for block in blocks:
-            if isinstance(block, wire.ToolUse):
-                names[block.id] = block.name
-                yield ToolCall(call=block.id, name=block.name, arguments=bytes(block.input).decode(), at=before)
-            elif isinstance(block, wire.ToolResult):
-                call, failed = block.tool_use_id, block.is_error is True
-                name = names.get(call, "")
-                yield ToolResult(call=call, name=name, output=block.content, is_error=failed, at=before)
+        if found := _images_of(message):
+            images.setdefault(_text_of(message), deque()).append(found)
+    for item in items:
+        if item.status in OPEN:
+            continue
+        at, told = parse(item.started_at or "") or 0, read_raw(item.metadata, wire.ItemMetadata) or wire.ItemMetadata()
+        if item.kind == "user_message":
+            role, text = _input_of(item.detail or "", told.input_provenance)
+            shown = images[text].popleft() if images.get(text) else []
+            yield Message(role=role, text=text, segments=(Text(text=text), *shown) if shown else (), at=at)
+        elif item.kind == "agent_message" and item.detail:
+            yield Message(role="assistant", text=item.detail, at=at)
+        elif item.kind == "agent_reasoning" and item.detail:
+            yield Reasoning(text=item.detail, at=at)
+        if told.tool_name:
+            names[told.tool_use_id] = told.tool_name
+            arguments = (item.detail or "") if told.tool_input is None else told.tool_input
+            yield ToolCall(call=told.tool_use_id, name=told.tool_name, arguments=arguments, at=at)
+        if call := told.tool_result_for:
+            name, failed = names.get(call, ""), told.is_error is True
+            yield ToolResult(call=call, name=name, output=item.detail or "", is_error=failed, at=at)
+
+
+def _input_of(text: str, provenance: str) -> tuple[Role, str]:
+    """Return an input without what the server added to it; an input of the server itself is a system message."""
+    begin, end = TURN_META
+    typed, found, meta = text.rpartition(begin)
+    if found and text.endswith(end):
+        text = typed
+        provenance = provenance or next((line for line in meta.splitlines() if line.startswith(PROVENANCE)), "")
+    return ("system" if provenance or text.endswith(CHECKPOINT) else "user"), text.removesuffix(CHECKPOINT)
 
 
 def goal(result: Raw | UnsetType) -> tuple[events.GoalUpdated, ...]:
@@ -215,17 +222,17 @@ def _model_message(item: HistoryItem) -> tuple[str, str]:
 
 
 def _text_of(message: wire.ModelMessage) -> str:
+    """Return the text of a message without the block that the server added for the model."""
     parts = message.content if isinstance(message.content, list) else [message.content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     said = [text for text in texts if isinstance(text, str)]
-    return "".join(text for n, text in enumerate(said) if n == 0 or not text.startswith(TURN_META))
+    return "".join(text for n, text in enumerate(said) if n == 0 or not text.startswith(TURN_META[0].strip()))
 
 
-def _blocks_of(message: wire.ModelMessage) -> list[wire.ContentBlock]:
-    """Return the content blocks that are no text."""
+def _images_of(message: wire.ModelMessage) -> list[ImageAttachment]:
     parts = message.content if isinstance(message.content, list) else []
-    found = (read_raw(raw(part), cast("type[wire.ContentBlock]", wire.ContentBlock)) for part in parts)
-    return [block for block in found if block is not None]
+    blocks = [read_raw(raw(part), wire.ImageUrl) for part in parts]
+    return [ImageAttachment(url=block.image_url.url) for block in blocks if block is not None]
 
 
 def typed_answer(command: Command, reply: events.Reply, now: int) -> Event | None:

@@ -1,6 +1,7 @@
 """The conversation in the result of `thread/read` since 0.10.2 (docs/dialects/codewhale.md, section 12).
 
-Its messages have the form of a model API: a role, and text or content blocks. The name of a class is that of the block.
+The items of the turns are the conversation that clients are shown. The saved session is what the model is sent: roles
+with text or content blocks. The name of a class of a block is that of the block.
 """
 
 from __future__ import annotations
@@ -29,34 +30,8 @@ class ImageUrl(Struct, frozen=True, gc=False, tag="image_url"):
     image_url: ImageUrlContent
 
 
-class Thinking(Struct, frozen=True, gc=False, tag="thinking"):
-    """A content block with a thought of the model."""
-
-    thinking: str
-
-
-class ToolUse(Struct, frozen=True, gc=False, tag="tool_use"):
-    """A content block with a tool call of the model; `input` is the JSON of its arguments."""
-
-    id: str
-    name: str
-    input: Raw
-
-
-class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
-    """A content block with the result of the tool call `tool_use_id`."""
-
-    tool_use_id: str
-    content: str
-    is_error: bool | None = None
-
-
-ContentBlock = ImageUrl | Thinking | ToolUse | ToolResult
-"""A content block that is no text, and that the gateway reads."""
-
-
 class SavedSession(Struct, frozen=True, gc=False):
-    """The member `session` of a snapshot: the messages of a thread, oldest first."""
+    """The member `session` of a snapshot: the messages that the model is sent, oldest first."""
 
     messages: tuple[ModelMessage, ...]
 
@@ -67,11 +42,24 @@ class Snapshot(Struct, frozen=True, gc=False):
     session: SavedSession
 
 
+class ItemMetadata(Struct, frozen=True, gc=False):
+    """The members of an item's metadata that tell a tool call, its result, or an input that no user has typed."""
+
+    tool_use_id: str = ""
+    tool_name: str = ""
+    tool_input: str | None = None
+    tool_result_for: str = ""
+    is_error: bool | None = None
+    input_provenance: str = ""
+
+
 class SavedItem(Struct, frozen=True, gc=False):
-    """An item of a turn: an input or an answer among them; `started_at` is its time (RFC 3339)."""
+    """An item of a turn; `started_at` is its time (RFC 3339), `metadata` mostly ItemMetadata with further members."""
 
     kind: str = ""
+    status: str = ""
     detail: str | None = None
+    metadata: Raw = Raw(b"null")
     started_at: str | None = None
 
 

@@ -49,11 +49,6 @@ ROW = {
 
 RESUMED = {"thread_id": THREAD, "status": "resumed", "thread": ROW, "threads": [], "events": [], "data": {}}
 
-SAID: list[dict[str, Any]] = [
-    {"role": "user", "content": [{"type": "text", "text": "hi"}]},
-    {"role": "assistant", "content": [{"type": "thinking", "thinking": "?"}, {"type": "text", "text": "Hello you"}]},
-]
-
 
 def sent(request: requests.RequestBase) -> Any:
     """Return the params that are sent in place of those of `request`."""
@@ -138,38 +133,84 @@ def test_a_server_of_0_10_2_resumes_a_thread_with_its_context(facts: dict[str, o
     assert [type(event) for event in server.events] == expected
 
 
-def test_the_history_of_a_thread_is_read_from_its_saved_session() -> None:
-    assert [(read.role, read.text) for read in messages_read(SAID)] == [("user", "hi"), ("assistant", "Hello you")]
+def test_a_history_has_the_thoughts_texts_and_tool_calls_of_the_turns() -> None:
+    """A server of 0.10.2 wrote these items; a pod client sees the same when it attaches (rule 4.7)."""
+    call = {"tool_use_id": "0517", "tool_name": "bash", "tool_input": '{"command":"echo hi"}', "exit_code": 0}
+    denied = "Failed to authorize tool execution: Tool 'bash' denied by user"
+    assert items_read(
+        saved_item("user_message", "hi", 1),
+        saved_item("agent_reasoning", "Let me think", 2),
+        saved_item("agent_message", "I will call. ", 3),
+        saved_item("tool_call", "hi\n", 4, metadata=call | {"tool_result_for": "0517", "is_error": False}),
+        saved_item("status", "Continuing - tool results", 5),
+        saved_item("file_change", denied, 6, metadata=call | {"tool_result_for": "0517", "is_error": True}),
+        saved_item("command_execution", '{"command":"echo hi"}', 7, status="interrupted", metadata=call),
+        saved_item("error", "Server error (500): boom", 8),
+        saved_item("agent_message", "done", 9),
+    ) == [
+        Message(role="user", text="hi", at=time_of(1)),
+        Reasoning(text="Let me think", at=time_of(2)),
+        Message(role="assistant", text="I will call. ", at=time_of(3)),
+        *called(4, ToolResult(call="0517", name="bash", output="hi\n", at=time_of(4))),
+        *called(6, ToolResult(call="0517", name="bash", output=denied, is_error=True, at=time_of(6))),
+        *called(7),
+        Message(role="assistant", text="done", at=time_of(9)),
+    ]
 
 
-def test_a_history_has_the_thoughts_and_tool_calls_of_the_saved_session() -> None:
-    """A server of 0.10.2 wrote these messages; a pod client sees the same items when it attaches (rule 4.7)."""
-    denied = "Error: Tool 'read_file' was denied: Tool 'read_file' is not in the allowed-tools list for the command."
-    thought = {"type": "thinking", "thinking": "Let me think"}
-    call = {"type": "tool_use", "id": "call0", "name": "read_file", "input": {"path": "a"}, "execution_id": "0910"}
-    result = {
-        "type": "tool_result",
-        "tool_use_id": "call0",
-        "content": denied,
-        "execution_id": "0910",
-        "is_error": True,
-    }
-    said: list[dict[str, Any]] = [
-        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": META}]},
-        {"role": "assistant", "content": [thought, {"type": "text", "text": "I will call. "}, call]},
-        {"role": "user", "content": [result]},
-        {"role": "assistant", "content": [{"type": "text", "text": "done"}, {"type": "server_tool_use", "id": "x"}]},
+def called(second: int, *result: ToolResult) -> list[Item]:
+    return [ToolCall(call="0517", name="bash", arguments='{"command":"echo hi"}', at=time_of(second)), *result]
+
+
+def test_a_forked_thread_has_its_tool_calls_and_their_results_as_items_of_their_own() -> None:
+    call = {"tool_use_id": "0517", "tool_name": "bash", "provider_tool_use_id": "call0"}
+    assert items_read(
+        saved_item("tool_call", '{"command":"echo hi"}', 1, metadata=call),
+        saved_item("tool_call", "hi", 2, metadata={"tool_result_for": "0517", "is_error": False}),
+    ) == called(1, ToolResult(call="0517", name="bash", output="hi", at=time_of(2)))
+
+
+def test_a_history_has_the_whole_conversation_after_a_compaction() -> None:
+    """The saved session has what the model is sent then: no early answer, but a summary as an input."""
+    sent_to_model = [
+        {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": META}]},
+        {"role": "user", "content": [{"type": "text", "text": SUMMARY}, {"type": "text", "text": CHECKPOINT}]},
+        {"role": "user", "content": [{"type": "text", "text": "two"}, {"type": "text", "text": META}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "second"}]},
     ]
-    times = saved_item("user_message", f"hi\n{META}", 6), saved_item("agent_message", "I will call. ", 7)
-    first, second = (parse(f"2026-11-27T15:12:{n:02}.5Z") or 0 for n in (6, 7))
-    assert items_read(said, *times) == [
-        Message(role="user", text="hi", at=first),
-        Reasoning(text="Let me think", at=first),
-        Message(role="assistant", text="I will call. ", at=second),
-        ToolCall(call="call0", name="read_file", arguments='{"path":"a"}', at=second),
-        ToolResult(call="call0", name="read_file", output=denied, is_error=True, at=second),
-        Message(role="assistant", text="done"),
-    ]
+    read = messages_read(
+        saved_item("user_message", "one", 1),
+        saved_item("agent_message", "first", 2),
+        saved_item("context_compaction", "Made room: 2 -> 2 messages (0 removed)", 3),
+        saved_item("user_message", "two", 4),
+        saved_item("agent_message", "second", 5),
+        session=sent_to_model,
+    )
+    assert [message.text for message in read] == ["one", "first", "two", "second"]
+
+
+def test_an_input_that_no_user_has_typed_is_a_system_message() -> None:
+    """A server of 0.10.2 also sends its model notes of its own as inputs; a public widget must not show them."""
+    note = '<codewhale:runtime_state kind="agent_topology" visibility="internal">\n{}\n</codewhale:runtime_state>'
+    runtime = "<turn_meta>\nInput provenance: runtime (non-authoritative)\n</turn_meta>"
+    read = messages_read(
+        saved_item("user_message", f"hi\n{META}", 1),
+        saved_item("user_message", f"{note}\n{runtime}", 2),
+        saved_item("user_message", f"{SUMMARY}\n{CHECKPOINT}", 3),
+        saved_item("user_message", "Goal kickoff", 4, metadata={"input_provenance": "goal_continuation"}),
+    )
+    texts = [("user", "hi"), ("system", note), ("system", SUMMARY), ("system", "Goal kickoff")]
+    assert [(message.role, message.text) for message in read] == texts
+
+
+def test_the_text_of_an_interrupted_answer_is_read_but_not_that_of_a_broken_stream() -> None:
+    """The server sends the request again when its stream breaks, and leaves the piece before `in_progress`."""
+    read = messages_read(
+        saved_item("agent_message", "w0 w1 ", 1, status="interrupted"),
+        saved_item("agent_message", "hel", 2, status="in_progress"),
+        saved_item("agent_message", "hello", 3),
+    )
+    assert [message.text for message in read] == ["w0 w1 ", "hello"]
 
 
 META = (
@@ -177,15 +218,23 @@ META = (
 )
 
 
-def saved_item(kind: str, detail: str | None, second: int) -> dict[str, Any]:
+SUMMARY = "Codewhale handoff note. Earlier turns of this session were condensed to make room."
+CHECKPOINT = "<!-- codewhale.compaction-checkpoint.v1 -->"
+
+
+def time_of(second: int) -> int:
+    return parse(f"2026-11-27T15:12:{second:02}.5Z") or 0
+
+
+def saved_item(kind: str, detail: str | None, second: int, **further: Any) -> dict[str, Any]:
     """Return an item as 0.10.2 writes it."""
     at = f"2026-11-27T15:12:{second:02}.5Z"
-    return {
+    return further | {
         "schema_version": 2,
         "id": f"item_{second}",
         "turn_id": "turn_6c984398",
         "kind": kind,
-        "status": "completed",
+        "status": further.get("status", "completed"),
         "summary": detail,
         "detail": detail,
         "artifact_refs": [],
@@ -194,53 +243,38 @@ def saved_item(kind: str, detail: str | None, second: int) -> dict[str, Any]:
     }
 
 
-def items_read(said: list[dict[str, Any]], *items: dict[str, Any]) -> list[Item]:
-    """Return the history of a thread with these messages and items, oldest first."""
+def items_read(*items: dict[str, Any], session: Sequence[dict[str, Any]] = ()) -> list[Item]:
+    """Return the history of a thread with these items and these messages of its saved session, oldest first."""
     server = Server(FACTS)
     server.asked(commands.ResumeSession(request="r", session=THREAD), RESUMED)
-    data = {"history": {"version": 1, "session": {"messages": said}}} | ({"items": items} if items else {})
+    data = {"history": {"version": 1, "session": {"messages": session}}, "items": items}
     server.asked(commands.GetHistory(request="h", session=THREAD), RESUMED | {"status": "ok", "data": data})
     history = server.events[-1]
     assert isinstance(history, HistorySnapshot)
     return [*reversed(history.items)]
 
 
-def messages_read(said: list[dict[str, Any]], *items: dict[str, Any]) -> list[Message]:
+def messages_read(*items: dict[str, Any], session: Sequence[dict[str, Any]] = ()) -> list[Message]:
     """Return the messages in the history of a thread, oldest first."""
-    return [item for item in items_read(said, *items) if isinstance(item, Message)]
+    return [item for item in items_read(*items, session=session) if isinstance(item, Message)]
 
 
 def test_an_input_is_read_without_the_text_that_the_server_added_for_the_model() -> None:
     """A forked thread has that text in each input, and a public widget must not show it."""
-    said = [
-        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": META}]},
-        {"role": "user", "content": [{"type": "text", "text": "<turn_meta> is a tag"}]},
-        {"role": "assistant", "content": [{"type": "text", "text": "It is\n<turn_meta>"}]},
-    ]
-    items = saved_item("user_message", f"hi\n{META}", 6), saved_item("agent_message", "It is\n<turn_meta>", 7)
-    read = messages_read(said, *items)
+    read = messages_read(
+        saved_item("user_message", f"hi\n{META}", 6),
+        saved_item("user_message", "<turn_meta> is a tag", 7),
+        saved_item("agent_message", "It is\n<turn_meta>", 8),
+    )
     assert [message.text for message in read] == ["hi", "<turn_meta> is a tag", "It is\n<turn_meta>"]
-    assert [message.at for message in read] == [parse("2026-11-27T15:12:06.5Z"), 0, parse("2026-11-27T15:12:07.5Z")]
 
 
-def test_the_images_of_an_input_are_read() -> None:
+@pytest.mark.parametrize("detail", ["look", f"look\n{META}"])
+def test_the_images_of_an_input_are_read(detail: str) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AQ=="}}
     text = {"type": "text", "text": "look"}
-    (read,) = messages_read([{"role": "user", "content": [text, image, {"type": "text", "text": META}]}])
-    assert read.segments == (Text(text="look"), ImageAttachment(url="data:image/png;base64,AQ=="))
-    assert read.text == "look"
-
-
-def test_messages_have_the_times_of_their_items() -> None:
-    brought = {"role": "user", "content": "brought along"}
-    read = messages_read(
-        [*SAID, *SAID, brought],
-        saved_item("user_message", "hi", 6),
-        saved_item("agent_reasoning", "?", 7),
-        saved_item("agent_message", "Hello you", 8),
-        saved_item("user_message", "hi", 9),
-        saved_item("context_compaction", None, 10),
-        saved_item("agent_message", "Hello you", 11),
-    )
-    times = [parse(f"2026-11-27T15:12:{second:02}.5Z") for second in (6, 8, 9, 11)]
-    assert [message.at for message in read] == [*times, 0]
+    session = [{"role": "user", "content": [text, image, {"type": "text", "text": META}]}]
+    first, second = messages_read(*[saved_item("user_message", detail, 1)] * 2, session=session)
+    assert first.segments == (Text(text="look"), ImageAttachment(url="data:image/png;base64,AQ=="))
+    assert first.text == "look"
+    assert second.segments == (), "the same text without an image"
