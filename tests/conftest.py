@@ -1,15 +1,15 @@
-"""Settings of every test: hypothesis without deadlines and randomness, the `peers` mark by folder, visible skips, and
-a Ctrl-C that reaches child processes.
+"""Settings of every test: hypothesis without deadlines and randomness, a watchdog for tests that hang, the `peers` mark
+by folder, visible skips, and a Ctrl-C that reaches child processes.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, settings
 from dragoman.gateway.observability.logs import LEVEL
 from tests.shared import NOT_FOUND
 
-PEERS = Path(__file__).parent / "peers"
+FOREVER = 300.0
+"""Seconds for the tests of a module, of which each has 60: past them a process that hangs shows where, and ends."""
 
 # An example that is slow once is a busy machine: tests/bench measures what must be fast, `timeout` stops what hangs.
 # The examples are the same each time, so that a change is judged by what it changes; who looks for more asks for more.
@@ -71,7 +72,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if PEERS in item.path.parents:
+        if item.nodeid.startswith("tests/peers/"):
             item.add_marker(pytest.mark.peers)
 
 
@@ -79,9 +80,20 @@ def pytest_collection_finish() -> None:
     exempt_from_collection()
 
 
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STDERR] = os.dup(2)  # 2 itself is captured while a test runs
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _module_is_exempt() -> Iterator[None]:
+def _module(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Watch the tests of a module. pytest's own watchdog starts a thread for each test, which takes 0.5 ms."""
+    if "DRAGOMAN_EXAMPLES" not in os.environ:
+        faulthandler.dump_traceback_later(FOREVER, exit=True, file=pytestconfig.stash[STDERR])
     yield
+    faulthandler.cancel_dump_traceback_later()
     exempt_from_collection()
 
 

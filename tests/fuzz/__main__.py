@@ -67,7 +67,7 @@ def main() -> None:
         fuzz_one(arguments.one, round(arguments.seconds))
     elif importlib.util.find_spec("atheris") is None:
         say(INSTALL)
-        command = [sys.executable, "-m", "pytest", "-q", "--timeout=3600", "-o", "faulthandler_timeout=0", "tests/fuzz"]
+        command = [sys.executable, "-m", "pytest", "-q", "--timeout=3600", "tests/fuzz"]
         command += ["-k", arguments.parser] if arguments.parser else []
         environment = {**os.environ, "DRAGOMAN_EXAMPLES": EXAMPLES}
         sys.exit(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
