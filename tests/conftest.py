@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from dragoman.gateway.observability.logs import LEVEL
 from tests.shared import NOT_FOUND
 
-FOREVER = 300.0
+FOREVER = 600.0
 """Seconds for the tests of a module, of which each has 60: past them a process that hangs shows where, and ends."""
 
 # An example that is slow once is a busy machine: tests/bench measures what must be fast, `timeout` stops what hangs.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from aiohttp import web
+from pytest_aiohttp import AiohttpServer
 from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
@@ -22,9 +21,9 @@ TOKENS = {"alice": "token-of-alice-0123456789", "bob": "token-of-bob-0123456789"
 CREATE = '{"action":"create_conversation_session","requestId":"1","agentId":"6f9a1c1e-0000-4000-8000-000000000000"}'
 
 
-@asynccontextmanager
-async def backend() -> AsyncIterator[tuple[str, asyncio.Queue[str]]]:
-    """Run a server that refuses every handshake, and note the tokens that it was sent."""
+@pytest.fixture
+async def backend(aiohttp_server: AiohttpServer) -> tuple[str, asyncio.Queue[str]]:
+    """The endpoint of a server that refuses every handshake, and the tokens that it was sent."""
     tokens: asyncio.Queue[str] = asyncio.Queue()
 
     async def refuse(request: web.Request) -> web.Response:
@@ -34,20 +33,16 @@ async def backend() -> AsyncIterator[tuple[str, asyncio.Queue[str]]]:
 
     app = web.Application()
     app.add_routes([web.get("/ws", refuse)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"smooth+ws://127.0.0.1:{runner.addresses[0][1]}/ws", tokens
-    finally:
-        await runner.cleanup()
+    server = await aiohttp_server(app)
+    return f"smooth+ws://127.0.0.1:{server.port}/ws", tokens
 
 
 @pytest.mark.parametrize("name", TOKENS)
-async def test_the_backend_gets_the_token_of_the_client_that_opens_a_session(name: str) -> None:
-    auth = Auth(tokens=TOKENS)
-    async with asyncio.timeout(DEADLINE), backend() as (upstream, tokens):
+async def test_the_backend_gets_the_token_of_the_client_that_opens_a_session(
+    name: str, backend: tuple[str, asyncio.Queue[str]]
+) -> None:
+    auth, (upstream, tokens) = Auth(tokens=TOKENS), backend
+    async with asyncio.timeout(DEADLINE):
         listen = (parse("smooth+ws://127.0.0.1:0/ws"),)
         route = Route(name="a", listen=listen, upstream=parse(upstream), upstream_auth="forward")
         app = App(Config(routes=(settled(route, auth),), limits=LIMITS, auth=auth))

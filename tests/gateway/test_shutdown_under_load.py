@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from aiohttp import ClientConnectionError, ClientSession, web
+from pytest_aiohttp import AiohttpServer
 
 from tests.chaos.processes import Program
 from tests.conformance.fake_pod import FakePod
@@ -71,13 +72,13 @@ async def flood_with_opens(session: ClientSession, url: str, written: asyncio.Ev
                 written.set()
 
 
-async def test_a_gateway_whose_clients_open_sessions_of_a_backend_that_hangs_up_ends_at_sigterm() -> None:
+async def test_a_gateway_whose_clients_open_sessions_of_a_backend_that_hangs_up_ends_at_sigterm(
+    aiohttp_server: AiohttpServer,
+) -> None:
     app = web.Application()
     app.router.add_get("/ws", hang_up)
-    backend = web.AppRunner(app)
-    await backend.setup()
-    await web.TCPSite(backend, "127.0.0.1", 0).start()
-    upstream = f"smooth+ws://127.0.0.1:{backend.addresses[0][1]}/ws"
+    backend = await aiohttp_server(app)
+    upstream = f"smooth+ws://127.0.0.1:{backend.port}/ws"
     with tempfile.TemporaryDirectory() as name:
         config = Path(name) / "config.toml"
         config.write_text(f'[[route]]\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "{upstream}"\n')
@@ -91,4 +92,3 @@ async def test_a_gateway_whose_clients_open_sessions_of_a_backend_that_hangs_up_
             for written in flooding:
                 await written.wait()
             assert await gateway.terminate() == 0, "it ended by itself, before anybody had to kill it"
-    await backend.cleanup()

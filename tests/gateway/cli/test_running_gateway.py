@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from pytest_aiohttp import AiohttpRawServer
 
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.cli.program import Run
@@ -102,12 +103,14 @@ async def test_status_reports_a_stopped_process_as_one_that_gives_no_answer(
     assert (code, "accepts connections but gave no answer within 0.1 s" in err) == (2, True)
 
 
-async def test_status_repeats_the_ops_ports_text_about_a_stuck_gateway(dragoman: Run) -> None:
+async def test_status_repeats_the_ops_ports_text_about_a_stuck_gateway(
+    dragoman: Run, aiohttp_raw_server: AiohttpRawServer
+) -> None:
     body = {
         "title": "Service Unavailable",
         "status": 503,
         "detail": "the event loop of the gateway does not answer",
     }
-    async with answering(json.dumps(body), 503, "application/problem+json") as url:
-        code, _, err = await asyncio.to_thread(dragoman, "status", "--ops", url)
+    url = await answering(aiohttp_raw_server, json.dumps(body), 503, "application/problem+json")
+    code, _, err = await asyncio.to_thread(dragoman, "status", "--ops", url)
     assert (code, err) == (1, "error: the event loop of the gateway does not answer\n")

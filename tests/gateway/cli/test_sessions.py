@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pytest_aiohttp import AiohttpRawServer
 from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Ops
@@ -126,10 +127,10 @@ SHOW = ("sessions", "show", "x")
     ],
 )
 async def test_an_answer_of_another_version_or_server_is_explained(
-    arguments: tuple[str, ...], status: int, answer: str, dragoman: Run
+    arguments: tuple[str, ...], status: int, answer: str, dragoman: Run, aiohttp_raw_server: AiohttpRawServer
 ) -> None:
-    async with answering(answer, status) as url:
-        code, out, err = await asyncio.to_thread(dragoman, *arguments, "--ops", url)
+    url = await answering(aiohttp_raw_server, answer, status)
+    code, out, err = await asyncio.to_thread(dragoman, *arguments, "--ops", url)
     assert (code, out) == (2, "")
     assert err == (
         f"error: {url} answers in a form that this program does not know: "

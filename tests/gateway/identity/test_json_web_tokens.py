@@ -6,17 +6,18 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import jwt
 import pytest
-from aiohttp import test_utils, web
+from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import structs
+from pytest_aiohttp import AiohttpServer
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import PeerFacts
@@ -204,29 +205,35 @@ async def test_known_keys_survive_an_outage_of_the_authority() -> None:
     assert isinstance(await authority.name(signed(rsa_key(), "RS256", "rsa")), Principal)
 
 
-@asynccontextmanager
-async def answering(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[KeySet]:
-    """The keys at the URL of an authority that answers in this way."""
-    app = web.Application()
-    app.router.add_get("/jwks", answer)
-    async with test_utils.TestServer(app) as server:
-        yield KeySet(file_loader(str(server.make_url("/jwks"))), lambda: 0.0)
+KeysFrom = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], Awaitable[KeySet]]
 
 
-async def refused(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> str:
-    """Return why the keys of an authority that answers in this way are not taken."""
-    async with answering(answer) as keys:
-        with capture_logs() as logs:
-            assert not await keys.refresh("rsa")
-        return str(logs[0]["cause"])
+@pytest.fixture
+def keys_from(aiohttp_server: AiohttpServer) -> KeysFrom:
+    """A function that returns the keys at the URL of an authority which answers in this way."""
+
+    async def keys_from(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> KeySet:
+        app = web.Application()
+        app.router.add_get("/jwks", answer)
+        server = await aiohttp_server(app)
+        return KeySet(file_loader(str(server.make_url("/jwks"))), lambda: 0.0)
+
+    return keys_from
 
 
-async def test_the_keys_of_an_authority_are_read_from_its_url() -> None:
+async def refused(keys: KeySet) -> str:
+    """Return why these keys are not taken."""
+    with capture_logs() as logs:
+        assert not await keys.refresh("rsa")
+    return str(logs[0]["cause"])
+
+
+async def test_the_keys_of_an_authority_are_read_from_its_url(keys_from: KeysFrom) -> None:
     async def answer(_request: web.Request) -> web.StreamResponse:
         return web.json_response(Authority().load())
 
-    async with answering(answer) as keys:
-        assert await keys.refresh("rsa")
+    keys = await keys_from(answer)
+    assert await keys.refresh("rsa")
 
 
 async def test_a_key_for_encryption_is_not_used() -> None:
@@ -237,7 +244,9 @@ async def test_a_key_for_encryption_is_not_used() -> None:
     assert not await keys.refresh("rsa")
 
 
-async def test_an_authority_that_sends_its_answer_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_authority_that_sends_its_answer_slowly_is_given_up(
+    keys_from: KeysFrom, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(json_web_tokens, "TIMEOUT", 0.2)
 
     async def drip(request: web.Request) -> web.StreamResponse:
@@ -247,10 +256,10 @@ async def test_an_authority_that_sends_its_answer_slowly_is_given_up(monkeypatch
             await response.write(b" ")
             await asyncio.sleep(0.01)
 
-    assert await refused(drip) == "no whole answer within 0.2 s"
+    assert await refused(await keys_from(drip)) == "no whole answer within 0.2 s"
 
 
-async def test_an_answer_without_an_end_is_read_up_to_its_limit() -> None:
+async def test_an_answer_without_an_end_is_read_up_to_its_limit(keys_from: KeysFrom) -> None:
     async def flood(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -259,7 +268,7 @@ async def test_an_answer_without_an_end_is_read_up_to_its_limit() -> None:
                 await response.write(b" " * 65_536)
         return response
 
-    assert await refused(flood) == f"more than {JWKS_MAX} bytes"
+    assert await refused(await keys_from(flood)) == f"more than {JWKS_MAX} bytes"
 
 
 @pytest.mark.parametrize(
@@ -272,18 +281,18 @@ async def test_an_answer_without_an_end_is_read_up_to_its_limit() -> None:
         (json.dumps({"keys": [{}] * 257}), "more than 256 keys"),
     ],
 )
-async def test_an_answer_that_is_no_jwks_is_refused(body: str, cause: str) -> None:
+async def test_an_answer_that_is_no_jwks_is_refused(body: str, cause: str, keys_from: KeysFrom) -> None:
     async def answer(_request: web.Request) -> web.StreamResponse:
         return web.Response(text=body)
 
-    assert cause in await refused(answer)
+    assert cause in await refused(await keys_from(answer))
 
 
-async def test_an_authority_that_redirects_is_not_followed() -> None:
+async def test_an_authority_that_redirects_is_not_followed(keys_from: KeysFrom) -> None:
     async def redirect(_request: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("/elsewhere?token=never-logged")
 
-    assert await refused(redirect) == "HTTP status 302"
+    assert await refused(await keys_from(redirect)) == "HTTP status 302"
 
 
 def test_a_file_of_keys_is_read_up_to_its_limit() -> None:

@@ -9,7 +9,8 @@ import threading
 from typing import Any
 
 import pytest
-from aiohttp import test_utils, web
+from aiohttp import web
+from pytest_aiohttp import AiohttpServer
 from structlog.testing import capture_logs
 
 from dragoman.gateway.observability import tracing
@@ -44,7 +45,9 @@ async def have_a_turn() -> None:
         await client.until(client.terminals)
 
 
-async def test_the_span_of_a_turn_reaches_a_collector_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_span_of_a_turn_reaches_a_collector_over_http(
+    monkeypatch: pytest.MonkeyPatch, aiohttp_server: AiohttpServer
+) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     received: list[bytes] = []
@@ -55,9 +58,9 @@ async def test_the_span_of_a_turn_reaches_a_collector_over_http(monkeypatch: pyt
 
     collector = web.Application()
     collector.router.add_post("/v1/traces", collect)
-    async with test_utils.TestServer(collector) as server:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", str(server.make_url("")).rstrip("/"))
-        await have_a_turn()
+    server = await aiohttp_server(collector)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", str(server.make_url("")).rstrip("/"))
+    await have_a_turn()
     (body,) = received
     (resource,) = service.ExportTraceServiceRequest.FromString(body).resource_spans
     facts = {fact.key: fact.value.string_value for fact in resource.resource.attributes}

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
-from aiohttp import test_utils, web
+from aiohttp import web
+from pytest_aiohttp import AiohttpRawServer
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Ops, Route
@@ -59,12 +60,13 @@ async def operated(
             yield OpsClient(app, server.url, http, listening)
 
 
-@asynccontextmanager
-async def answering(text: str, status: int = 200, content_type: str = "application/json") -> AsyncIterator[str]:
-    """Run a server that answers each request like this; yield its URL."""
+async def answering(
+    serve: AiohttpRawServer, text: str, status: int = 200, content_type: str = "application/json"
+) -> str:
+    """Start a server that answers each request like this; return its URL."""
 
     async def respond(_request: web.BaseRequest) -> web.Response:
         return web.Response(text=text, status=status, content_type=content_type)
 
-    async with test_utils.RawTestServer(respond) as server:
-        yield str(server.make_url("")).rstrip("/")
+    server = await serve(respond)
+    return str(server.make_url("")).rstrip("/")
