@@ -4,6 +4,8 @@ JSON Lines. The first line is a Header, every further one a StepLine: the frames
 connection (or one timer) brought about. A text that streams is many alike steps, which are folded into one StepLine
 with `rounds`. Readers skip unknown keys. Other versions of the format are refused by name.
 
+Earlier writers also folded frames (`words`) and deltas (`texts`) of one step. `decode_line` unfolds these.
+
     StepLine     frames received, then commands and events in the order of their cursors, then frames sent
     with rounds  the same for each round: frames received, events, frames sent
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import count, islice
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -30,7 +32,8 @@ from dragoman.mappings.errors import ConfigError
 FORMAT = "dragoman-recording"
 VERSION = 4
 
-UNFOLDED_MAX = 1 << 30  # characters of the frames of a line: a file of a few KiB must not fill the memory of its reader
+UNFOLDED_MAX = 1 << 30  # characters of the frames of a line: a file of a few KiB must not keep its reader busy for long
+AT_ONCE_MAX = 64 << 20  # characters of frames that are unfolded at once: they must not fill the memory of a reader
 TIME_MAX = 13  # digits of a time in ms
 
 
@@ -101,13 +104,14 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 
 class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A frame that the gateway received or sent on a link; or, with `words`, one frame for each word.
+    """A frame that the gateway received or sent on a link.
 
     The frame is in `text`, in `base64` if it is not UTF-8, or in `parts` if it is a ZeroMQ message of that `channel`.
     If it has none of them, `missing` says why it is not recorded. `redacted` frames were changed or emptied: the events
-    are the truth then. A frame of `words` is the word, with its escapes, joined by the strings `around` it.
+    are the truth then.
 
-    In a StepLine with `rounds` only `around` is set: see there.
+    In a StepLine with `rounds` only `around` is set: see there. With `words`, which only files have, it stands for one
+    frame for each word: the word, with its escapes, joined by the strings `around` it.
     """
 
     seq: int = 0
@@ -129,10 +133,6 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
         """Return True for a frame between the gateway and the backend."""
         return self.link == UP
 
-    @property
-    def count(self) -> int:
-        return len(self.words) or 1
-
     def frame(self) -> bytes | Parts | None:
         """Return the frame, or None if it is not recorded. The identity of a ZeroMQ peer never is."""
         if self.parts is not None:
@@ -144,19 +144,9 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
         time = str(at // 1_000_000)
         return [time.join(pieces) for pieces in self.around]
 
-    def texts(self) -> Iterator[str]:
-        """Return the frames of all words."""
-        around = self.around_at(0)
-        return (word.join(around) for word in self.words)
-
-    def lines(self) -> Iterable[FrameLine]:
-        """Return each frame as a line of its own."""
-        return self.with_texts(self.seq, self.t, self.texts()) if self.words else (self,)
-
-    def with_texts(self, seq: int, t: int, texts: Iterable[str]) -> Iterator[FrameLine]:
-        """Return one frame of this link and direction for each text; the first has the number `seq`."""
-        for number, text in enumerate(texts, seq):
-            yield FrameLine(seq=number, t=t, link=self.link, dir=self.dir, dialect=self.dialect, text=text)
+    def with_text(self, seq: int, t: int, text: str) -> FrameLine:
+        """Return a frame of this link and direction with the number `seq`."""
+        return FrameLine(seq=seq, t=t, link=self.link, dir=self.dir, dialect=self.dialect, text=text)
 
 
 class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -167,7 +157,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     client that gave it, or UP if the gateway gave it to the backend. The cursor of what is not in the log is that of
     the next event of the log.
 
-    Only in a StepLine it may have `texts`: then it stands for one event for each text.
+    With `texts` it stands for one event for each text: in a StepLine with `rounds`, and in files.
     """
 
     seq: int = 0
@@ -203,28 +193,18 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
         epoch, _, seq = self.cursor.partition(":")
         return int(epoch), int(seq)
 
-    @property
-    def count(self) -> int:
-        """Return the number of events or commands."""
-        return len(self.texts) or 1
-
-    def lines(self) -> Iterable[EventLine]:
-        """Return each event or command as a line of its own."""
-        return self.with_texts(self.seq, self.t, self.at, self.texts, 0) if self.texts else (self,)
-
-    def with_texts(self, seq: int, t: int, at: int, texts: Iterable[str], first: int) -> Iterator[EventLine]:
-        """Return one event for each text: the first has the number `seq` and stands `first` places behind `cursor`."""
+    def with_text(self, seq: int, t: int, at: int, text: str, place: int) -> EventLine:
+        """Return the event with this text and the number `seq`; it stands `place` places behind `cursor`."""
         epoch, position = self.position
-        for number, text in enumerate(texts):
-            yield EventLine(
-                seq=seq + number,
-                t=t,
-                cursor=f"{epoch}:{position + first + number}",
-                event=structs.replace(self.event, text=text),  # type: ignore[type-var]  # a delta: format.py checked
-                turn=self.turn,
-                origin=self.origin,
-                at=at,
-            )
+        return EventLine(
+            seq=seq,
+            t=t,
+            cursor=f"{epoch}:{position + place}",
+            event=structs.replace(self.event, text=text),  # type: ignore[type-var]  # a delta: format.py checked
+            turn=self.turn,
+            origin=self.origin,
+            at=at,
+        )
 
 
 Line = FrameLine | EventLine
@@ -291,12 +271,7 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
         """Return the number of its frames, events and commands."""
         if self.rounds:
             return len(self.texts) * (len(self.frames) + 1)
-        count = len(self.commands)
-        for frame in self.frames:
-            count += len(frame.words) or 1
-        for event in self.events:
-            count += len(event.texts) or 1
-        return count
+        return len(self.frames) + len(self.events) + len(self.commands)
 
     @property
     def last_t(self) -> int:
@@ -308,24 +283,14 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
         """Return the texts of its rounds."""
         return self.events[0].texts
 
-    def entries(self) -> Iterator[Line]:
-        """Return its frames, events and commands in order: those of rounds one by one, other alike ones together."""
-        if self.rounds:
-            yield from self._lines_of_rounds()
-            return
-        seq = self.seq
-        entries: list[Line] = [*self.frames, *self.commands, *self.events]
-        for entry in sorted(entries, key=_rank):
-            yield structs.replace(entry, seq=seq, t=self.t)
-            seq += entry.count
-
     def lines(self) -> Iterator[Line]:
-        """Return each frame, event and command as a line of its own."""
+        """Return each frame, event and command in order, as a line of its own."""
         if self.rounds:
             yield from self._lines_of_rounds()
             return
-        for entry in self.entries():
-            yield from entry.lines()
+        entries: list[Line] = [*self.frames, *self.commands, *self.events]
+        for seq, entry in enumerate(sorted(entries, key=_rank), self.seq):
+            yield structs.replace(entry, seq=seq, t=self.t)
 
     def frame_texts(self, frame: FrameLine) -> Iterator[str]:
         """Return the frames of all rounds for one of its `frames`."""
@@ -339,17 +304,17 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
         frames = [(frame, self.frame_texts(frame)) for frame in self.frames]
         received = [(frame, texts) for frame, texts in frames if frame.dir == "receive"]
         sent = [(frame, texts) for frame, texts in frames if frame.dir == "send"]
-        seq, first = self.seq, 0
+        numbers, first = count(self.seq), 0
         for some in self.rounds:
             end = first + some.count
             for frame, texts in received:
-                yield from frame.with_texts(seq, some.t, islice(texts, some.count))
-                seq += some.count
-            yield from self.events[0].with_texts(seq, some.t, some.at, self.texts[first:end], first)
-            seq += some.count
+                for text in islice(texts, some.count):
+                    yield frame.with_text(next(numbers), some.t, text)
+            for place, text in enumerate(self.texts[first:end], first):
+                yield self.events[0].with_text(next(numbers), some.t, some.at, text, place)
             for frame, texts in sent:
-                yield from frame.with_texts(seq, some.t, islice(texts, some.count))
-                seq += some.count
+                for text in islice(texts, some.count):
+                    yield frame.with_text(next(numbers), some.t, text)
             first = end
 
 
@@ -369,19 +334,15 @@ def in_steps(seq: int, t: int, entries: Iterable[Line]) -> list[StepLine]:
     """Return entries of the time `t`, numbered from `seq`, in as few StepLines as can tell their order."""
     steps: list[StepLine] = []
     last = RECEIVED
-    for entry in entries:
-        if isinstance(entry, FrameLine):
-            rank, count = (RECEIVED if entry.dir == "receive" else SENT), len(entry.words) or 1
-        else:
-            rank, count = _rank(entry), len(entry.texts) or 1
+    for number, entry in enumerate(entries, seq):
+        rank = _rank(entry)
         if not steps or rank < last:
-            steps.append(StepLine(seq=seq, t=t))
+            steps.append(StepLine(seq=number, t=t))
         step, last = steps[-1], rank
         if isinstance(entry, FrameLine):
             step.frames.append(entry)
         else:
             (step.events if entry.event is not None else step.commands).append(entry)
-        seq += count
     return steps
 
 
@@ -408,7 +369,7 @@ def packed(lines: Iterable[Line]) -> Iterator[StepLine]:
         if not together:
             first, t = line.seq, line.t
         together.append(structs.replace(line, seq=0, t=0))
-        following = line.seq + line.count
+        following = line.seq + 1
     yield from in_steps(first, t, together)
 
 
@@ -472,9 +433,23 @@ def decode_line(line: bytes) -> StepLine:
     try:
         step = _LINE.decode(line)
         _check(step)
+        is_folded = not step.rounds and (b'"words"' in line or b'"texts"' in line)
+        return _unfolded(step) if is_folded else step
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise LineError(str(error), _unknown_kind(line)) from None
-    return step
+
+
+def _unfolded(step: StepLine) -> StepLine:
+    """Return a step without rounds, in which each frame and each event stands alone."""
+    frames: list[FrameLine] = []
+    for frame in step.frames:
+        around = frame.around_at(0)
+        frames += [frame.with_text(0, 0, word.join(around)) for word in frame.words] or [frame]
+    events: list[EventLine] = []
+    for entry in step.events:
+        texts = enumerate(entry.texts)
+        events += [entry.with_text(0, 0, entry.at, text, place) for place, text in texts] or [entry]
+    return structs.replace(step, frames=frames, events=events)
 
 
 def _unknown_kind(line: bytes) -> str:
@@ -496,8 +471,9 @@ def _check(step: StepLine) -> None:
             _check_texts(entry)
     if any(entry.command is None or entry.event is not None or entry.texts for entry in step.commands):
         raise ValueError("an entry of `commands` without a command, or with an event")
-    if _unfolded_size(step) > UNFOLDED_MAX:  # a small line may stand for very large frames
-        raise ValueError(f"its frames have over {UNFOLDED_MAX} characters")
+    most = UNFOLDED_MAX if step.rounds else AT_ONCE_MAX  # a small line may stand for very large frames
+    if _unfolded_size(step) > most:
+        raise ValueError(f"its frames have over {most} characters")
     if step.rounds:
         _check_rounds(step)
     elif any(

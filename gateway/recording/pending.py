@@ -3,8 +3,7 @@
 A step is what one read of a connection brought about. Consecutive steps that may be part of one streamed text are noted
 as a TextRun. It is folded into a StepLine with rounds if every frame is the text of its delta, as JSON, with the same
 strings around it. That is compared byte by byte, for many frames at once. Most of a recording is such steps; without
-folding it would be fifteen times as large. Other frames of one step that differ in one word are folded into one
-FrameLine with `words`.
+folding it would be fifteen times as large.
 
 Often a step is one token of one of hundreds of sessions, whose data is not in the processor's cache. So a token adds
 only numbers, texts and bytes to a list: no object of its own is kept for it, which the garbage collector would visit.
@@ -12,9 +11,9 @@ only numbers, texts and bytes to a list: no object of its own is kept for it, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, chain, groupby, repeat
+from itertools import accumulate, chain, repeat, takewhile
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -67,7 +66,7 @@ SIZE_MAX = 256 * 1024
 It is 512 bytes for each of LINES_MAX items, so only large frames reach it. A step of 16 KiB takes 47 us with it, 88 us
 with 1 MiB, which leaves the processor's cache; smaller steps take the same or less.
 """
-STREAM_MIN = 4  # deltas of one step that are folded although their frames are not alike
+STREAM_MIN = 4  # deltas at the beginning of a step that are folded
 
 
 GatheredStep = tuple[int, int, Sequence[Note]]
@@ -164,7 +163,7 @@ def _make_lines(steps: Sequence[GatheredStep | TextRun], around: KnownAround) ->
     """Return the StepLines of gathered steps. `around` is known of earlier texts, and learns of these."""
     lines: list[StepLine] = []
     for step in steps:
-        for line in _folded(step, around) if isinstance(step, TextRun) else _step_lines(*step):
+        for line in _folded(step, around) if isinstance(step, TextRun) else _text_and_rest(*step, around):
             lines += readable(line)
     return lines
 
@@ -176,6 +175,30 @@ def _size(frames: Sequence[Frame]) -> int:
         return sum(len(part) for frame in frames if isinstance(frame, Parts) for part in frame.parts)
 
 
+def _text_and_rest(seq: int, t: int, notes: Sequence[Note], around: KnownAround) -> list[StepLine]:
+    """Return the StepLines of a step. A text with which its events begin is folded, as if it had come alone."""
+    batch = next((note for note in notes if type(note) is Batch), None)
+    events: Sequence[Event] = batch.events if batch is not None else ()
+    length = len([*takewhile(lambda event: type(event) is type(events[0]), events)])
+    if batch is None or length < STREAM_MIN or not events[0].streamed:
+        return _step_lines(seq, t, notes)
+    text, rest = list[Note](), list[Note]()
+    for note in notes:
+        if type(note) is FramesNote and len(note.frames) >= length:
+            text.append(FramesNote(note.tapped, note.frames[:length]))
+            if len(note.frames) > length:
+                rest.append(FramesNote(note.tapped, note.frames[length:]))
+        elif note is batch:
+            text.append(structs.replace(batch, events=events[:length]))
+            rest.append(structs.replace(batch, events=events[length:], first_seq=batch.first_seq + length))
+        else:
+            rest.append(note)
+    run = run_of(t, text)
+    if run is None or (line := _step_with_rounds(run, run.columns(), around)) is None:
+        return _step_lines(seq, t, notes)
+    return [structs.replace(line, seq=seq), *_step_lines(seq + line.count, t, rest)]
+
+
 def _step_lines(seq: int, t: int, notes: Sequence[Note]) -> list[StepLine]:
     """Return the StepLines of a step, numbered from `seq`: frames that were sent stand last."""
     entries: list[Line] = []
@@ -183,31 +206,14 @@ def _step_lines(seq: int, t: int, notes: Sequence[Note]) -> list[StepLine]:
     for note in notes:
         if isinstance(note, FramesNote):
             lines = sent if note.tapped.dir == "send" else entries
-            if len(note.frames) == 1:
-                lines.append(frame_line(*note.tapped, note.frames[0]))
-            else:
-                lines += frame_lines(*note.tapped, note.frames)
+            lines += [frame_line(*note.tapped, frame) for frame in note.frames]
         elif isinstance(note, Batch):
-            entries += _event_lines(note)
+            for position, event in enumerate(note.events, note.first_seq):
+                cursor = f"{note.epoch}:{position}"
+                entries.append(EventLine(cursor=cursor, event=event, turn=note.turn, origin=note.origin, at=note.at))
         else:
             entries.append(note)
     return in_steps(seq, t, entries + sent)
-
-
-def _event_lines(batch: Batch) -> list[EventLine]:
-    """Return the events of a batch. Consecutive deltas are folded even if their frames are not alike."""
-    turn, origin, at, position = batch.turn, batch.origin, batch.at, batch.first_seq
-    lines: list[EventLine] = []
-    for _, some in groupby(batch.events, type):
-        events: list[Any] = list(some)
-        texts = _delta_texts(events) if events[0].streamed and len(events) >= STREAM_MIN else None
-        if texts is not None:
-            events = [structs.replace(events[0], text="")]
-        for event in events:
-            cursor = f"{batch.epoch}:{position}"
-            lines.append(EventLine(cursor=cursor, event=event, turn=turn, origin=origin, at=at, texts=texts or []))
-            position += len(texts) if texts is not None else 1
-    return lines
 
 
 # -- steps of a streamed text ----------------------------------------------------------------------------------------
@@ -420,75 +426,3 @@ def _joined(around: Sequence[Sequence[bytes]], quoted: Sequence[bytes], stamps: 
         rows[2 * slot :: len(row)] = values
     rows[-1] = last
     return first + b"".join(rows)
-
-
-# -- alike frames of one step ----------------------------------------------------------------------------------------
-
-RUN_MIN = 8  # frames that are written one by one even if they are alike
-HALVINGS = 5  # how often frames are halved to find the odd ones among them
-
-
-def frame_lines(
-    link: str, dir: Direction, dialect: str, frames: Sequence[Frame], halvings: int = HALVINGS
-) -> Iterator[FrameLine]:
-    """Return the lines of frames that came or went together: alike ones as one."""
-    if len(frames) > RUN_MIN:
-        alike = _alike(frames)
-        if alike is not None:
-            around, words = alike
-            yield FrameLine(link=link, dir=dir, dialect=dialect, around=around, words=words)
-            return
-        if halvings:
-            middle = len(frames) // 2
-            yield from frame_lines(link, dir, dialect, frames[:middle], halvings - 1)
-            yield from frame_lines(link, dir, dialect, frames[middle:], halvings - 1)
-            return
-    for frame in frames:
-        yield frame_line(link, dir, dialect, frame)
-
-
-def _alike(frames: Sequence[Frame]) -> tuple[list[list[str]], list[str]] | None:
-    """Return the strings around the one word in which frames differ, and the words; None if they differ in more."""
-    first = frames[0]
-    other = frames[1] if frames[1] != first else frames[-1]
-    if not isinstance(first, bytes) or not isinstance(other, bytes):
-        return None
-    around = _around_word(first.split(b'"'), other.split(b'"'))
-    if around is None:
-        return None
-    try:
-        words = _words(frames, around)  # type: ignore[arg-type]  # a frame that is no bytes raises TypeError
-        return ([[part] for part in _as_texts(around)], _as_texts(words)) if words is not None else None
-    except (TypeError, ValueError):
-        return None
-
-
-def _words(frames: Sequence[bytes], around: Sequence[bytes]) -> Sequence[bytes] | None:
-    """Return the word of each frame if frames differ in nothing else. Raise TypeError if one is no bytes."""
-    start, times, fixed = len(around[0]), len(around) - 1, sum(map(len, around))
-    words = [frame[start : start + (len(frame) - fixed) // times] for frame in frames]
-    return words if [word.join(around) for word in words] == list(frames) else None
-
-
-def _around_word(one: list[bytes], other: list[bytes]) -> list[bytes] | None:
-    """Return what two frames, split at their quotes, have in common around the one word in which they differ.
-
-    The word may occur several times. Return None if they differ in more than one word, or in none.
-    """
-    if len(one) != len(other):
-        return None
-    slots = [at for at, (left, right) in enumerate(zip(one, other, strict=True)) if left != right]
-    if not slots or len({one[at] for at in slots}) > 1:
-        return None
-    starts, ends = [0, *(at + 1 for at in slots)], [*slots, len(one)]
-    parts = [b'"'.join(one[start:end]) for start, end in zip(starts, ends, strict=True)]
-    last = len(parts) - 1
-    return [(b'"' if at else b"") + part + (b'"' if at < last else b"") for at, part in enumerate(parts)]
-
-
-def _as_texts(parts: Sequence[bytes]) -> list[str]:
-    """Return each part as text. Raise ValueError if one has a newline in it, or is not UTF-8."""
-    texts = b"\n".join(parts).decode().split("\n")
-    if len(texts) != len(parts):
-        raise ValueError("a newline")
-    return texts

@@ -13,13 +13,11 @@ they contain nothing else that the frames before them did not have.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field, structs
 
 from dragoman.gateway.recording.format import FrameLine, Line, StepLine, packed
@@ -51,9 +49,6 @@ KNOWN_MAX = 64  # taps whose streams are known
 TOKENS_OF_TEXT = ("stream_token", "llm.token")
 """`token` is text in these frames (docs/dialects/smooth.md, section 5; docs/dialects/pando.md, section 4)."""
 
-WORD = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-"""A word that stands in quotes as a whole: its own quotes are escaped."""
-
 
 class FrameRedactor:
     """Redacts the frames of one recording, in their order. `names` are JSON keys whose values are never kept.
@@ -83,15 +78,9 @@ class FrameRedactor:
                 continue
             for frame in sorted(step.frames, key=DIRECTION):
                 tap: TapKey = (frame.link, frame.dir)
-                if frame.words:
-                    numbers = range(number, number + len(frame.words))
-                    words = _without_escapes(frame.words)
-                    self._add_alike(tap, numbers, frame.around_at(0), words, frame.texts)
-                    number = numbers.stop
-                else:
-                    for text in (frame.text,) if frame.text is not None else texts_of(frame):
-                        self._add_frame(tap, number, text)
-                    number += 1
+                for text in (frame.text,) if frame.text is not None else texts_of(frame):
+                    self._add_frame(tap, number, text)
+                number += 1
         alone, fields = self._fields.take()
         if (alone or fields) and not self._are_clean(alone, fields):
             for word, its_frames in alone.items() if not self._finder.is_clean(alone) else ():
@@ -124,38 +113,21 @@ class FrameRedactor:
             number += len(texts)
         return number
 
-    def _add_stream(self, numbers: range, stream: StepLine, tap: FrameLine) -> None:
-        first, *between, last = tap.around_at(stream.rounds[0].at)
-        around = [f'{first}"', *(f'"{part}"' for part in between), f'"{last}']
-        key = (tap.link, tap.dir)
-        fields = self._add_alike(key, numbers, around, stream.texts, partial(stream.frame_texts, tap))
-        if fields and self._streams_are_clean:
+    def _add_stream(self, numbers: range, stream: StepLine, frame: FrameLine) -> None:
+        """Add the frames of a stream: at once, or one by one if something else may be wrong with them."""
+        tap = (frame.link, frame.dir)
+        sample = f'"{ANY_WORD}"'.join(frame.around_at(stream.rounds[0].at))
+        parsed = self._fields.parse(tap, sample)
+        fields = [field_text for field_text, text in parsed.texts if text == ANY_WORD]
+        if len(fields) < len(frame.around) - 1 or parsed.rows or any(self._reasons(parsed, sample)):
+            for number, text in zip(numbers, stream.frame_texts(frame), strict=True):
+                self._add_frame(tap, number, text)
+            return
+        self._fields.add(parsed, numbers, stream.texts)
+        if self._streams_are_clean and len(fields) == len(parsed.texts):  # they hold nothing else to search
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[key] = tap.around, fields
-
-    def _add_alike(
-        self,
-        tap: TapKey,
-        numbers: Sequence[int],
-        around: Sequence[str],
-        texts: Sequence[str] | None,
-        frames: Callable[[], Iterable[str]],
-    ) -> list[FieldText]:
-        """Add frames that differ in one of `texts`: at once, or one by one if something else may be wrong with them.
-
-        Return the fields of the texts, or none if the frames hold anything else to search.
-        """
-        if texts is not None:
-            sample = ANY_WORD.join(around)
-            parsed = self._fields.parse(tap, sample)
-            fields = [field_text for field_text, text in parsed.texts if text == ANY_WORD]
-            if len(fields) == len(around) - 1 and not parsed.rows and not any(self._reasons(parsed, sample)):
-                self._fields.add(parsed, numbers, texts)
-                return fields if len(fields) == len(parsed.texts) else []
-        for number, text in zip(numbers, frames(), strict=True):
-            self._add_frame(tap, number, text)
-        return []
+            self._known[tap] = frame.around, fields
 
     def _add_frame(self, tap: TapKey, number: int, text: str) -> None:
         """Add a frame, and judge it by its keys."""
@@ -251,18 +223,6 @@ class FrameRedactor:
             self._cleaner.remove_secret(index, span.kind, text[span.start : span.end])
 
 
-def _without_escapes(words: Sequence[str]) -> Sequence[str] | None:
-    """Return words from JSON with their escapes decoded; None if they cannot all stand in quotes."""
-    if not all(map(WORD.fullmatch, words)):
-        return None
-    if "\\" not in "".join(words):
-        return words
-    try:
-        return msgspec.json.decode('["' + '","'.join(words) + '"]', type=list[str])
-    except msgspec.MsgspecError:
-        return None
-
-
 def _places(parts: Sequence[Part], at: int) -> Iterator[tuple[int, int, int]]:
     """Yield the frame number, start and end of each word."""
     for numbers, words in parts:
@@ -317,22 +277,26 @@ class FrameCleaner:
         clean: list[StepLine] = []
         first = 0
         for step in steps:
-            count = _frame_count(step)
-            if suspects.keys().isdisjoint(range(first, first + count)):
+            end = first + len(step.frames) * (len(step.texts) if step.rounds else 1)
+            if suspects.keys().isdisjoint(range(first, end)):
                 clean.append(step)
             else:
                 clean += packed(self._cleaned(step, first, suspects))
-            first += count
+            first = end
         return clean
 
     def _cleaned(self, step: StepLine, first: int, suspects: Mapping[int, _Suspect]) -> Iterator[Line]:
-        """Yield the entries of a step whose frames are numbered from `first`. Of alike frames, each stands alone."""
-        for numbers, entry in _numbered(step, first):
-            if not isinstance(entry, FrameLine) or suspects.keys().isdisjoint(numbers):
-                yield entry
+        """Yield the lines of a step whose frames are numbered from `first`."""
+        following: dict[TapKey | None, Iterator[int]] = {None: count(first)}
+        if step.rounds:
+            length = len(step.texts)
+            following = {(tap.link, tap.dir): count(first + nth * length) for nth, tap in enumerate(step.frames)}
+        for line in step.lines():
+            if isinstance(line, FrameLine):
+                number = next(following[(line.link, line.dir) if step.rounds else None])
+                yield self._clean(line, suspects[number]) if number in suspects else line
             else:
-                for number, line in zip(numbers, entry.lines(), strict=True):
-                    yield self._clean(line, suspects[number]) if number in suspects else line
+                yield line
 
     def _suspect(self, index: int) -> _Suspect:
         return self._suspects.setdefault(index, _Suspect())
@@ -354,26 +318,6 @@ class FrameCleaner:
             if not broken and not _any_left({secret for _, secret in suspect.secrets}, new):
                 return structs.replace(frame, text=new, redacted=True)
         return structs.replace(frame, text=None, base64=None, parts=None, redacted=True)
-
-
-def _frame_count(step: StepLine) -> int:
-    if step.rounds:
-        return len(step.texts) * len(step.frames)
-    return sum([frame.count for frame in step.frames])
-
-
-def _numbered(step: StepLine, first: int) -> Iterator[tuple[range, Line]]:
-    """Yield the entries of a step, a frame with its numbers: those of rounds are numbered tap by tap."""
-    following: dict[TapKey | None, int] = {None: first}
-    if step.rounds:
-        following = {(tap.link, tap.dir): first + nth * len(step.texts) for nth, tap in enumerate(step.frames)}
-    for entry in step.entries():
-        numbers = range(0)
-        if isinstance(entry, FrameLine):
-            tap = (entry.link, entry.dir) if step.rounds else None
-            numbers = range(following[tap], following[tap] + entry.count)
-            following[tap] = numbers.stop
-        yield numbers, entry
 
 
 def has_credentials(value: Any) -> bool:

@@ -238,23 +238,18 @@ class Redactor:
     def _redacted_step(self, held: HeldStep) -> Iterator[Line]:
         """Yield the entries of a step, with its events and commands redacted."""
         searched = {id(entry.item) for entry in held.others}
-        for entry in held.step.entries():
-            if isinstance(entry, FrameLine):
-                yield entry
-            elif id(entry.item) in searched:
-                yield from self._origin_redacted(self._redacted(entry))
-            elif entry.logged and entry.cursor in held.redacted:
-                for line in entry.lines():
-                    yield from self._origin_redacted(held.redacted.get(line.cursor, line))
+        for line in held.step.lines():
+            if isinstance(line, FrameLine):
+                yield line
+            elif id(line.item) in searched:
+                yield self._origin_redacted(self._redacted(line))
             else:
-                yield from self._origin_redacted(entry)
+                yield self._origin_redacted(held.redacted.get(line.cursor, line) if line.logged else line)
 
-    def _origin_redacted(self, entry: EventLine) -> Sequence[EventLine]:
+    def _origin_redacted(self, entry: EventLine) -> EventLine:
         self.ledger.seq = entry.seq
         origin = self._values.redact(entry.origin)
-        if origin is entry.origin:
-            return (entry,)
-        return [structs.replace(line, origin=origin, redacted=True) for line in entry.lines()]
+        return entry if origin is entry.origin else structs.replace(entry, origin=origin, redacted=True)
 
     def _redacted(self, entry: EventLine) -> EventLine:
         self.ledger.seq = entry.seq
@@ -272,7 +267,7 @@ class Redactor:
         if not step.rounds:
             held.count = len(step.frames) + len(step.events) + len(step.commands)
             for frame in step.frames:
-                held.weight += len(frame.text or "".join(frame.words))
+                held.weight += len(frame.text or "")
         self._entries += held.count
         self._weight += held.weight
         for entry in step.events:
@@ -327,10 +322,9 @@ class Redactor:
                 step, own, redacted = delta.slot
                 lines = [
                     line
-                    for entry in step.entries()
-                    if isinstance(entry, EventLine)
-                    and (step.rounds or (entry.event is own.event and entry.cursor == own.cursor))
-                    for line in entry.lines()
+                    for line in step.lines()
+                    if isinstance(line, EventLine)
+                    and (step.rounds or (line.event is own.event and line.cursor == own.cursor))
                 ]
                 for line, changed in zip(lines, texts, strict=True):
                     redacted[line.cursor] = self._with_text(line, *changed)

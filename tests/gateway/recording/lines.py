@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Literal
 
 from msgspec import structs
 
@@ -23,10 +22,9 @@ from dragoman.gateway.recording.format import (
     encode,
     encode_lines,
     frame_line,
-    in_steps,
     packed,
 )
-from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint, frame_lines
+from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.mappings.canonical import Batch, Command
@@ -91,7 +89,7 @@ def compressed(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
 
 
 Item = Line | StepLine
-"""A frame, an event or a command, many alike ones of one step, or a StepLine with rounds."""
+"""A frame, an event or a command, or a StepLine with rounds."""
 
 
 def frame_at(seq: int, t: int, link: str, dir: Direction, dialect: str, frame: Frame) -> FrameLine:
@@ -114,7 +112,7 @@ def steps_of(items: Iterable[Item]) -> list[StepLine]:
 
 def items_of(steps: Iterable[StepLine]) -> list[Item]:
     """Return the items of steps."""
-    return [item for step in steps for item in ([step] if step.rounds else step.entries())]
+    return [item for step in steps for item in ([step] if step.rounds else step.lines())]
 
 
 def released(redactor: Redactor, items: Iterable[Item], now: int = 0) -> list[Item]:
@@ -144,30 +142,19 @@ def decoded(raw: Sequence[bytes]) -> list[Line]:
 
 def lines_of(items: Iterable[Item]) -> list[Line]:
     """Return the frames, events and commands of items one by one."""
-    return [line for item in items for line in item.lines()]
+    return [line for item in items for line in (item.lines() if isinstance(item, StepLine) else (item,))]
 
 
-def in_runs(lines: Sequence[Line]) -> list[Item]:
+def count_of(item: Item) -> int:
+    """Return the number of frames, events and commands of an item."""
+    return item.count if isinstance(item, StepLine) else 1
+
+
+def in_one_step(lines: Sequence[Line]) -> list[Item]:
     """Return these lines as one step, numbered anew: frames received, events, frames sent."""
-    frames = [line for line in lines if isinstance(line, FrameLine)]
-    stored: list[Item] = []
-    seq, t = lines[0].seq, lines[-1].t
-    directions: tuple[Literal["receive", "send"], ...] = ("receive", "send")
-    for direction in directions:
-        mine = [frame for frame in frames if frame.dir == direction]
-        for (*wire, redacted), some in groupby(mine, lambda f: (f.link, f.dir, f.dialect, f.redacted)):
-            if redacted:
-                stored += [structs.replace(frame, seq=at, t=t) for at, frame in enumerate(some, seq)]
-            else:
-                link, _, dialect = wire
-                texts = [frame.text.encode() for frame in some if frame.text is not None]
-                stored += items_of(in_steps(seq, t, frame_lines(link, direction, dialect, texts)))
-            seq = stored[-1].seq + stored[-1].count
-        if direction == "receive":
-            events = [line for line in lines if isinstance(line, EventLine)]
-            stored += [structs.replace(line, seq=at, t=t) for at, line in enumerate(events, seq)]
-            seq += len(events)
-    return stored
+    places = {"receive": 0, "send": 2}
+    ordered = sorted(lines, key=lambda line: places[line.dir] if isinstance(line, FrameLine) else 1)
+    return [structs.replace(line, seq=seq, t=lines[-1].t) for seq, line in enumerate(ordered, lines[0].seq)]
 
 
 def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
@@ -181,7 +168,7 @@ def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
         nonlocal seq
         for item in items_of(notes.take()()):
             stored.append(structs.replace(item, seq=seq))
-            seq += item.count
+            seq += count_of(item)
 
     for line, following in zip_longest(lines, lines[1:]):
         if line.redacted or (isinstance(line, FrameLine) and line.text is None):

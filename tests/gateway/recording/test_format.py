@@ -51,7 +51,7 @@ def test_line_ends_in_a_text_do_not_split_its_line() -> None:
 def test_unknown_keys_are_skipped() -> None:
     event = b'{"cursor":"1:0","new":[1],"event":{"type":"text_delta","text":"x","new":{}}}'
     line = b'{"kind":"step","seq":1,"t":2,"new":{},"events":[%s]}' % event
-    assert list(decode_line(line).entries()) == [EventLine(seq=1, t=2, cursor="1:0", event=TextDelta(text="x"))]
+    assert list(decode_line(line).lines()) == [EventLine(seq=1, t=2, cursor="1:0", event=TextDelta(text="x"))]
 
 
 def test_the_error_for_a_line_of_an_unknown_kind_names_the_kind() -> None:
@@ -353,7 +353,7 @@ def test_a_step_with_contradicting_rounds_is_refused(changed: dict[str, Any]) ->
 )
 def test_a_line_whose_frames_are_too_large_unfolded_is_refused(frame: dict[str, Any]) -> None:
     step = {"kind": "step", "seq": 1, "t": 9, "frames": [{**FRAME, **frame}]}
-    with pytest.raises(LineError, match="its frames have over 1073741824 characters"):
+    with pytest.raises(LineError, match="its frames have over 67108864 characters"):
         decode_line(json.dumps(step).encode())
 
 
@@ -366,16 +366,19 @@ def test_rounds_whose_frames_are_too_large_unfolded_are_refused() -> None:
         decode_line(json.dumps({**line, "frames": [{**FRAME, "around": [["x" * 100_000], ["y"]]}]}).encode())
 
 
-def test_a_frame_with_words_is_read_back_and_expands_to_its_lines() -> None:
-    assert read_back([FRAMES]) == [FRAMES]
-    assert FRAMES.count == 3
-    assert [line.count for line in FRAMES.lines()] == [1] * 3
-    assert [(line.seq, line.t, line.link, line.dir, line.dialect, line.text) for line in FRAMES.lines()] == [
-        (4, 9, UP, "receive", "pod", '{"a":"","b":""}'),
-        (5, 9, UP, "receive", "pod", '{"a":"x","b":"x"}'),
-        (6, 9, UP, "receive", "pod", r'{"a":"\"\u0041","b":"\"\u0041"}'),
+def test_frames_and_deltas_that_earlier_writers_folded_are_read_one_by_one() -> None:
+    texts = {"cursor": "2:31", "event": {"type": "text_delta", "text": ""}, "at": 7, "texts": ["x", "y"]}
+    line = {**json.loads(raw([FRAMES])), "events": [texts]}
+    step = decode_line(json.dumps(line).encode())
+    assert step.count == 5
+    assert list(step.lines()) == [
+        FrameLine(seq=4, t=9, link=UP, dir="receive", dialect="pod", text='{"a":"","b":""}'),
+        FrameLine(seq=5, t=9, link=UP, dir="receive", dialect="pod", text='{"a":"x","b":"x"}'),
+        FrameLine(seq=6, t=9, link=UP, dir="receive", dialect="pod", text=r'{"a":"\"\u0041","b":"\"\u0041"}'),
+        EventLine(seq=7, t=9, cursor="2:31", event=TextDelta(text="x"), at=7),
+        EventLine(seq=8, t=9, cursor="2:32", event=TextDelta(text="y"), at=7),
     ]
-    assert lines_of([FRAMES]) == list(FRAMES.lines())
+    assert lines_of(read_back([step])) == list(step.lines())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Frame, Missed, Parts
-from tests.gateway.recording.lines import Item, frame_at, items_of, lines_of, raw, read_back
+from tests.gateway.recording.lines import Item, count_of, frame_at, items_of, lines_of, raw, read_back
 
 UP_POD = TapPoint(UP, "receive", "pod")
 TO_SMOOTH, TO_OTHER = TapPoint("smooth-1", "send", "smooth"), TapPoint("smooth-2", "send", "smooth")
@@ -93,9 +93,7 @@ class Talk:
         stored += items_of(notes.take()())
         assert lines_of(stored) == list(self.lines())
         assert lines_of(read_back(stored)) == list(self.lines())
-        assert [line.seq for line in stored] == [
-            1 + sum(line.count for line in stored[:at]) for at in range(len(stored))
-        ]
+        assert [line.seq for line in stored] == [1 + sum(map(count_of, stored[:at])) for at in range(len(stored))]
         return stored
 
 
@@ -176,21 +174,16 @@ def test_frames_that_are_not_alike_are_not_folded(odd: Callable[[str, int], Fram
         one_by_one.round(word, frame=odd if number == at else smooth)
     together.round(*WORDS, frame=lambda word, time: odd(word, time) if word == WORDS[at] else smooth(word, time))
     one_by_one.stored()
-    (deltas,) = [item for item in together.stored() if isinstance(item, EventLine)]
-    assert deltas.texts == WORDS, "the deltas are folded all the same"
+    assert streams(together.stored()) == []
 
 
 def test_frames_without_the_text_or_of_another_number_are_not_folded_with_it() -> None:
     talk = Talk(sent=()).round(*WORDS)
     t, step = talk.steps[0]
     talk.steps[0] = t, [*step, FramesNote(TO_SMOOTH, [smooth("".join(WORDS))])]
-    assert [(type(line), line.count) for line in talk.stored()] == [(FrameLine, 13), (EventLine, 13), (FrameLine, 1)]
+    assert [type(item) for item in talk.stored()] == [StepLine, FrameLine]
     talk = Talk().round(*WORDS, frame=lambda _word, _at: b'{"type":"keepalive"}')
-    assert {(type(line), line.count > 1) for line in talk.stored()} == {
-        (FrameLine, True),
-        (EventLine, True),
-        (FrameLine, False),
-    }
+    assert streams(talk.stored()) == []
 
 
 @pytest.mark.parametrize(
@@ -206,7 +199,46 @@ def test_frames_without_the_text_or_of_another_number_are_not_folded_with_it() -
 def test_events_that_differ_in_more_than_their_text_are_not_folded(events: list[Event]) -> None:
     talk = Talk()
     talk.step(Batch(session="s", epoch=2, first_seq=31, events=events, turn="t", origin=ORIGIN, at=5))
-    assert {(type(line), line.count) for line in talk.stored()} == {(EventLine, 1)}
+    assert set(map(type, talk.stored())) == {EventLine}
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_text_that_comes_together_with_its_end_is_folded_before_it(merged: bool) -> None:
+    talk = Talk(sent=(TO_SMOOTH, TO_OTHER)).round(*WORDS)
+    t, [received, batch, sent, other] = talk.steps[0]
+    assert isinstance(received, FramesNote)
+    assert isinstance(batch, Batch)
+    assert isinstance(sent, FramesNote)
+    assert isinstance(other, FramesNote)
+    received = FramesNote(UP_POD, [*received.frames, b'{"event":"text_done"}'])
+    batch.events.append(TextDone(text="".join(WORDS)))
+    sent = FramesNote(TO_SMOOTH, [*sent.frames, b'{"type":"done"}'])
+    other = FramesNote(TO_OTHER, [smooth("".join(WORDS))]) if merged else other
+    talk.steps[0] = t, [received, batch, sent, other]
+    notes = PendingSteps()
+    notes.add(*talk.steps[0])
+    count = notes.count
+    stream, *rest = read_back(items_of(notes.take()()))
+    assert isinstance(stream, StepLine)
+    assert (stream.texts, len(stream.frames)) == (WORDS, 2 if merged else 3)
+    assert [line.text for line in rest if isinstance(line, FrameLine)] == [
+        '{"event":"text_done"}',
+        '{"type":"done"}',
+        *([smooth("".join(WORDS)).decode()] if merged else []),
+    ]
+    (done,) = [line for line in rest if isinstance(line, EventLine)]
+    assert (done.cursor, done.event) == (f"2:{31 + len(WORDS)}", batch.events[-1])
+    assert [line.seq for line in lines_of([stream, *rest])] == list(range(1, count + 1))
+    assert {line.t for line in lines_of([stream, *rest])} == {t}
+
+
+def test_a_text_whose_frames_are_not_alike_is_not_moved_before_the_end_that_comes_with_it() -> None:
+    talk = Talk().round(*WORDS, frame=lambda word, at: smooth(word, at) + b" " * (word == WORDS[3]))
+    t, [received, batch, sent] = talk.steps[0]
+    assert isinstance(batch, Batch)
+    batch.events.append(TextDone(text="x"))
+    talk.steps[0] = t, [received, batch, sent]
+    assert streams(talk.stored()) == []
 
 
 def test_a_delta_sent_twice_to_one_link_is_not_folded() -> None:

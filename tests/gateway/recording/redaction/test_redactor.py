@@ -33,7 +33,8 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.recording.lines import (
     Item,
-    in_runs,
+    count_of,
+    in_one_step,
     in_streams,
     items_of,
     lines_of,
@@ -89,12 +90,12 @@ class Lines:
         fed: list[list[Line]] = [self.lines[at : at + many] for at in range(0, len(self.lines), many)]
         stored: list[Sequence[Item]] = [*fed]
         if self.together == "runs":
-            stored = [in_runs(some) for some in fed]
+            stored = [in_one_step(some) for some in fed]
         if self.together == "streams":
             stored, seq, position = [], self.lines[0].seq, 0
             for some in fed:
                 stored.append(in_streams(some, seq, position))
-                seq = stored[-1][-1].seq + stored[-1][-1].count
+                seq = stored[-1][-1].seq + count_of(stored[-1][-1])
                 position += len(some)
         self.lines = list(lines_of(chain.from_iterable(stored)))
         for piece in stored:

@@ -115,17 +115,26 @@ def test_a_number_whose_key_only_resembles_a_secret_key_is_kept() -> None:
     assert b"abcdefgh" not in bytes(out.event.ext["pod.token"])
 
 
-# -- runs that no gateway wrote --------------------------------------------------------------------------
+# -- alike frames of one step ----------------------------------------------------------------------------
 
 
-RUN_AROUND = [['{"event":"text_delta","data":{"text":"'], ['"}}']]
+RUN_AROUND = ('{"event":"text_delta","data":{"text":"', '"}}')
+
+
+def alike(
+    words: Sequence[str], around: Sequence[str] = RUN_AROUND, *, seq: int = 1, dialect: str = "pod"
+) -> list[FrameLine]:
+    """Return one frame for each word, of one step."""
+    link = "up" if dialect == "pod" else "c1"
+    return [
+        FrameLine(seq=number, t=seq, link=link, dir="receive", dialect=dialect, text=word.join(around))
+        for number, word in enumerate(words, seq)
+    ]
 
 
 def known(redactor: Redactor) -> Redactor:
     """Feed the redactor enough of these frames that it knows their shape."""
-    released(
-        redactor, [FrameLine(seq=0, t=0, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=["x"] * 40)]
-    )
+    released(redactor, alike(["x"] * 40, seq=0))
     return redactor
 
 
@@ -143,42 +152,32 @@ def known(redactor: Redactor) -> Redactor:
         ["a ", f"\x00{KEY}", " b"],
     ],
 )
-def test_no_secret_remains_in_a_stream_with_any_words(words: list[str]) -> None:
+def test_no_secret_remains_in_alike_frames_with_any_words(words: list[str]) -> None:
     for redactor in (Redactor(RedactionRules(), SALT), known(Redactor(RedactionRules(), SALT))):
-        run = FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=words * 5)
-        out = list(lines_of(all_released(redactor, [run])))
-        assert [line.seq for line in out] == list(range(1, 1 + len(run.words)))
+        out = list(lines_of(all_released(redactor, alike(words * 5))))
+        assert [line.seq for line in out] == list(range(1, 1 + 5 * len(words)))
         texts = "".join(line.text or "" for line in out if isinstance(line, FrameLine))
         assert KEY[5:] not in texts
         assert not any(KEY[at : at + 12] in texts for at in range(len(KEY) - 11))
 
 
-def test_a_stream_of_credentials_is_searched_frame_by_frame() -> None:
-    token = '{"action":"ping","token":"'
-    run = FrameLine(
-        seq=1,
-        t=1,
-        link="c1",
-        dir="receive",
-        dialect="smooth",
-        around=[[token], ['"}']],
-        words=["hunter22", "swordfish"] * 9,
-    )
+def test_frames_with_credentials_are_emptied_one_by_one() -> None:
+    around = '{"action":"ping","token":"', '"}'
     for some in (RedactionRules(), OFF):
-        out = list(lines_of(released(Redactor(some, SALT), [run])))
+        frames = alike(["hunter22", "swordfish"] * 9, around, dialect="smooth")
+        out = list(lines_of(released(Redactor(some, SALT), frames)))
         assert [line.redacted for line in out if isinstance(line, FrameLine)] == [True] * 18
         assert not any(line.text for line in out if isinstance(line, FrameLine))
 
 
-def test_a_secret_around_the_words_of_a_stream_is_removed_from_each_frame() -> None:
+def test_a_secret_around_the_words_of_alike_frames_is_removed_from_each_frame() -> None:
     redactor = Redactor(RedactionRules(), SALT)
-    seen = [['{"event":"x","data":{"note":"none","text":"'], ['"}}']]
-    around = [[f'{{"event":"x","data":{{"note":"it is {KEY}","text":"'], ['"}}']]
+    seen = '{"event":"x","data":{"note":"none","text":"', '"}}'
+    around = f'{{"event":"x","data":{{"note":"it is {KEY}","text":"', '"}}'
     words = [f"w{at}" for at in range(30)]
     out = []
     for seq, some in ((1, seen), (31, seen), (61, around)):
-        run = FrameLine(seq=seq, t=seq, link="up", dir="receive", dialect="pod", around=some, words=words)
-        out = list(lines_of(released(redactor, [run])))
+        out = list(lines_of(released(redactor, alike(words, some, seq=seq))))
     assert [line.seq for line in out] == list(range(61, 91))
     assert KEY not in raw(out).decode()
 
