@@ -34,25 +34,27 @@ from dragoman.mappings.canonical.values import (
 from tests.samples import full, least, samples
 
 UNIONS = {"event": Event, "command": Command}
-SAMPLES = [pytest.param(union, item, id=type(item).__name__) for union in UNIONS.values() for item in samples(union)]
+each_union = pytest.mark.parametrize("union", UNIONS.values(), ids=UNIONS)
 TYPES = list(dict.fromkeys(chain.from_iterable(map(get_args, UNIONS.values()))))
 
 
 # -- JSON -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("union", "item"), SAMPLES)
-def test_an_item_survives_json(union: Any, item: Any) -> None:
-    assert json.Decoder(union).decode(json.encode(item)) == item
+@each_union
+def test_each_item_survives_json(union: Any) -> None:
+    decoder = json.Decoder(union)
+    for item in samples(union):
+        assert decoder.decode(json.encode(item)) == item
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
-def test_a_full_sample_writes_every_field_and_a_minimal_one_only_the_required(kind: Any) -> None:
-    fields = {f.encode_name: f.required for f in msgspec.structs.fields(kind)}
-    assert set(json.decode(json.encode(full(kind)))) == {*fields, "type"}
-    needed = {name for name, required in fields.items() if required}
-    if kind is not Unmapped:  # the one type that writes its defaults
-        assert set(json.decode(json.encode(least(kind)))) == {*needed, "type"}
+def test_a_full_sample_writes_every_field_and_a_minimal_one_only_the_required() -> None:
+    for kind in TYPES:
+        fields = {f.encode_name: f.required for f in msgspec.structs.fields(kind)}
+        assert set(json.decode(json.encode(full(kind)))) == {*fields, "type"}, kind
+        needed = {name for name, required in fields.items() if required}
+        if kind is not Unmapped:  # the one type that writes its defaults
+            assert set(json.decode(json.encode(least(kind)))) == {*needed, "type"}, kind
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -77,7 +79,7 @@ def test_raw_fields_keep_any_json_as_it_is(value: Any, text: str) -> None:
         assert json.decode(json.encode(back)) == json.decode(json.encode(item))
 
 
-@pytest.mark.parametrize("union", UNIONS.values(), ids=UNIONS)
+@each_union
 def test_tags_are_unique_and_spell_the_name_of_their_type(union: Any) -> None:
     tags = {kind.__struct_config__.tag: kind for kind in get_args(union)}
     assert len(tags) == len(get_args(union))
@@ -98,10 +100,10 @@ def test_every_type_of_a_module_is_in_its_union(module: Any, union: Any) -> None
     ) - {Unmapped}
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
-def test_items_are_frozen_and_untracked(kind: type[msgspec.Struct]) -> None:
-    config = kind.__struct_config__
-    assert (config.frozen, config.gc, config.tag_field) == (True, False, "type")
+def test_items_are_frozen_and_untracked() -> None:
+    for kind in TYPES:
+        config = kind.__struct_config__
+        assert (config.frozen, config.gc, config.tag_field) == (True, False, "type"), kind
 
 
 # -- the schema -------------------------------------------------------------------------------------
@@ -115,9 +117,10 @@ def validator(union: Any) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(document)
 
 
-@pytest.mark.parametrize(("union", "item"), SAMPLES)
-def test_an_item_is_valid_by_the_schema(union: Any, item: Any) -> None:
-    validator(union).validate(json.decode(json.encode(item)))
+@each_union
+def test_each_item_is_valid_by_the_schema(union: Any) -> None:
+    for item in samples(union):
+        validator(union).validate(json.decode(json.encode(item)))
 
 
 @pytest.mark.parametrize(
@@ -150,10 +153,10 @@ INTERNAL: set[type] = {
 }
 
 
-@pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
-def test_each_event_has_the_visibility_of_the_contract(kind: Any) -> None:
-    expected = "reasoning" if kind in REASONING else "internal" if kind in INTERNAL else "public"
-    assert kind.visibility == expected
+def test_each_event_has_the_visibility_of_the_contract() -> None:
+    public = dict.fromkeys(get_args(Event), "public")
+    expected = public | dict.fromkeys(REASONING, "reasoning") | dict.fromkeys(INTERNAL, "internal")
+    assert {kind: kind.visibility for kind in get_args(Event)} == expected
 
 
 def test_the_facts_are_of_the_type_and_never_on_the_wire() -> None:

@@ -322,23 +322,23 @@ LIST = {"action": "list_conversations", "requestId": "r"}
 SEND = {"action": "send_message", "requestId": "r", "sessionId": "s", "message": "hi"}
 
 
-@pytest.mark.parametrize("value", [5, -1, 0, 1.5, True, [], {}, "x"], ids=json.dumps)
 @pytest.mark.parametrize(
-    ("action", "member", "kind"),
+    ("action", "member", "read"),
     [
-        *((CREATE, name, str) for name in ("userName", "userEmail", "browserFingerprint", "conversationId")),
-        *((CREATE, name, dict) for name in ("metadata", "authContext")),
-        *((SEND, name, str) for name in ("model", "skill")),
-        (HISTORY, "cursor", str),
-        *((LIST, name, str) for name in ("cursor", "query")),
+        *((CREATE, name, ["x"]) for name in ("userName", "userEmail", "browserFingerprint", "conversationId")),
+        (CREATE, "metadata", [{}]),
+        (CREATE, "authContext", []),  # it has required members
+        *((SEND, name, ["x"]) for name in ("model", "skill")),
+        (HISTORY, "cursor", ["x"]),
+        *((LIST, name, ["x"]) for name in ("cursor", "query")),
     ],
 )
 def test_an_optional_member_of_a_wrong_type_is_ignored_as_the_real_servers_do(
-    action: dict[str, Any], member: str, kind: type, value: object
+    action: dict[str, Any], member: str, read: list[object]
 ) -> None:
     """The servers in Rust and Python of 1.57 accept each of these actions (docs/dialects/smooth.md, section 8)."""
-    is_good = type(value) is kind and member != "authContext"  # it has required members
-    assert (command(action | {member: value}) == command(action)) is not is_good
+    values: list[object] = [5, -1, 0, 1.5, True, [], {}, "x"]
+    assert [value for value in values if command(action | {member: value}) != command(action)] == read
 
 
 @pytest.mark.parametrize(
