@@ -75,7 +75,7 @@ def _codewhale(*, to_server: bool) -> list[bytes]:
 
 
 def _frames(cases: list[Any]) -> list[bytes]:
-    return [json.dumps(case.values[0]["frame"]).encode() for case in cases]
+    return [json.dumps(case["frame"]).encode() for case in cases]
 
 
 GOLDEN: dict[tuple[str, str], list[bytes]] = {

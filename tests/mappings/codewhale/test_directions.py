@@ -201,18 +201,14 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("frame", EVENTS, ids=range(len(EVENTS)))
-def test_a_server_s_line_comes_back_unchanged(frame: bytes) -> None:
-    step, frames = back_and_forth(DIALECT.events, frame)
-    assert (step.faults, step.losses) == ([], [])
-    assert [json.loads(out) for out in frames] == [json.loads(frame)]
-
-
-@pytest.mark.parametrize("frame", REQUESTS, ids=range(len(REQUESTS)))
-def test_a_client_s_request_comes_back_unchanged(frame: bytes) -> None:
-    step, frames = back_and_forth(DIALECT.commands, frame)
-    assert (step.faults, step.losses) == ([], [])
-    assert [json.loads(out) for out in frames] == [json.loads(frame)]
+@pytest.mark.parametrize(
+    ("direction", "lines"), [(DIALECT.events, EVENTS), (DIALECT.commands, REQUESTS)], ids=["events", "requests"]
+)
+def test_each_line_comes_back_unchanged(direction: Direction[Any], lines: list[bytes]) -> None:
+    for line in lines:
+        step, frames = back_and_forth(direction, line)
+        assert (step.faults, step.losses) == ([], []), line
+        assert [json.loads(frame) for frame in frames] == [json.loads(line)]
 
 
 # -- what a message means ----------------------------------------------------------------------------

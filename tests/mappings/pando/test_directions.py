@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.mappings.canonical import Unmapped, commands, events
-from dragoman.mappings.dialect import Burst, Missed, Oversize, Parts, Step
+from dragoman.mappings.dialect import Burst, Direction, Missed, Oversize, Parts, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando import DIALECT
 from dragoman.mappings.pando.vocabulary import given as given_of
@@ -93,18 +93,14 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("frame", EVENTS)
-def test_event_comes_back_equal(frame: bytes) -> None:
-    step, frames = back_and_forth(DIALECT.events, frame)
-    assert (step.faults, step.losses) == ([], [])
-    assert [value(f) for f in frames] == [value(frame)]
-
-
-@pytest.mark.parametrize("frame", REQUESTS)
-def test_request_comes_back_equal(frame: bytes) -> None:
-    step, frames = back_and_forth(DIALECT.commands, frame)
-    assert (step.faults, step.losses) == ([], [])
-    assert [value(f) for f in frames] == [value(frame)]
+@pytest.mark.parametrize(
+    ("direction", "messages"), [(DIALECT.events, EVENTS), (DIALECT.commands, REQUESTS)], ids=["events", "requests"]
+)
+def test_each_message_comes_back_equal(direction: Direction[Any], messages: list[bytes]) -> None:
+    for message in messages:
+        step, frames = back_and_forth(direction, message)
+        assert (step.faults, step.losses) == ([], []), message
+        assert [value(frame) for frame in frames] == [value(message)]
 
 
 def test_a_message_of_an_unknown_topic_is_unmapped_and_passed_on_unchanged() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -74,14 +73,10 @@ U64_FIELDS = [
 
 
 @pytest.mark.parametrize("form", U64_FIELDS)
-def test_u64_fields_accept_their_whole_range(form: bytes) -> None:
+def test_u64_fields_accept_exactly_their_range(form: bytes) -> None:
     frame = form % ((1 << 64) - 1)
     assert event(frame)[1] == [frame]
-
-
-@pytest.mark.parametrize(("form", "value"), list(product(U64_FIELDS, (1 << 64, -1))))
-def test_u64_fields_refuse_values_out_of_range(form: bytes, value: int) -> None:
-    assert codes(event(form % value)[0]) == ["invalid"]
+    assert [codes(event(form % value)[0]) for value in (1 << 64, -1)] == [["invalid"]] * 2
 
 
 PASTE = b'{"method":"run","params":{"input":[{"kind":"paste","id":%d,"chars":%d,"lines":%d,"content":""}]}}'

@@ -17,7 +17,7 @@ from tests.mappings.smooth.test_directions import EVENTS
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import REPLIES, SHAPES, assert_emitted, assert_strict, faults
 
-GOLDEN: list[Any] = [case.values[0]["frame"] for case in EVENTS]
+GOLDEN: list[Any] = [case["frame"] for case in EVENTS]
 CHANGES: tuple[object, ...] = (None, 7, "x", True, [], {}, -1, 0.25)
 RESPONSES = {
     "create": "create-conversation-session",
