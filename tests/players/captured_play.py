@@ -1,7 +1,4 @@
-"""A replay of a recording: its backend, a client that drives it, and clients that join before, during and after.
-
-Each replay runs once, and many tests check its result.
-"""
+"""A replay of a recording: its backend, a client that drives it, and clients that join before, during and after."""
 
 from __future__ import annotations
 
@@ -36,20 +33,10 @@ class CapturedPlay(Struct):
     shown: dict[tuple[str, str], ShownToClient] = field(default_factory=dict)
 
 
-PLAYS: dict[tuple[str, str, str, str], CapturedPlay] = {}
-
-
 async def played(backend: str, number: str, driver: str, manner: str = "") -> CapturedPlay:
     """Return the play of a recording in this variant, driven by a client of dialect `driver` that repeats the recorded
     inputs.
     """
-    key = backend, number, driver, manner
-    if key not in PLAYS:
-        PLAYS[key] = await _play(backend, number, driver, manner)
-    return PLAYS[key]
-
-
-async def _play(backend: str, number: str, driver: str, manner: str) -> CapturedPlay:
     recorded = BACKENDS[backend](number, manner)
     play = CapturedPlay(recorded.turns(), recorded.history(), recorded.kept())
     middle = recorded.steps[recorded.middle()]

@@ -38,27 +38,16 @@ CASES = [
     *((backend, number, driver, "") for backend, number in PLAYED for driver in DIALECTS),
     *((backend, number, DRIVERS[backend], manner) for backend, number in PLAYED for manner in VARIANTS[backend]),
 ]
-plays = pytest.mark.parametrize(("backend", "number", "driver", "manner"), [c for c in CASES if c != QUESTION_FIRST])
 
 
-@plays
-async def test_every_client_is_shown_the_turns_that_were_recorded(
+@pytest.mark.parametrize(("backend", "number", "driver", "manner"), [c for c in CASES if c != QUESTION_FIRST])
+async def test_every_client_is_shown_the_recorded_turns_and_messages_in_a_legal_order(
     backend: str, number: str, driver: str, manner: str
 ) -> None:
-    assert differences(await played(backend, number, driver, manner), backend) == {}
-
-
-@plays
-async def test_every_client_receives_authors_and_messages_in_order(
-    backend: str, number: str, driver: str, manner: str
-) -> None:
-    assert otherwise(await played(backend, number, driver, manner)) == {}
-
-
-@plays
-async def test_no_client_receives_an_illegal_order(backend: str, number: str, driver: str, manner: str) -> None:
     play = await played(backend, number, driver, manner)
     assert {key: shown.illegal for key, shown in play.shown.items() if shown.illegal} == {}
+    assert differences(play, backend) == {}
+    assert otherwise(play) == {}
 
 
 def test_the_recordings_contain_texts_thoughts_calls_results_and_ends() -> None:

@@ -14,7 +14,7 @@ from tests.pairs.table import must_see
 from tests.players.capture_readers import Turn
 from tests.players.captured_play import DIALECTS
 from tests.players.captures import CAPTURES, messages
-from tests.players.recorded_clients import RepeatedConversation, repeated
+from tests.players.recorded_clients import repeated
 
 ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
@@ -30,8 +30,6 @@ PAUSED = {("pod", "05")}
 RESUMED = {("pod", "07")}
 """Recordings in which a client resumed: what comes of that answers no input."""
 
-REPEATED: dict[tuple[str, str, str], RepeatedConversation] = {}
-
 
 def _plays(dialect: str, number: str, backend: str) -> bool:
     said = any(message.way == "said" and message.conn == "a" for message in messages(dialect, number))
@@ -46,35 +44,16 @@ CASES = [
     for backend in DIALECTS
     if _plays(dialect, number, backend)
 ]
-says = pytest.mark.parametrize(("dialect", "number", "backend"), CASES)
 
 
-async def _again(dialect: str, number: str, backend: str) -> RepeatedConversation:
-    """Return what the recorded client was shown; each client is played once."""
-    key = dialect, number, backend
-    if key not in REPEATED:
-        REPEATED[key] = await repeated(dialect, number, backend)
-    return REPEATED[key]
-
-
-@says
-async def test_a_recorded_client_is_shown_the_turns_that_it_began(dialect: str, number: str, backend: str) -> None:
-    done = await _again(dialect, number, backend)
-    assert [_plain(turn) for turn in done.turns] == [_through(turn, dialect, backend) for turn in done.due]
-
-
-@says
-async def test_a_recorded_client_reads_in_the_history_what_was_said(dialect: str, number: str, backend: str) -> None:
-    done = await _again(dialect, number, backend)
-    assert told_as_said(done.history, done.said), f"{done.history} of {done.said}"
-
-
-@says
-async def test_each_request_of_a_recorded_client_is_answered_in_its_order(
+@pytest.mark.parametrize(("dialect", "number", "backend"), CASES)
+async def test_a_recorded_client_is_shown_its_turns_their_history_and_an_answer_to_each_request(
     dialect: str, number: str, backend: str
 ) -> None:
-    done = await _again(dialect, number, backend)
+    done = await repeated(dialect, number, backend)
     assert done.illegal == ""
+    assert [_plain(turn) for turn in done.turns] == [_through(turn, dialect, backend) for turn in done.due]
+    assert told_as_said(done.history, done.said), f"{done.history} of {done.said}"
     left_open = done.due and not done.due[-1].end
     assert done.open == [] or left_open, done.open
 
