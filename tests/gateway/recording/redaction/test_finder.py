@@ -40,13 +40,10 @@ def test_a_detector_finds_the_secret_without_the_text_around_it(
 
 
 @pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
-@pytest.mark.parametrize("form", range(6))
-def test_a_secret_is_found_in_every_form_of_escapes(
-    kind: str, before: str, secret: str, behind: str, form: int
-) -> None:
-    text = json.dumps({"cmd": before})[:-2] + escaped(secret)[form] + json.dumps(behind)[1:] + "}"
-    found = marked(text)
-    assert json.loads(found) == {"cmd": f"{before}<{kind}>{behind}"}
+def test_a_secret_is_found_in_every_form_of_escapes(kind: str, before: str, secret: str, behind: str) -> None:
+    for form in escaped(secret):
+        found = marked(json.dumps({"cmd": before})[:-2] + form + json.dumps(behind)[1:] + "}")
+        assert json.loads(found) == {"cmd": f"{before}<{kind}>{behind}"}, form
 
 
 @pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
@@ -77,12 +74,11 @@ def test_overlapping_secrets_are_removed_as_one() -> None:
     assert marked(f"https://x:{SHAPES['github_token']}@host/") == "https://<userinfo>@host/"
 
 
-@pytest.mark.parametrize("length", range(1, 33))
-def test_text_that_ends_within_a_secret_is_open_from_the_start_of_the_secret(length: int) -> None:
-    secret = SHAPES["api_key"]
-    found = FINDER.find_open(f"it is {secret[: 3 + length]}")
-    assert found is not None
-    assert found.start == 6
+def test_text_that_ends_within_a_secret_is_open_from_the_start_of_the_secret() -> None:
+    for length in range(4, 36):
+        found = FINDER.find_open(f"it is {SHAPES['api_key'][:length]}")
+        assert found is not None, length
+        assert found.start == 6
 
 
 @pytest.mark.parametrize("text", ["the end of a sentence.", "nothing to see", "a list: one, two", '{"a": 1}', ""])

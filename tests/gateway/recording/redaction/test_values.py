@@ -22,7 +22,7 @@ from dragoman.gateway.recording.redaction.values import (
     replace_texts,
 )
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical.commands import OpenSession, SetConfig
+from dragoman.mappings.canonical.commands import AnswerOtp, OpenSession, SetConfig
 from dragoman.mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, TextDone, ToolCallArguments
 from dragoman.mappings.canonical.values import Message, Paste, ToolCall
 from tests.gateway.recording.lines import released
@@ -56,20 +56,19 @@ VALUES = [*samples(Event), *samples(Command)]
 FULL = VALUES[1::2]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_no_text_of_any_event_or_command_keeps_a_secret(value: Any) -> None:
-    bad = poisoned(value)
-    clean = PLAIN.redact(bad)
-    assert KEY.encode() not in msgspec.json.encode(clean)
-    assert msgspec.json.decode(msgspec.json.encode(clean), type=type(value)) == clean
+def test_no_text_of_any_event_or_command_keeps_a_secret() -> None:
+    for value in VALUES:
+        clean = PLAIN.redact(poisoned(value))
+        assert KEY.encode() not in msgspec.json.encode(clean)
+        assert msgspec.json.decode(msgspec.json.encode(clean), type=type(value)) == clean
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_value_without_secrets_is_the_same_value(value: Any) -> None:
-    if type(value).__name__ == "AnswerOtp":
-        assert PLAIN.redact(value).code == "<otp>"
-    else:
-        assert PLAIN.redact(value) is value
+def test_a_value_without_secrets_is_the_same_value() -> None:
+    for value in VALUES:
+        if isinstance(value, AnswerOtp):
+            assert PLAIN.redact(value).code == "<otp>"
+        else:
+            assert PLAIN.redact(value) is value
 
 
 def test_a_setting_is_a_secret_by_its_key() -> None:
