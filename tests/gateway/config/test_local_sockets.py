@@ -14,6 +14,7 @@ from dragoman.gateway.config.probe import probe
 from dragoman.gateway.endpoint import parse
 from tests.reserved_ports import reserved_port
 
+SOCK = f"{os.getpid()}.sock"  # the name of no socket in a container of this machine, which would count
 LISTEN = (parse("smooth+ws://127.0.0.1:0/ws"),)
 
 
@@ -49,12 +50,12 @@ def test_a_socket_file_without_a_listener_is_not_that_of_another_folder(tmp_path
     with socket.socket(socket.AF_UNIX) as gone, socket.socket(socket.AF_UNIX) as other:
         for name, server in (("gone", gone), ("other", other)):
             (tmp_path / name).mkdir()
-            server.bind(str(tmp_path / name / "sock"))
+            server.bind(str(tmp_path / name / SOCK))
             server.listen()
         gone.close()
         (tmp_path / "link").symlink_to(tmp_path / "other")
         found = {
-            name: find_local_server(parse(f"pod+unix:{tmp_path}/{name}/sock")) for name in ("gone", "other", "link")
+            name: find_local_server(parse(f"pod+unix:{tmp_path}/{name}/{SOCK}")) for name in ("gone", "other", "link")
         }
     assert found == {"gone": False, "other": True, "link": True}
 
