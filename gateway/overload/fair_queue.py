@@ -402,13 +402,13 @@ class SlicedWork:
         budget = self._queue.budget
         self._running = True
         try:
-            while self._pieces and budget.left > budget.turn_end:
+            while (pieces := self._pieces) and budget.left > budget.turn_end:
                 try:
-                    next(self._pieces[0])
+                    next(pieces[0])
                 except StopIteration:
-                    self._pieces.popleft()
+                    pieces.popleft()
         except Exception as error:  # noqa: BLE001  # no caller is above a turn: the failure ends the link alone
-            self._pieces.clear()
+            self.stop()
             self._fail(error)
         finally:
             self._running = False
@@ -420,7 +420,7 @@ class SlicedWork:
 
     def stop(self) -> None:
         """Drop the work that waits: the link is over."""
-        self._pieces.clear()
+        self._pieces = deque()  # not cleared: a slice that ends its own link is removed from the other one
 
 
 def _size(frame: Frame) -> int:

@@ -525,6 +525,19 @@ def test_work_that_waits_is_dropped_with_its_link() -> None:
     assert len(done) == before
 
 
+def test_work_that_ends_its_own_link_is_no_failure() -> None:
+    harness, done = FairQueueHarness(), list[str]()
+    work = SlicedWork(harness.queue, unexpected)
+
+    def ends_its_link() -> Iterator[None]:
+        work.stop()  # as a read that makes the link exceed the memory of the gateway
+        work.add_work(sliced(harness, done, "later", 1))
+        yield from ()
+
+    work.add_work(ends_its_link())
+    assert done == ["later0"]
+
+
 def test_a_failure_of_sliced_work_is_reported_and_ends_the_work_of_its_link_alone() -> None:
     def fails() -> Iterator[None]:
         yield
