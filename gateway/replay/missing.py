@@ -76,7 +76,7 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
 
     A turn that the file has already was added by a replay that was killed then.
     """
-    seq, t, position, dialled, turns = _end(path)
+    seq, t, position, turns = _end(path)
     count = 0
     with path.open("ab+") as file:
         if not _ends_with_newline(path):
@@ -85,10 +85,9 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
             for turn in live_turns(open_recording(other).lines()):
                 if not turns.isdisjoint(_turn_ids(turn)):
                     continue
-                lines = [line for line in turn if dialled or not _is_to_backend(line)]
                 begun = turn[0].t
                 added = []
-                for line in lines:
+                for line in turn:
                     seq += 1
                     new = structs.replace(line, seq=seq, t=t + PAUSE + line.t - begun)
                     if isinstance(new, EventLine):
@@ -103,28 +102,19 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
     return count
 
 
-def _end(path: Path) -> tuple[int, int, int, bool, set[str]]:
-    """Return the last seq and time, the next place in the log, and the ids of all turns.
-
-    The value before the last one is True if commands to backends are recorded.
-    """
+def _end(path: Path) -> tuple[int, int, int, set[str]]:
+    """Return the last seq and time, the next place in the log, and the ids of all turns."""
     seq = t = position = 0
-    dialled = False
     turns = set[str]()
     for line in open_recording(path).lines():
         seq, t = line.seq, line.t
-        dialled = dialled or _is_to_backend(line)
         position += isinstance(line, EventLine) and line.logged
         turns.update(_turn_ids([line]))
-    return seq, t, position, dialled, turns
+    return seq, t, position, turns
 
 
 def _turn_ids(lines: Iterable[Line]) -> set[str]:
     return {line.turn for line in lines if isinstance(line, EventLine) and line.turn}
-
-
-def _is_to_backend(line: Line) -> bool:
-    return isinstance(line, EventLine) and line.command is not None and line.link == UP
 
 
 def _ends_with_newline(path: Path) -> bool:

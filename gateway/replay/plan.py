@@ -4,20 +4,18 @@ A *turn* here is an input with everything up to the next input. Turn 0 has no in
 has *parts*: a command on which the rest depends (the input, a cancel, an answer), and the events up to the next such
 command. Every other command stands alone, and gets its recorded answer at any time.
 
-The commands to the backend are taken, if the recording has them. It has none if the backend had no connection (a replay
-in process, an imported capture). Then the commands of clients are taken, and the answers to questions from the log.
+The commands are those of clients. An answer that a client typed as an input, in words, is taken from the log.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
 from dragoman.gateway.recording.format import UP, EventLine, RecordingError
 from dragoman.gateway.recording.reader import Reader, about_no_session
-from dragoman.gateway.replay.matching import ANSWERS, compare_commands
+from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
 
@@ -43,7 +41,7 @@ ANSWERED_LOCALLY = (
 )
 """Commands that a replay answers from its own session."""
 
-PENDING_MAX = 256  # commands of clients that may still reach the backend; a session allows as many
+RECENT_MAX = 256  # commands of clients among which an answer's command is looked for; a session allows as many
 
 
 class TurnPart(Struct, frozen=True, kw_only=True):
@@ -115,11 +113,10 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
     line: EventLine
     command: Command
     key: tuple[str, str] = ("", "")  # link and request of the client
-    cause: _FoundCommand | None = None  # the client's command behind a command to the backend
     answer: Event | None = None
     settled: bool = False  # answered, or the input of a turn
     question: str = ""
-    begins: bool = True  # an input that began a turn
+    begins: bool = True  # unless it is an input that began no turn
 
     @property
     def steers(self) -> bool:
@@ -127,13 +124,8 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
 
         A refused command changed nothing, but a refused input is still an input.
         """
-        answer = self.answer_to_client
-        refused = isinstance(answer, events.Reply) and answer.failure is not None
+        refused = isinstance(self.answer, events.Reply) and self.answer.failure is not None
         return isinstance(self.command, STEERING) and (not refused or isinstance(self.command, commands.SubmitInput))
-
-    @property
-    def answer_to_client(self) -> Event | None:
-        return self.cause.answer if self.cause is not None else self.answer
 
     def part(self, last: int) -> TurnPart:
         return TurnPart(
@@ -141,7 +133,7 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
             t=self.line.t,
             last=last,
             command=self.command,
-            answer=self.answer_to_client,
+            answer=self.answer,
             question=self.question,
         )
 
@@ -163,93 +155,85 @@ class _PlanReader:
 
     def __init__(self) -> None:
         self.last = 0
-        self._to_backend: list[_FoundCommand] = []
-        self._of_clients: list[_FoundCommand] = []
+        self._found: list[_FoundCommand] = []
         self._inputs: dict[tuple[str, str], _FoundCommand] = {}  # the last one of each key
-        self._pending: deque[_FoundCommand] = deque(maxlen=PENDING_MAX)  # may still reach the backend
         self._turns: set[str] = set()
+        self._turn = ""  # that is open
         self._question = ""
-        self._is_answered = False  # by a command
+        self._is_typed = False  # an answer to the question, as an input
         self._ends: list[int] = []
         self._has_model_turns = False
 
     def take(self, line: EventLine) -> None:
         """Read the next line."""
-        if line.command is not None and not isinstance(line.command, ANSWERED_LOCALLY):
-            (self._take_to_backend if line.link == UP else self._take_of_client)(line, line.command)
+        if line.command is not None:
+            if line.link != UP and not isinstance(line.command, ANSWERED_LOCALLY):
+                self._take_command(line, line.command)
         elif line.event is not None and line.link:
             self._take_answer(line, line.event)
         elif line.event is not None:
             self._take_event(line, line.event)
 
-    def _take_of_client(self, line: EventLine, command: Command) -> None:
-        begins = not isinstance(command, commands.SubmitInput)  # TurnAccepted shows later that an input began a turn
+    def _take_command(self, line: EventLine, command: Command) -> None:
         key = (line.link, command.request)
-        found = _FoundCommand(line=line, command=command, key=key, question=self._question, begins=begins)
-        self._of_clients.append(found)
-        self._pending.append(found)
+        found = _FoundCommand(line=line, command=command, key=key, question=self._question)
+        self._found.append(found)
         if isinstance(command, commands.SubmitInput):
             self._inputs[key] = found
-        self._is_answered = self._is_answered or isinstance(command, ANSWERS)
-
-    def _take_to_backend(self, line: EventLine, command: Command) -> None:
-        """Take a command to the backend, with the client's command that caused it, if any."""
-        alike = [found for found in self._pending if type(found.command) is type(command)]
-        equal = (found for found in alike if compare_commands(found.command, command, ratio=False).level == "exact")
-        cause = next(equal, alike[0] if alike else None)
-        if cause is not None:
-            self._pending.remove(cause)
-        self._to_backend.append(_FoundCommand(line=line, command=command, cause=cause, question=self._question))
+            found.begins = not self._turn  # else it waited, was refused, or answered a question
+            self._is_typed = bool(self._question)
+        elif isinstance(command, ANSWERS):
+            self._is_typed = False
 
     def _take_answer(self, line: EventLine, event: Event) -> None:
-        """Take an event for one client. A command that the gateway answered does not reach the backend any more.
+        """Take an event for one client.
 
         A smooth client sends all commands of a turn under one request; the last unanswered one is meant.
         """
         request = getattr(event, "request", "")
         if not request or isinstance(event, events.TurnAccepted | events.SessionOpened | events.HistorySnapshot):
             return
-        recent = reversed(self._of_clients[-PENDING_MAX:])
+        recent = reversed(self._found[-RECENT_MAX:])
         found = next((one for one in recent if one.key == (line.link, request) and not one.settled), None)
         if found is not None:
             found.answer, found.settled = event, True
-            if found in self._pending:
-                self._pending.remove(found)
 
     def _take_event(self, line: EventLine, event: Event) -> None:
         if type(event) is events.TextDelta and line.turn in self._turns:
+            self._turn = line.turn
             return  # most lines are text
         if isinstance(event, events.TurnAccepted) and line.turn not in self._turns:
             found = self._inputs.get((line.origin.link, line.origin.request))
             if found is not None:
                 found.begins = found.settled = True
         elif isinstance(event, Question):
-            self._question, self._is_answered = event.question, False
+            self._question, self._is_typed = event.question, False
         elif isinstance(event, Resolution):
             self._take_resolution(line, event)
         elif isinstance(event, events.TurnEnded):
             self._ends.append(line.seq)
-            self._question = ""
         elif isinstance(event, events.ModelTurnStarted):
             self._has_model_turns = True
         if line.turn:
             self._turns.add(line.turn)
+            self._turn = "" if isinstance(event, events.TurnEnded) else line.turn
+            self._question = self._question if self._turn else ""
 
     def _take_resolution(self, line: EventLine, event: Resolution) -> None:
         """Make a command of an answer that clients typed in words, and that only the log shows."""
-        if self._question and not self._is_answered:
+        if self._question and self._is_typed:
             command: Command = (
                 commands.AnswerApproval(approved=event.approved, question=event.question)
                 if isinstance(event, events.ApprovalResolved)
                 else commands.AnswerInteraction(question=event.question, declined=event.declined)
             )
             before = structs.replace(line, seq=line.seq - 1)  # the event itself follows the command
-            self._of_clients.append(_FoundCommand(line=before, command=command, question=self._question))
+            self._found.append(_FoundCommand(line=before, command=command, question=self._question))
         self._question = ""
 
     def plan(self, recording: Reader) -> ReplayPlan:
         """Return the plan of the lines that were taken."""
-        taken = self._to_backend or [found for found in self._of_clients if found.begins]
+        taken = [found for found in self._found if found.begins]
         steering = [found for found in taken if found.steers]
         lasts = [*(found.line.seq - 1 for found in steering), self.last]
         turns = [[TurnPart(seq=0, t=0, last=lasts[0])]]

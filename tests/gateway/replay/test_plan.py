@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from msgspec import Raw, structs
 
 from dragoman.gateway.recording.reader import open_recording
@@ -105,13 +106,21 @@ def test_commands_answered_by_the_gateway_are_no_part_of_the_plan(tmp_path: Path
     assert plan.others == ()
 
 
-def test_an_input_that_never_reached_the_backend_has_no_turn_part_and_no_answer(tmp_path: Path) -> None:
-    tape = RecordingBuilder().turn("one", end=None)
-    refused = tape.client(SubmitInput(segments=()))
-    tape.add_line(event=Reply(request=refused, failure=REFUSED), link="smooth-1")
+@pytest.mark.parametrize("reaches", [True, False])
+def test_an_input_that_is_refused_in_an_open_turn_does_not_cut_that_turn(reaches: bool, tmp_path: Path) -> None:
+    tape = RecordingBuilder(asks_backend=reaches).turn("one", end=None)
+    tape.asks(SubmitInput(segments=()), Reply(request="", failure=REFUSED))
     plan = tape.ends().turn("two").plan(tmp_path)
     assert texts(plan) == ["", "one", "two"]
     assert plan.turns[2].parts[0].answer is None
+
+
+def test_commands_of_the_gateway_itself_are_no_parts(tmp_path: Path) -> None:
+    asked = ApprovalRequested(tool="t", description="d", question="q1")
+    tape = RecordingBuilder().turn("one", asked, end=None).backend(AnswerApproval(approved=False, question="q1"))
+    plan = tape.sends(ApprovalResolved(approved=False, question="q1")).ends().plan(tmp_path)
+    assert commands(plan, 1) == ["SubmitInput"]
+    assert [event for _, event in plan.events(plan.turns[1].parts[0]) if isinstance(event, ApprovalResolved)]
 
 
 def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None:
@@ -121,10 +130,12 @@ def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None
     assert [passage.question for passage in plan.turns[1].parts] == ["", "q1"]
 
 
-def test_without_frames_of_a_backend_the_requests_come_from_clients_and_log(tmp_path: Path) -> None:
-    """An answer in words is an input that begins no turn; the log has its meaning."""
+@pytest.mark.parametrize("reaches", [True, False])
+def test_an_answer_in_words_is_an_input_that_begins_no_turn_and_the_log_has_its_meaning(
+    reaches: bool, tmp_path: Path
+) -> None:
     asked = ApprovalRequested(tool="t", description="d", question="q1")
-    tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None)
+    tape = RecordingBuilder(asks_backend=reaches).turn("one", asked, end=None)
     tape.asks(SubmitInput(segments=())).sends(ApprovalResolved(approved=True, question="q1"))
     plan = tape.ends().turn("two").plan(tmp_path)
     assert texts(plan) == ["", "one", "two"]
