@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from dragoman.gateway.session.digest import TranscriptDigest
 from dragoman.gateway.session.weight import of_item
@@ -69,12 +70,9 @@ def test_a_message_whose_earlier_blocks_were_dropped_still_counts_as_one() -> No
     assert digest.messages == 1
 
 
-ITEMS = st.builds(
-    lambda role, turn, text: Reasoning(text=text) if role == "thought" else said(role, text, turn),
-    st.sampled_from(["user", "assistant", "thought"]),
-    st.sampled_from(["", "a", "b"]),
-    st.text(max_size=3),
-)
+TEXTS = ("", "x", "\u00e4\U0001f40b")
+MESSAGES = [said(role, text, turn) for role in ("user", "assistant") for text in TEXTS for turn in ("", "a", "b")]
+ITEMS = st.sampled_from([*MESSAGES, *(Reasoning(text=text) for text in TEXTS)]).map(structs.replace)  # never the same
 STEPS = st.one_of(
     st.tuples(st.just("add"), st.lists(ITEMS, max_size=5)),
     st.tuples(st.just("drop"), st.integers(0, 2_000)),
