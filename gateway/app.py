@@ -93,11 +93,10 @@ def _telemetry() -> Telemetry | None:
 
 def _log_losses(ledger: Ledger) -> None:
     """Log the rows of the ledger; losses of mere bookkeeping appear at level DEBUG only."""
-    for entry in ledger.entries()[:LOSSES_LOGGED]:
-        missed_by_nobody = getattr(getattr(events, entry.kind, None), "bookkeeping", False)
-        (log.debug if missed_by_nobody else log.info)("not delivered", **structs.asdict(entry))
-    for entry in ledger.partial()[:LOSSES_LOGGED]:
-        log.info("delivered without some fields", **structs.asdict(entry))
+    for said, entries in (("not delivered", ledger.entries()), ("delivered without some fields", ledger.partial())):
+        for entry in entries[:LOSSES_LOGGED]:
+            missed_by_nobody = getattr(getattr(events, entry.kind, None), "bookkeeping", False)
+            (log.debug if missed_by_nobody else log.info)(said, **structs.asdict(entry))
 
 
 class App:
