@@ -86,7 +86,7 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class Limits(RouteLimits, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
     """Every limit of the gateway: those of all routes, and those that the whole gateway has. Units are the same."""
 
-    # of all that peers make the gateway hold; 0: a quarter of the machine's or cgroup's memory, at most 1 GiB
+    # of all that peers make the gateway hold; 0: a quarter of the machine's or cgroup's above 64 MiB, at most 1 GiB
     memory: MaybeBytes = 0
     handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real clients give up after this time
     # clients at once: twice as many as sessions were measured with (docs/measurements.md, section 3)

@@ -14,7 +14,9 @@ from pathlib import Path
 from dragoman.adapters.meter import STEP, Meter
 
 MEMORY_MAX = 1024 * 1024 * 1024  # the default on a large machine: 10,000 idle clients count as a third of it
-SHARE = 4  # a quarter of the memory: the agent beside the gateway needs the rest
+MEMORY_MIN = 1024 * 1024  # the least default, as of the key `memory`
+OWN = 64 * 1024 * 1024  # what the gateway takes without peers
+SHARE = 4  # a quarter of what is left: the agent beside the gateway needs the rest
 TIGHT = 0.8  # above this part of the limit new connections and sessions are refused
 RELIEVED = 0.95  # down to this part of the limit
 GROWN = 1 - RELIEVED  # the part of the limit that is added before the holders are sorted again
@@ -80,9 +82,10 @@ class MemoryBudget:
 
 
 def default_limit(root: Path = Path("/")) -> int:
-    """Return a quarter of the memory that this process may use, at most MEMORY_MAX; `root` is the file system."""
+    """Return a quarter of what this process may use above OWN, at most MEMORY_MAX; `root` is the file system."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(MEMORY_MAX, min([machine, *_cgroup_limits(root)]) // SHARE)
+    left = min([machine, *_cgroup_limits(root)]) - OWN
+    return min(MEMORY_MAX, max(MEMORY_MIN, left // SHARE))
 
 
 def _cgroup_limits(root: Path) -> list[int]:
@@ -97,6 +100,7 @@ def _cgroup_limits(root: Path) -> list[int]:
         _, controllers, path = line.split(":", 2)
         if not controllers:
             limits += _limits_above(mounted, path, "memory.max")
+            limits += _limits_above(mounted, path, "memory.high")  # above it the kernel stops the process for seconds
         elif "memory" in controllers.split(","):
             limits += _limits_above(mounted / "memory", path, "memory.limit_in_bytes")
     return limits

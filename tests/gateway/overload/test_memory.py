@@ -9,6 +9,8 @@ import pytest
 from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.overload.memory import MEMORY_MAX, MemoryBudget, default_limit
 
+MIB = 1024 * 1024
+
 
 class Holder:
     """A holder that frees all its memory when asked, or none if it is `stubborn`."""
@@ -108,14 +110,16 @@ def test_freed_memory_does_not_allow_more_growth_before_the_next_relief() -> Non
 @pytest.mark.parametrize(
     ("groups", "files", "limit"),
     [
-        ("0::/\n", {"memory.max": "67108864"}, 16 * 1024 * 1024),
-        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "8388608", "memory.max": "max"}, 2 * 1024 * 1024),
-        ("9:memory:/x\n8:pids:/\n", {"memory/x/memory.limit_in_bytes": "40960000"}, 10_240_000),
-        ("9:memory:/hidden\n", {"memory/memory.limit_in_bytes": "40960000"}, 10_240_000),
+        ("0::/\n", {"memory.max": f"{128 * MIB}"}, 16 * MIB),
+        ("0::/\n", {"memory.max": "max", "memory.high": f"{128 * MIB}"}, 16 * MIB),
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": f"{96 * MIB}", "memory.max": "max"}, 8 * MIB),
+        ("9:memory:/x\n8:pids:/\n", {"memory/x/memory.limit_in_bytes": f"{100 * MIB}"}, 9 * MIB),
+        ("9:memory:/hidden\n", {"memory/memory.limit_in_bytes": f"{100 * MIB}"}, 9 * MIB),
+        ("0::/\n", {"memory.max": f"{32 * MIB}"}, MIB),
     ],
-    ids=["v2", "the parent of a v2 group", "v1", "v1 in a container"],
+    ids=["v2", "v2 that slows down", "the parent of a v2 group", "v1", "v1 in a container", "less than we need"],
 )
-def test_the_default_is_a_quarter_of_the_smallest_limit_of_a_control_group(
+def test_the_default_is_a_quarter_of_what_a_control_group_leaves_above_our_own_memory(
     groups: str, files: dict[str, str], limit: int, tmp_path: Path
 ) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
@@ -127,12 +131,12 @@ def test_the_default_is_a_quarter_of_the_smallest_limit_of_a_control_group(
     assert default_limit(tmp_path) == limit
 
 
-def test_without_a_control_group_the_default_is_a_quarter_of_the_machine(
+def test_without_a_control_group_the_default_is_a_quarter_of_what_the_machine_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    pages = {"SC_PHYS_PAGES": 256 * 1024, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr("os.sysconf", pages.__getitem__)
-    assert default_limit(tmp_path) == 1_024_000
+    assert default_limit(tmp_path) == 240 * MIB
 
 
 def test_the_default_is_never_more_than_one_gibibyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
