@@ -151,6 +151,9 @@ def _exporter() -> Any:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
 
         return Grpc()
+    import requests  # a dependency of the exporter
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http
 
-    return Http()
+    session = requests.Session()
+    session.stream = True  # the status says everything, and a body without an end would fill the memory
+    return Http(session=session)

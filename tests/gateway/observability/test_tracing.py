@@ -68,6 +68,26 @@ async def test_the_span_of_a_turn_reaches_a_collector_over_http(
     assert [span.name for spans in resource.scope_spans for span in spans.spans] == ["turn"]
 
 
+async def test_the_body_of_the_answer_of_a_collector_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    exported = asyncio.Event()
+
+    async def never_end(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await exported.wait()
+        return answer
+
+    collector = web.Application()
+    collector.router.add_post("/v1/traces", never_end)
+    async with test_utils.TestServer(collector) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", str(server.make_url("")).rstrip("/"))
+        result = await asyncio.to_thread(tracing._exporter().export, ())
+        exported.set()
+    assert result.name == "SUCCESS"
+
+
 async def test_a_lost_trace_collector_is_logged_once_and_disturbs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     monkeypatch.setattr(tracing, "FLUSH_DEADLINE", 0.1)
