@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from dragoman.gateway import registry
 from dragoman.gateway.config.access import is_public
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.socket_folders import find_path_hazard, find_socket_hazard
-from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.gateway.identity.listeners import authenticates
 from dragoman.gateway.recording.places import folder_of
 from dragoman.gateway.transports.child_settings import child_settings
@@ -25,7 +26,8 @@ FREE_MIN = 1024 * 1024  # bytes: a second of a busy stream
 
 
 def find_hazards(config: Config) -> Iterator[str]:
-    """Yield one line for each listener that is not safe, missing program and unwritable place of recordings."""
+    """Yield one line for each listener or route that is not safe, missing program and place that cannot be written."""
+    yield from _find_shared_pods(config.routes)
     for route in config.routes:
         for endpoint in route.listen:
             if is_public(endpoint) and not authenticates(endpoint, config.auth):
@@ -39,6 +41,21 @@ def find_hazards(config: Config) -> Iterator[str]:
         yield from filter(None, [find_path_hazard(Path(config.ops.listen.removeprefix("unix:")))])
     if config.recording is not None and (reason := why_unwritable(config.recording.path)):
         yield f"recordings cannot be written to {config.recording.path}: {reason}"
+
+
+def _find_shared_pods(routes: Iterable[Route]) -> Iterator[str]:
+    """Yield one line for each further route to a pod whose session has an owner: it has another one on each route."""
+    first: dict[Place, Route] = {}
+    for route in routes:
+        single = (one for one in route.upstreams if registry.upstream(one).single_session)
+        for place in (place for upstream in single for place in registry.places(upstream)):
+            other = first.setdefault(place, route)
+            if other is not route and any(one.share == "owner" and one.open == "busy" for one in (other, route)):
+                names = f"routes {other.name!r} and {route.name!r}"
+                yield (
+                    f"{names} lead to one pod, so a client of one can use what a client of the other owns; "
+                    "write one route with the listeners of both"
+                )
 
 
 def find_missing_program(route: Route, upstream: Endpoint, config: Config) -> str:

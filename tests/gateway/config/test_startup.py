@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -51,6 +52,29 @@ def test_a_program_is_searched_in_the_path_of_its_child(tmp_path: Path) -> None:
     for path, found in ((str(tmp_path), True), ("/nowhere", False)):
         route = Route(name="a", listen=(), upstream=parse("codewhale+stdio:agent"), env=(f"PATH={path}",))
         assert (list(find_hazards(Config(routes=(route,)))) == []) is found
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "share", "mode", "warned"),
+    [
+        (("pod+unix:/u", "pod+unix:/x/../u"), "owner", "busy", True),
+        (("pod+dir:/u", "pod+dir:/u"), "owner", "busy", True),
+        (("pod+unix:/u", "pod+unix:/other"), "owner", "busy", False),
+        (("pod+unix:/u", "pod+unix:/u"), "all", "busy", False),
+        (("pod+unix:/u", "pod+unix:/u"), "owner", "attach", False),
+        (("smooth+ws://127.0.0.1:1/ws", "smooth+ws://127.0.0.1:1/ws"), "owner", "busy", False),
+    ],
+    ids=["two spellings", "a directory", "two pods", "shared by all", "open to all", "sessions with ids of their own"],
+)
+def test_two_routes_to_one_pod_are_a_hazard_if_its_session_has_an_owner(
+    upstreams: tuple[str, str], share: Literal["all", "owner"], mode: Literal["busy", "attach"], warned: bool
+) -> None:
+    routes = [
+        Route(name=name, listen=(), upstream=parse(upstream), share=share, open=mode)
+        for name, upstream in zip("ab", upstreams, strict=True)
+    ]
+    lines = list(find_hazards(Config(routes=tuple(routes))))
+    assert [line.partition(",")[0] for line in lines] == ["routes 'a' and 'b' lead to one pod"] * warned
 
 
 @pytest.mark.parametrize("name", ["", "new/", "new/deeper/", "one.jsonl", "new/one.jsonl"])
