@@ -267,7 +267,8 @@ class UnixListener:
     async def close(self) -> None:
         # Unlink the file first: while we still listen, no other process can mistake it for stale and replace it.
         if self._file is not None and self.is_reachable:
-            os.unlink(self._path)
+            with contextlib.suppress(OSError):  # a file system that is read-only now: the next listener replaces it
+                os.unlink(self._path)
         self._file = None
         await close_server(self._server)
 

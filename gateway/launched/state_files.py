@@ -109,6 +109,6 @@ class ChildState:
     def remove(self) -> None:
         """Remove the file if it is ours."""
         if self._written is not None:
-            self._path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # the folder has other files
+            with contextlib.suppress(OSError):  # it is missing, its folder has other files, or cannot be changed now
+                self._path.unlink(missing_ok=True)
                 self._path.parent.rmdir()

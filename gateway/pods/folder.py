@@ -100,7 +100,8 @@ class PodFolder:
 
     async def _remove_traces(self) -> None:
         for name in ("status.json", "pid", STDERR_LOG):
-            self.folder.joinpath(name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it is missing, or its file system is read-only now
+                self.folder.joinpath(name).unlink()
         if self._allocation is not None:
             await self._allocation.release()
 

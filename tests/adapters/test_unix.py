@@ -422,6 +422,20 @@ async def test_closing_a_listener_removes_its_file_and_keeps_its_peers(tmp_path:
         assert await receive(ours) == [b"still here"]
 
 
+async def test_a_listener_whose_file_cannot_be_removed_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    async with serving(tmp_path) as server:
+        with monkeypatch.context() as patched:
+            patched.setattr("os.unlink", refuse)
+            await server.listener.close()
+        with pytest.raises(ConnectionRefusedError):
+            await connect(server.path, LIMITS)
+
+
 async def test_closing_a_listener_leaves_a_file_that_is_not_its_own(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         os.unlink(server.path)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
+import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
@@ -69,6 +72,18 @@ def test_the_file_has_the_name_and_then_the_conversation_until_it_is_removed(tmp
     assert json.loads(file.read_bytes()) == {"pod_name": "kid", "active": active}
     state.remove()
     assert not file.parent.exists()
+
+
+def test_a_file_that_cannot_be_removed_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, file = ChildState(tmp_path, "kid"), tmp_path / "pods" / "kid" / "metadata.json"
+    state.write()
+
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr("os.unlink", refuse)
+    state.remove()
+    assert file.exists()
 
 
 def test_the_state_of_another_pod_is_neither_changed_nor_removed(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,6 +38,21 @@ async def test_a_pod_folder_has_socket_pid_and_status_and_is_removed_at_the_end(
     assert [stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "run", folder.folder)] == [0o700, 0o700]
     await folder.close()
     assert not folder.folder.exists()
+
+
+async def test_a_pod_folder_that_cannot_be_removed_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = PodFolder(tmp_path, "atlas")
+    await folder.open(listen)
+
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.unlink", refuse)
+        await folder.close()
+    assert names(folder) == ["pid", "sock", "status.json"]
+    with pytest.raises(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(folder.socket))
 
 
 async def test_a_folder_whose_socket_was_removed_is_not_reachable_until_it_is_opened_again(tmp_path: Path) -> None:
