@@ -35,14 +35,14 @@ async def test_events_go_one_way_calls_and_answers_go_both_ways() -> None:
         assert await receive(client) == [Parts("rpc", b"", (b"", b"answer"))]
 
 
-async def test_a_burst_of_50_000_frames_arrives_completely_at_a_link_that_reads() -> None:
+async def test_a_burst_of_10_000_frames_arrives_completely_at_a_link_that_reads() -> None:
     limits, bounds = structs.replace(LIMITS, close_deadline=DEADLINE), structs.replace(BOUNDS, publish_wait=DEADLINE)
     async with primary(limits, bounds) as ours, dialled(ours) as client:
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(receive_all(client))
-            await ours.publication.send(numbered(50_000))
+            await ours.publication.send(numbered(10_000))
             await ours.close()
-        assert reading.result() == [Parts("pub", b"", (frame,)) for frame in numbered(50_000)]
+        assert reading.result() == [Parts("pub", b"", (frame,)) for frame in numbered(10_000)]
 
 
 async def test_a_link_that_does_not_read_misses_exactly_the_reported_number_of_frames() -> None:
@@ -209,4 +209,5 @@ async def test_a_primary_reads_on_after_a_pause() -> None:
             await asyncio.to_thread(dealer.poll, 50)
             assert ours.accepted.empty()
             polled.resume()
-            assert await receive(await ours.accepted.get())
+            caller = await ours.accepted.get()
+            assert await receive(caller) == [Parts("rpc", caller.identity, (b"ping",))]

@@ -82,20 +82,18 @@ async def common_name(port: int, authority: Authority) -> str:
 
 async def test_a_renewed_certificate_is_taken_at_the_next_handshake(authority: Authority) -> None:
     async with serving(tls=server_tls(authority)) as server:
-        port = int(server.url.split(":")[2].split("/")[0])
-        assert await common_name(port, authority) == "server"
+        assert await common_name(server.port, authority) == "server"
         for new, old in zip(authority.issue("renewed"), authority.issue("server"), strict=True):
             Path(new).replace(old)
-        assert await common_name(port, authority) == "renewed"
+        assert await common_name(server.port, authority) == "renewed"
     assert told == []
 
 
 async def test_a_failed_certificate_renewal_is_logged_once_and_the_old_certificate_stays(authority: Authority) -> None:
     tls = server_tls(authority)
     async with serving(tls=tls) as server:
-        port = int(server.url.split(":")[2].split("/")[0])
         (authority.path.parent / "server.crt").write_text("half of a certif")
-        assert [await common_name(port, authority) for _ in range(2)] == ["server", "server"]
+        assert [await common_name(server.port, authority) for _ in range(2)] == ["server", "server"]
     (text,) = told
     assert text.startswith(f"the certificate {authority.path.parent}/server.crt ")
 
@@ -202,7 +200,7 @@ async def test_a_client_without_a_certificate_of_the_authority_is_refused(
 async def test_a_connection_that_ends_before_its_tls_handshake_is_no_bad_request(authority: Authority) -> None:
     kinds: list[str] = []
     async with serving(tls=server_tls(authority), bad_request=kinds.append) as server:
-        _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.split(":")[2].split("/")[0]))
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.close()
         await writer.wait_closed()
         await settle()
@@ -271,34 +269,32 @@ async def test_a_connection_counts_before_and_during_its_tls_handshake(authority
         connections.remove(peer)
         ended.set()
 
-    async with serving(tls=server_tls(authority), connect=connect, disconnect=disconnect) as server:
-        port = int(server.url.split(":")[2].split("/")[0])
-        async with plain(port) as (_, writer):
-            async with dialled(server, trusting(authority)):
-                assert len(connections) == 2
-            writer.write(b"this is no TLS" * 100)
-            while connections:
-                ended.clear()
-                await ended.wait()
+    async with (
+        serving(tls=server_tls(authority), connect=connect, disconnect=disconnect) as server,
+        plain(server.port) as (_, writer),
+    ):
+        async with dialled(server, trusting(authority)):
+            assert len(connections) == 2
+        writer.write(b"this is no TLS" * 100)
+        while connections:
+            ended.clear()
+            await ended.wait()
 
 
 async def test_a_connection_without_a_tls_handshake_ends_at_its_deadline(authority: Authority) -> None:
     limits = structs.replace(LIMITS, handshake_deadline=0.05)
     async with serving(limits, tls=server_tls(authority)) as server:
-        port = int(server.url.split(":")[2].split("/")[0])
-        async with plain(port) as (reader, _):
+        async with plain(server.port) as (reader, _):
             with suppress(ConnectionError):
                 assert await reader.read() == b""
         assert server.transports == []
 
 
 async def test_a_listener_that_closes_ends_the_tls_handshakes(authority: Authority) -> None:
-    async with serving(tls=server_tls(authority)) as server:
-        port = int(server.url.split(":")[2].split("/")[0])
-        async with plain(port) as (reader, _):
-            await server.listener.close()
-            with suppress(ConnectionError):
-                assert await reader.read() == b""
+    async with serving(tls=server_tls(authority)) as server, plain(server.port) as (reader, _):
+        await server.listener.close()
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
 
 
 async def test_a_peer_for_which_there_is_no_room_gets_503_over_tls(authority: Authority) -> None:

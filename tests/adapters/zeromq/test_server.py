@@ -43,10 +43,9 @@ async def test_chosen_ports_are_neighbours() -> None:
 
 
 async def test_the_address_names_both_ports_if_they_are_not_neighbours() -> None:
-    async with primary(call_port=0) as ours:
-        if ours.listener.call_port != ours.listener.publish_port + 1:  # the OS may choose so
-            ports = (ours.listener.publish_port, ours.listener.call_port)
-            assert ours.listener.address == "tcp://127.0.0.1:{}?rpc={}".format(*ports)
+    with reserved_port(neighbours=2) as port:
+        async with primary(port=port, call_port=port + 2) as ours:
+            assert ours.listener.address == f"tcp://127.0.0.1:{port}?rpc={port + 2}"
 
 
 @pytest.mark.parametrize("which", [0, 1])
