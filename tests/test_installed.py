@@ -45,7 +45,19 @@ def environment(tmp_path_factory: pytest.TempPathFactory, distributions: Path) -
     assert made.returncode == 0, made.stderr
     python = folder / "bin" / "python"
     (wheel,) = distributions.glob("*.whl")
-    command = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+    command = (
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+        wheel,
+    )
     installed = run(*command, cwd=ROOT)
     assert installed.returncode == 0, installed.stderr
     (packages,) = (folder / "lib").glob("python*/site-packages")

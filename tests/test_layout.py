@@ -127,6 +127,35 @@ def test_no_class_is_too_long() -> None:
     assert not long, listed(long)
 
 
+def owners_of_classes(paths: Iterable[Path]) -> dict[str, set[str]]:
+    """Map each class name to the modules that define it; a file that several dialects have counts as one module.
+
+    The structs of a wire have the wire's names, and are left out.
+    """
+    owners: dict[str, set[str]] = {}
+    for path in paths:
+        if "wire" not in path.with_suffix("").parts:
+            place = re.sub(r"^mappings/(codewhale|pando|pod|smooth)/", "mappings/DIALECT/", name(path))
+            for one in facts_of(path).classes:
+                owners.setdefault(one.name, set()).add(place)
+    return owners
+
+
+def test_each_class_name_is_used_once() -> None:
+    """A search for a name finds one class."""
+    owners = owners_of_classes(SOURCES)
+    shared = [f"{title}: {', '.join(sorted(owners[title]))}" for title in sorted(owners) if len(owners[title]) > 1]
+    assert not shared, listed(shared)
+
+
+def test_a_class_name_that_is_used_twice_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / "one.py", tmp_path / "two.py", tmp_path / "wire.py"]
+    for path in paths:
+        path.write_text("class Entry: ...\n")
+    monkeypatch.setattr("tests.test_layout.name", lambda path: path.name)
+    assert owners_of_classes(paths) == {"Entry": {"one.py", "two.py"}}
+
+
 def test_no_signature_is_too_long() -> None:
     long = [
         f"{name(path)}: {function.name}"
