@@ -126,14 +126,6 @@ def test_no_child_outlives_a_gateway_that_gets_sigterm(
         assert gateway.process.wait(DEADLINE) == 0
 
 
-def test_no_child_outlives_a_gateway_that_is_killed(mark: str, tmp_path: Path) -> None:
-    with spawned(child(mark, tmp_path)) as gateway:
-        gateway.begin()
-        gateway.process.kill()
-        assert gateway.process.wait(DEADLINE) == -signal.SIGKILL
-        asyncio.run(until(lambda: running(mark) == []))
-
-
 def test_no_child_outlives_the_end_of_our_stdin(mark: str, tmp_path: Path) -> None:
     with spawned(child(mark, tmp_path)) as gateway:
         gateway.begin()
@@ -150,6 +142,15 @@ def test_no_child_outlives_a_client_that_leaves_during_a_turn(mark: str, tmp_pat
         assert gateway.process.stdout is not None
         gateway.process.stdin.close()
         gateway.process.stdout.close()
+        assert gateway.process.wait(DEADLINE) == 0
+
+
+def test_no_child_outlives_a_client_that_stops_reading_and_keeps_our_stdin_open(mark: str, tmp_path: Path) -> None:
+    with spawned(child(mark, tmp_path, "deaf"), IMPATIENT) as gateway:
+        gateway.begin()
+        assert gateway.process.stdout is not None
+        gateway.process.stdout.close()
+        gateway.send("healthz")
         assert gateway.process.wait(DEADLINE) == 0
 
 
