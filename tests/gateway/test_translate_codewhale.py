@@ -10,7 +10,8 @@ import pytest
 from tests.gateway.test_translate import translated
 from tests.mappings.codewhale.data import CAPTURES, LINES, captured
 from tests.mappings.codewhale.test_vectors import CAPTURED_OWN_FORM, OWN_FORM
-from tests.pairs.captured_codewhale import captured_turns
+from tests.players.capture_readers import READERS, Turn
+from tests.players.captures import messages
 from tests.smooth_frame_check import check
 
 BOTH = [("server_to_client", ()), ("client_to_server", ("--commands",))]
@@ -123,7 +124,7 @@ def test_an_invalid_line_is_reported_and_the_rest_translated() -> None:
 
 # -- to other dialects -------------------------------------------------------------------------------
 
-PLAYED = [path for path in CAPTURES if path.stem[:2] in ("02", "04", "05")]
+PLAYED = ("02", "04", "05")
 ENDS = {
     "smooth": {"completed": "eventual_response", "failed": "error", "cancelled": "cancelled"},
     "pod": {"completed": "finished", "failed": "failed", "cancelled": "Cancelled"},
@@ -162,16 +163,22 @@ def _of_a_turn(frame: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("target", ENDS)
 def test_the_captured_turns_have_their_text_and_their_ends_in_other_dialects(target: str) -> None:
-    turns = [turn for path in PLAYED for turn in captured_turns(path) if turn.begun]
-    said = [line.encode() for path in PLAYED for _, way, line in captured(path) if way == "s2c"]
-    done = translated("codewhale", target, [line for line in said if not _refused(line)])
-    text = "".join(delta for turn in turns for delta in turn.deltas)
+    turns: list[Turn] = []
+    told: list[bytes] = []
+    for number in PLAYED:
+        wire = [message for message in messages("codewhale", number) if not _refuses(message.text)]
+        answered = {message.value.get("id") for message in wire if message.way == "got"}
+        asked = [m for m in wire if m.way == "got" or (isinstance(m.value, dict) and m.value["id"] in answered)]
+        turns += READERS["codewhale"]((message.way, message.value) for message in asked)
+        told += [message.text.encode() for message in wire if message.way == "got"]
+    done = translated("codewhale", target, told)
+    text = "".join(turn.text for turn in turns)
     assert shown(target, done.lines) == (text, [ENDS[target][turn.end] for turn in turns])
     assert done.bad() == set()
 
 
-def _refused(line: bytes) -> bool:
+def _refuses(line: str) -> bool:
     """Return True for an answer to a request that was no turn: pod clients see it as an error that resembles a turn's
     end.
     """
-    return b"runtime API returned" in line or b'"code":-32700' in line
+    return "runtime API returned" in line or '"code":-32700' in line

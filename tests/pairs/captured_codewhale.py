@@ -1,4 +1,4 @@
-"""A codewhale server as a process that answers like a recorded one, and the turns of the recording.
+"""A codewhale server as a process that answers like a recorded one.
 
 A request gets the first unused recorded answer to the same method and params, or else to the same method and thread.
 The params that servers require since 0.10.2 do not count, because the recorded servers are older.
@@ -11,14 +11,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct, field
 
 from tests.adapters.stdio.programs import python
-from tests.mappings.codewhale.data import captured
 
 CODE = """
     import json, sys
@@ -103,53 +98,3 @@ def captured_codewhale(path: Path, folder: Path, methods: list[str]) -> str:
     program.write_text(python(CODE)[-1], "utf-8")
     can = json.dumps(methods, separators=(",", ":"))
     return f"codewhale+stdio:{sys.executable} -I -S {program} {path} '{can}'"
-
-
-class CapturedTurn(Struct, kw_only=True):
-    """A recorded turn: its input, its output, and the number of text pieces after which it was interrupted. `begun` is
-    False if it was refused before any output.
-    """
-
-    thread: str
-    text: str
-    deltas: list[str] = field(default_factory=list)
-    interrupted: int | None = None
-    error: str = ""
-    begun: bool = False
-
-    @property
-    def end(self) -> str:
-        """The end of the turn (docs/dialects/codewhale.md, section 3)."""
-        if not self.error:
-            return "completed"
-        return "cancelled" if self.error in ("turn interrupted", "turn canceled") else "failed"
-
-
-def captured_turns(path: Path) -> Iterator[CapturedTurn]:
-    """Return the turns of a capture, read from its lines alone. The seed reports the content of a turn in its
-    result.
-    """
-    turn: CapturedTurn | None = None
-    request: Any = None
-    for _, way, line in captured(path):
-        try:
-            frame = json.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(frame, dict):
-            continue
-        if way == "c2s":
-            params = frame.get("params") or {}
-            if frame["method"] == "thread/message" or params.get("kind") == "message":
-                turn, request = CapturedTurn(thread=params["thread_id"], text=params["input"]), frame["id"]
-            elif turn is not None and frame["method"] == "thread/interrupt":
-                turn.interrupted = len(turn.deltas)
-        elif turn is not None and "type" in frame:
-            turn.begun = True
-            turn.deltas += [frame["delta"]] if "delta" in frame else []
-        elif turn is not None and frame.get("id") == request:
-            turn.error = frame.get("error", {}).get("message", "")
-            events = frame.get("result", {}).get("events", [])
-            turn.deltas += [event["delta"] for event in events if event["event"] == "response_delta"]
-            yield turn
-            turn = None

@@ -14,19 +14,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.config.model import Limits
 from dragoman.mappings.codewhale.vocabulary import HEAD, methods
-from tests.mappings.codewhale.data import CAPTURES, captured
+from tests.mappings.codewhale.data import capture, captured, captured_answers
 from tests.pairs.captured_codewhale import captured_codewhale
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import bridged
+from tests.pairs.recorded import LIMITS
 from tests.pairs.table import LISTEN
-
-LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
-
-
-def capture(number: str) -> Path:
-    return next(path for path in CAPTURES if path.stem.startswith(number))
 
 
 @asynccontextmanager
@@ -79,7 +73,7 @@ async def test_a_codewhale_client_that_repeats_captured_requests_gets_the_captur
     number: str, tmp_path: Path
 ) -> None:
     asked = [json.loads(line) for _, way, line in captured(capture(number)) if way == "c2s"]
-    due = {a["id"]: a for a in (json.loads(line) for _, way, line in captured(capture(number)) if way == "s2c")}
+    due = {answer["id"]: answer for answer in captured_answers(number)}
     other: list[int] = []
     async with (
         playing(capture(number), "codewhale", tmp_path) as url,

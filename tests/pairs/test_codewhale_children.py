@@ -28,10 +28,10 @@ from tests.pairs.codewhale_child import child
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import SmoothClient, serving
 from tests.pairs.pod_client import PodClient
+from tests.pairs.recorded import LIMITS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who runs")
 
-LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 INVALID = -32603
 
 

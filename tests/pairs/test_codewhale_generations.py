@@ -15,22 +15,13 @@ import pytest
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.codewhale.vocabulary import SEED
-from tests.mappings.codewhale.data import CAPTURES, VECTORS, captured
+from tests.mappings.codewhale.data import VECTORS, captured_answers
 from tests.oracle.codewhale import CodewhaleOracle
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import bridged, serving
 
-SEEN = "13-seed-conversation"
 GHOST = "thread-ghost"
-REAL = {
-    answer["id"]: answer
-    for answer in (
-        json.loads(line)
-        for _, way, line in captured(next(path for path in CAPTURES if path.stem == SEEN))
-        if way == "s2c"
-    )
-    if "id" in answer
-}
+REAL = {answer["id"]: answer for answer in captured_answers("13") if "id" in answer}
 """Request id -> the answer of a real seed."""
 
 

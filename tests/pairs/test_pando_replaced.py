@@ -12,15 +12,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.gateway.app import App
-from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import SmoothClient, serving
 from tests.pairs.pando_client import PandoClient
 from tests.pairs.pando_primary import PandoPrimary, message, row
 from tests.pairs.pod_client import PodClient
+from tests.pairs.recorded import LIMITS
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
-LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 BEFORE = (message("m-1", "user", "Where?"), message("m-2", "assistant", "Here."))
 SINCE = (message("m-3", "user", "When?"), message("m-4", "assistant", "Now."))
 
