@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from tests.oracle.history import Said
+from tests.pairs.table import must_see
 from tests.players.capture_readers import Turn
 from tests.players.captured import BACKENDS
 from tests.players.clients import CLIENTS, InMemoryClient
 from tests.players.in_memory import any_backend_gateway
 
 DIALECTS = tuple(CLIENTS)
+ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
+
+
+def visible(turn: Turn, client: str, backend: str) -> Turn:
+    """Return a turn as a client of this dialect can see it of a backend of that one."""
+    if client == "codewhale" and turn.end != "completed":  # an error has no events
+        turn = structs.replace(turn, thought="", calls=[], results=[])
+    thought = turn.thought if must_see("reasoning", client, backend) == "whole" else ""
+    return structs.replace(turn, thought=thought, end=must_see(ENDS[turn.end], client, backend) if turn.end else "")
 
 
 class ShownToClient(Struct):

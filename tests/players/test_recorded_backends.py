@@ -14,11 +14,10 @@ from msgspec import structs
 
 from tests.oracle import told_as_said
 from tests.oracle.history import Said
-from tests.pairs.table import must_see
 from tests.players.capture_readers import Turn
 from tests.players.capture_variants import VARIANTS
 from tests.players.captured import BACKENDS
-from tests.players.captured_play import DIALECTS, CapturedPlay, played
+from tests.players.captured_play import DIALECTS, CapturedPlay, played, visible
 from tests.players.captures import CAPTURES
 
 PLAYED = [(backend, number) for backend in BACKENDS for number in CAPTURES[backend] if BACKENDS[backend].plays(number)]
@@ -26,7 +25,6 @@ QUESTIONS = ("Answer approve or deny.", "skip declines.", "answer code and the n
 """The ends of a question in words; nothing else stands in its run, or it stands behind CODE_WANTED."""
 
 CODE_WANTED = re.compile(r"\n\n\S+ needs a one-time code .*", re.DOTALL)
-ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
 DRIVERS = {"pod": "smooth", "smooth": "pod", "pando": "pod", "codewhale": "pod"}
 """Backend -> the driver of its variants: a variant changes what all clients share, so one driver is enough."""
@@ -113,13 +111,9 @@ def _due(play: CapturedPlay, when: str, dialect: str) -> list[Turn]:
 
 
 def _through(turn: Turn, client: str, backend: str, when: str) -> Turn:
-    """Return a turn as a client of this dialect can see it."""
-    if client == "codewhale" and turn.end != "completed":  # an error has no events
-        turn = structs.replace(turn, thought="", calls=[], results=[])
+    """Return a turn as a client of this dialect can see it that joined at this time."""
     return structs.replace(
-        turn,
-        thought=turn.thought if must_see("reasoning", client, backend) == "whole" else "",
-        end=must_see(ENDS[turn.end], client, backend) if turn.end else "",
+        visible(turn, client, backend),
         ours=turn.ours and when == "driver" and client != "pando",
         questions=turn.questions if client != "smooth" or when != "driver" else 0,
     )

@@ -10,13 +10,10 @@ import pytest
 from msgspec import structs
 
 from tests.oracle import told_as_said
-from tests.pairs.table import must_see
 from tests.players.capture_readers import Turn
-from tests.players.captured_play import DIALECTS
+from tests.players.captured_play import DIALECTS, visible
 from tests.players.captures import CAPTURES, messages
 from tests.players.recorded_clients import repeated
-
-ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
 HOSTILE = {("codewhale", "09"), ("pando", "15")}
 """Recordings of what is no request; tests/conformance says such."""
@@ -52,19 +49,10 @@ async def test_a_recorded_client_is_shown_its_turns_their_history_and_an_answer_
 ) -> None:
     done = await repeated(dialect, number, backend)
     assert done.illegal == ""
-    assert [_plain(turn) for turn in done.turns] == [_through(turn, dialect, backend) for turn in done.due]
+    assert [_plain(turn) for turn in done.turns] == [_plain(visible(turn, dialect, backend)) for turn in done.due]
     assert told_as_said(done.history, done.said), f"{done.history} of {done.said}"
     left_open = done.due and not done.due[-1].end
     assert done.open == [] or left_open, done.open
-
-
-def _through(turn: Turn, client: str, backend: str) -> Turn:
-    """Return a turn as a client of this dialect can see it of such a backend."""
-    if client == "codewhale" and turn.end != "completed":  # an error has no events
-        turn = structs.replace(turn, thought="", calls=[], results=[])
-    thought = turn.thought if must_see("reasoning", client, backend) == "whole" else ""
-    end = must_see(ENDS[turn.end], client, backend) if turn.end else ""
-    return structs.replace(turn, thought=thought, end=end, ours=False, questions=0)
 
 
 def _plain(turn: Turn) -> Turn:
