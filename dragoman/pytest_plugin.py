@@ -9,7 +9,7 @@ The module imports the rest of dragoman only when a test uses one of them, and d
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
@@ -56,9 +56,10 @@ def dragoman_replay() -> Iterator[Replay]:
         def serve(recording: str | Path, listen: str, *, strict: bool = True, **options: str) -> Served:
             # pytest's own folders are named after the test: a socket's path has at most 107 bytes
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="dragoman-")))
-            endpoint = standalone.listen_endpoint(listen, folder)
             options.setdefault("speed", "instant")
-            served = stack.enter_context(standalone.served(Path(recording), endpoint, **options))
+            with _failing():
+                endpoint = standalone.listen_endpoint(listen, folder)
+                served = stack.enter_context(standalone.served(Path(recording), endpoint, **options))
             if strict:
                 watched.append(served)
                 if options.get("auto") != "yes":  # such a replay takes no commands
@@ -82,9 +83,21 @@ def dragoman_drive() -> Drive:
     def drive(
         recording: str | Path, upstream: str, *, deadline: float = 60.0, ignore_inexpressible: bool = False
     ) -> Driven:
-        driven = standalone.driven(Path(recording), upstream, deadline, ignore_inexpressible=ignore_inexpressible)
+        with _failing():
+            driven = standalone.driven(Path(recording), upstream, deadline, ignore_inexpressible=ignore_inexpressible)
         if not driven.same:
             pytest.fail(f"{upstream} answers otherwise than {recording} (-):\n{driven}", pytrace=False)
         return driven
 
     return drive
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Fail the test with the words of an error that its author can mend; our own traceback would hide them."""
+    from dragoman.mappings.errors import DragomanError  # for tests that ask for a fixture
+
+    try:
+        yield
+    except (DragomanError, OSError) as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None

@@ -44,6 +44,7 @@ def ask(url, text):
 
 
 QUESTION = "Where is my order?"
+NO_SOCKET = "the socket does not exist; start the backend, or correct the path"
 
 USERS_TESTS = """
 from client import ask
@@ -82,6 +83,15 @@ def test_a_backend_that_answers_otherwise(dragoman_replay, dragoman_drive):
 
 def test_a_recording_without_turns(dragoman_drive):
     dragoman_drive("recordings/empty.jsonl", "replay+file:recordings/order.jsonl?speed=instant")
+
+def test_a_recording_that_is_missing(dragoman_replay):
+    dragoman_replay("recordings/none.jsonl", "smooth")
+
+def test_a_dialect_that_is_unknown(dragoman_replay):
+    dragoman_replay("recordings/order.jsonl", "smoth")
+
+def test_a_backend_that_is_missing(dragoman_drive):
+    dragoman_drive("recordings/order.jsonl", "pod+unix:x")
 """
 
 
@@ -153,6 +163,20 @@ def test_a_backend_that_differs_from_its_recording_fails_the_test(failures: dict
         "answers otherwise than recordings/order.jsonl (-):\nturn 1: text\n- On its way.\n+ Lost."
         in failures["test_a_backend_that_answers_otherwise"]
     )
+
+
+@pytest.mark.parametrize(
+    ("test", "text"),
+    [
+        ("test_a_recording_that_is_missing", "recordings/none.jsonl: No such file or directory"),
+        ("test_a_dialect_that_is_unknown", "'smoth': write an endpoint, or one of smooth, pod, pando, codewhale"),
+        ("test_a_backend_that_is_missing", f"the backend cannot be reached: {NO_SOCKET} (pod+unix:x)"),
+    ],
+)
+def test_an_error_that_the_user_can_mend_fails_the_test_without_our_traceback(
+    test: str, text: str, failures: dict[str, str]
+) -> None:
+    assert failures[test] == text
 
 
 def test_pytest_finds_it_by_its_entry_point() -> None:
