@@ -30,6 +30,12 @@ def check(
             "--probe", help="Also connect to the backend of each route, and check that it speaks its dialect."
         ),
     ] = False,
+    launched: Annotated[
+        bool,
+        typer.Option(
+            "--launched", help="Check the file for `dragoman-pod` and `dragoman-codewhale`: a route needs no `listen`."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Report every error in a configuration file, each with its line and key.
@@ -40,7 +46,7 @@ def check(
     """
     logs.configure("error")  # hides what a probed backend writes to stderr
     console = Console(highlight=False, soft_wrap=True)
-    checked = check_file(config_file)
+    checked = check_file(config_file, listens=not launched)
     problems = list(checked.problems)
     if not as_json:
         for problem in problems:

@@ -222,7 +222,7 @@ def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[l
 def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool) -> Draft:
     listen, upstream = table.get("listen", []), table.get("upstream")
     if listens and "listen" not in table:
-        found.append((at, "the key 'listen' is missing"))
+        found.append((at, "the key 'listen' is missing; only dragoman-pod and dragoman-codewhale need none"))
     elif listens and listen == []:
         found.append(((*at, "listen"), "must contain an endpoint"))
     if upstream == []:

@@ -344,6 +344,15 @@ def test_check_and_serve_print_the_same_errors_and_exit_2(wrong: Path) -> None:
     assert served.stderr.splitlines() == [f"error: {first}", f"error: {second}"]
 
 
+def test_check_of_a_file_for_a_launched_program_needs_no_listener(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text('[[route]]\nname = "a"\nupstream = "pod+unix:/x"\n')
+    missing = "the key 'listen' is missing; only dragoman-pod and dragoman-codewhale need none"
+    assert dragoman("check", str(path)).stdout == f"{path}:1: route[0]: {missing}\n"
+    done = dragoman("check", str(path), "--launched")
+    assert (done.returncode, done.stdout) == (0, f"{path}: ok, it can be served: a\n")
+
+
 def test_check_escapes_control_characters_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text(f'[[route]]\nname = "a\\u001b[2J\\nb"\nlisten = ["{WS}?\\u001b[31m=1"]\nupstream = "pod+unix:/x"\n')
