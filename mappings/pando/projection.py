@@ -27,7 +27,7 @@ ANSWERS = frozenset((events.Pong, events.Reply, events.SessionOpened, events.Tur
 class Projection(Context):
     """The rendering of one session as published messages of this instance."""
 
-    __slots__ = ("_count", "_ids", "_of", "_parked_turn", "_started", "_title", "_turn", "_turn_count")
+    __slots__ = ("_count", "_ids", "_ids_of", "_parked_turn", "_started", "_title", "_turn", "_turn_count")
 
     def __init__(self, _request: str = "", _view: str = "", instance: Instance = NOBODY) -> None:
         super().__init__(instance)
@@ -38,12 +38,12 @@ class Projection(Context):
         self._title = ""
         self._count = 0
         self._turn_count = 0
-        self._of = ""
+        self._ids_of = ""  # the session whose public id is set
 
     def render(self, batch: Batch) -> Rendered:
         """Return the messages that publish this batch."""
-        if batch.session != self._of or batch.ids is not self._ids:  # computed once a session, not for each token
-            self._of, self._ids = batch.session, batch.ids
+        if batch.session != self._ids_of or batch.ids is not self._ids:  # computed once a session, not for each token
+            self._ids_of, self._ids = batch.session, batch.ids
             (self.session,) = public_ids(batch.session, batch.ids)
         self.now(batch.at)
         if batch.turn != self._turn:
@@ -91,8 +91,8 @@ class Projection(Context):
     def has_begun(self) -> bool:
         return self._started
 
-    def starts(self) -> bool:
-        """Return True if `llm.start` must be written: for the first model turn of a turn."""
+    def begin_run(self) -> bool:
+        """Begin the run, unless it has begun; return True if so: `llm.start` must be written."""
         first = not self._started
         self._started = True
         return first

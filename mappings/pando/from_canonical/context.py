@@ -80,8 +80,8 @@ class Context(Losses):
         """True if `llm.start` was written for the turn; in `translate` content has none before it."""
         return True
 
-    def starts(self) -> bool:
-        """Return True if `llm.start` must be written for a model turn: always in `translate`, else once a turn."""
+    def begin_run(self) -> bool:
+        """Begin a run with a model turn; return True if `llm.start` must be written, in `translate` for each one."""
         return True
 
     def end_run(self) -> None:

@@ -78,7 +78,7 @@ def message_appended(event: events.MessageAppended, context: Context) -> Message
 
 @FROM_EVENT.rule(events.ModelTurnStarted, produces=(wire.LlmStart,), fidelity=Lossy(("index",)))
 def model_turn_started(_event: events.ModelTurnStarted, context: Context) -> Messages:
-    if not context.starts():
+    if not context.begin_run():
         return ()
     return (wire.LlmStart(payload=wire.Started(session_id=context.session), **context.envelope),)
 
