@@ -107,8 +107,8 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     """A frame that the gateway received or sent on a link.
 
     The frame is in `text`, in `base64` if it is not UTF-8, or in `parts` if it is a ZeroMQ message of that `channel`.
-    If it has none of them, `missing` says why it is not recorded. `redacted` frames were changed or emptied: the events
-    are the truth then.
+    If it has none of them, `missing` says why it is not recorded. `redacted` frames were emptied: the events are the
+    truth then.
 
     In a StepLine with `rounds` only `around` is set: see there. With `words`, which only files have, it stands for one
     frame for each word: the word, with its escapes, joined by the strings `around` it.

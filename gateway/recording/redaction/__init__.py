@@ -1,7 +1,7 @@
 """Keep secrets out of recordings (docs/design.md, section 8): pure, without files, clock or randomness.
 
 redactor         steps on their way into the file    held_text       streamed text, held back and released
-frame_redactor   frames, and credentials in them     field_texts     their texts, joined by field
+frame_redactor   frames with secrets are emptied     field_texts     their texts, joined by field
 values           events and commands, and JSON in them
 finder           secrets in a text                   shapes          the built-in shapes of secrets
 prefixed_keys    keys with a fixed prefix            spans           places of secrets, and placeholders

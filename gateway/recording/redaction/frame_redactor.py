@@ -1,11 +1,8 @@
-"""Redact frames: a FrameRedactor finds what is wrong with each, and a FrameCleaner changes those frames.
+"""Empty the frames that hold a secret or a part of one: then the events are the truth.
 
-A frame is redacted in place if all of a secret can be seen in it, else it loses all of its text.
-
-A secret that stands in one frame is found and replaced in it. A secret that streams, a few letters a frame, stands in
-none. So the texts of each field of each tap are joined and searched. Every frame with a part of a secret is emptied,
-and also a frame whose text could still become one: then the event is the truth. Frames are not held back for this. The
-end of each text is remembered as far as a secret reaches back.
+A secret that streams, a few letters a frame, stands in no frame as a whole. So the texts of each field of each tap are
+joined and searched. A frame whose text could still become a secret is emptied as well. Frames are not held back for
+this. The end of each text is remembered as far as a secret reaches back.
 
 The frames of a stream hold the texts of its deltas, which were redacted before. So they are not searched if
 they contain nothing else that the frames before them did not have.
@@ -18,7 +15,7 @@ from itertools import count
 from operator import attrgetter
 from typing import Any
 
-from msgspec import Struct, field, structs
+from msgspec import structs
 
 from dragoman.gateway.recording.format import FrameLine, Line, StepLine, packed
 from dragoman.gateway.recording.redaction.field_texts import (
@@ -32,15 +29,13 @@ from dragoman.gateway.recording.redaction.field_texts import (
 from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
 from dragoman.gateway.recording.redaction.held_text import BEHIND, BEHIND_MAX
 from dragoman.gateway.recording.redaction.shapes import NAME_MAX, ends_as_secret
-from dragoman.gateway.recording.redaction.spans import Mark, Note, layers, overlapping, replaced
-from dragoman.gateway.recording.redaction.values import find_in_rows, read_json
+from dragoman.gateway.recording.redaction.spans import Note, overlapping
+from dragoman.gateway.recording.redaction.values import find_in_rows
 
 DIRECTION = attrgetter("dir")
 """Sorts the frames of a step in their order: those received come first, also by the alphabet."""
 
 NEW_PARTS = attrgetter("parts")
-
-SECRETS_MAX = 64  # different secrets of one frame that are looked for in the rest of it; with more it is emptied
 
 LARGE = 8192  # characters: more than any delta, and as much as a slow client is given at once
 
@@ -57,20 +52,19 @@ class FrameRedactor:
     `streams_are_clean` the caller has searched the texts of streams for the same secrets.
     """
 
-    __slots__ = ("_cleaner", "_fields", "_finder", "_known", "_names", "_streams_are_clean")
+    __slots__ = ("_fields", "_finder", "_known", "_names", "_note", "_streams_are_clean", "_suspects")
 
-    def __init__(
-        self, finder: Finder, mark: Mark, note: Note, names: Sequence[str], *, streams_are_clean: bool
-    ) -> None:
+    def __init__(self, finder: Finder, note: Note, names: Sequence[str], *, streams_are_clean: bool) -> None:
         self._finder = finder
-        self._cleaner = FrameCleaner(finder, mark, note)
+        self._note = note
+        self._suspects: dict[int, dict[str, None]] = {}  # frames to empty, and the kinds of the secrets in them
         self._names = frozenset(names)
         self._fields = FieldTexts()
         self._streams_are_clean = streams_are_clean
         self._known: dict[TapKey, tuple[list[list[str]], list[FieldText]]] = {}  # clean text around streams, and fields
 
     def redact(self, steps: list[StepLine]) -> list[StepLine]:
-        """Return the steps without secrets in their frames."""
+        """Return the steps, without the content of frames with secrets."""
         number = 0
         for step in steps:
             if step.rounds:
@@ -85,12 +79,12 @@ class FrameRedactor:
         if (alone or fields) and not self._are_clean(alone, fields):
             for word, its_frames in alone.items() if not self._finder.is_clean(alone) else ():
                 for found in its_frames:
-                    self._remove_secrets(found, word)
+                    self._search_frame(found, word)
             for field_text in fields:
                 self._search_field(field_text)
         if self._fields.forget_excess():
             self._known.clear()
-        return self._cleaner.clean(steps)
+        return self._without_suspects(steps) if self._suspects else steps
 
     def _add_streams(self, number: int, stream: StepLine) -> int:
         """Add the frames of a stream, numbered from `number` tap by tap. Return the next number.
@@ -135,14 +129,13 @@ class FrameRedactor:
         self._fields.add(parsed, (number,))
         credentials, named, secret = self._reasons(parsed, text)
         if credentials:
-            self._cleaner.empty_frame(number, "token")
+            self._suspect(number, "token")
         if named:
-            self._cleaner.empty_frame(number, "path")
+            self._suspect(number, "path")
         if secret:
-            self._cleaner.search_frame(number)
+            self._search_frame(number, text)
         if parsed.rows:
-            for kind in find_in_rows(self._finder, parsed.rows, lambda *_secret: "")[1]:
-                self._cleaner.empty_frame(number, kind)
+            self._suspect(number, *find_in_rows(self._finder, parsed.rows, lambda *_secret: "")[1])
 
     def _reasons(self, parsed: ParsedFrame, text: str) -> tuple[bool, bool, bool]:
         """Return True for each reason against the keys of a frame: credentials, a configured name, a secret's name."""
@@ -186,7 +179,7 @@ class FrameRedactor:
                 before.append((numbers, words))
                 continue
             self._search_joined(field_text, [*before, (numbers, (words[0][:LARGE],))], goes_on=False)
-            self._remove_secrets(numbers[0], words[0])
+            self._search_frame(numbers[0], words[0])
             field_text.behind = ""
             before = [(numbers, (words[0][-LARGE:],))]
         self._search_joined(field_text, before)
@@ -201,78 +194,29 @@ class FrameRedactor:
             places = list(_places(parts, len(field_text.behind)))
             inside = overlapping(spans, [(start, end) for _, start, end in places])
             for (index, start, end), found in zip(places, inside, strict=True):
-                for span in found:
-                    if start <= span.start and span.end <= end:
-                        self._cleaner.remove_secret(index, span.kind, text[span.start : span.end])
-                    else:
-                        self._cleaner.empty_frame(index, span.kind)
+                self._suspect(index, *[span.kind for span in found])
                 if unfinished is not None and unfinished.start < end and unfinished.end > start:
-                    self._cleaner.empty_unfinished(index)
+                    self._suspects.setdefault(index, {})
         if "code " in text.lower():  # typed as all of an input
             for numbers, words in parts:
                 for index, word in zip(numbers, words, strict=True):
-                    self._remove_secrets(index, word)
+                    self._search_frame(index, word)
         begin = len(text)
         if unfinished is not None:
             begin = unfinished.start
             self._fields.note_unfinished(field_text)
         field_text.behind = text[max(0, begin - max(BEHIND, self._finder.reach), len(text) - BEHIND_MAX) :]
 
-    def _remove_secrets(self, index: int, text: str) -> None:
-        for span in self._finder.find(text):
-            self._cleaner.remove_secret(index, span.kind, text[span.start : span.end])
+    def _search_frame(self, index: int, text: str) -> None:
+        self._suspect(index, *[span.kind for span in self._finder.find(text)])
 
+    def _suspect(self, index: int, *kinds: str) -> None:
+        """Have a frame emptied if there are secrets of some kinds in it."""
+        if kinds:
+            self._suspects.setdefault(index, {}).update(dict.fromkeys(kinds))
 
-def _places(parts: Sequence[Part], at: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the frame number, start and end of each word."""
-    for numbers, words in parts:
-        for number, word in zip(numbers, words, strict=True):
-            yield number, at, at + len(word)
-            at += len(word)
-
-
-# -- cleaning ----------------------------------------------------------------------------------------------------------
-
-
-class _Suspect(Struct):
-    """The reasons against a frame: it has a part of a secret of that kind, or perhaps one, or whole secrets."""
-
-    part_of: str = ""
-    doubtful: bool = False
-    secrets: list[tuple[str, str]] = field(default_factory=list)
-
-
-class FrameCleaner:
-    """Gathers the reasons against some frames, then cleans these frames."""
-
-    __slots__ = ("_finder", "_mark", "_note", "_suspects")
-
-    def __init__(self, finder: Finder, mark: Mark, note: Note) -> None:
-        self._finder = finder
-        self._mark = mark
-        self._note = note
-        self._suspects: dict[int, _Suspect] = {}
-
-    def search_frame(self, index: int) -> None:
-        """Have a frame searched: it may hold a secret that can be seen in it."""
-        self._suspect(index)
-
-    def remove_secret(self, index: int, kind: str, secret: str) -> None:
-        """Have a whole secret removed from a frame."""
-        self._suspect(index).secrets.append((kind, secret))
-
-    def empty_frame(self, index: int, kind: str) -> None:
-        """Have a frame emptied that holds a part of a secret of this kind."""
-        self._suspect(index).part_of = kind
-
-    def empty_unfinished(self, index: int) -> None:
-        """Have a frame emptied whose text may become a part of a secret."""
-        self._suspect(index).doubtful = True
-
-    def clean(self, steps: list[StepLine]) -> list[StepLine]:
-        """Return the steps with the suspects among their frames changed, and forget all suspects."""
-        if not self._suspects:
-            return steps
+    def _without_suspects(self, steps: Sequence[StepLine]) -> list[StepLine]:
+        """Return the steps with the suspects among their frames emptied, and forget all suspects."""
         suspects, self._suspects = self._suspects, {}
         clean: list[StepLine] = []
         first = 0
@@ -281,11 +225,11 @@ class FrameCleaner:
             if suspects.keys().isdisjoint(range(first, end)):
                 clean.append(step)
             else:
-                clean += packed(self._cleaned(step, first, suspects))
+                clean += packed(self._emptied(step, first, suspects))
             first = end
         return clean
 
-    def _cleaned(self, step: StepLine, first: int, suspects: Mapping[int, _Suspect]) -> Iterator[Line]:
+    def _emptied(self, step: StepLine, first: int, suspects: Mapping[int, Iterable[str]]) -> Iterator[Line]:
         """Yield the lines of a step whose frames are numbered from `first`."""
         following: dict[TapKey | None, Iterator[int]] = {None: count(first)}
         if step.rounds:
@@ -293,31 +237,21 @@ class FrameCleaner:
             following = {(tap.link, tap.dir): count(first + nth * length) for nth, tap in enumerate(step.frames)}
         for line in step.lines():
             if isinstance(line, FrameLine):
-                number = next(following[(line.link, line.dir) if step.rounds else None])
-                yield self._clean(line, suspects[number]) if number in suspects else line
-            else:
-                yield line
+                kinds = suspects.get(next(following[(line.link, line.dir) if step.rounds else None]))
+                if kinds is not None:
+                    for kind in kinds:
+                        self._note(kind, f"frame.{line.dialect}.{line.dir}", line.seq)
+                    yield structs.replace(line, text=None, base64=None, parts=None, redacted=True)
+                    continue
+            yield line
 
-    def _suspect(self, index: int) -> _Suspect:
-        return self._suspects.setdefault(index, _Suspect())
 
-    def _clean(self, frame: FrameLine, suspect: _Suspect) -> FrameLine:
-        place = f"frame.{frame.dialect}.{frame.dir}"
-        kinds = [suspect.part_of]
-        if not suspect.part_of:
-            kinds = [s.kind for t in texts_of(frame) for s in self._finder.find(t)]
-        kinds = kinds or [kind for kind, _ in suspect.secrets]
-        for kind in kinds:
-            self._note(kind, place, frame.seq)
-        if not kinds and not suspect.doubtful:
-            return frame
-        if not suspect.part_of and not suspect.doubtful and frame.text is not None:
-            new = replaced(frame.text, self._finder.find(frame.text), self._mark)
-            # A frame that is no JSON any more has lost a part of a key, or of a document.
-            broken = read_json(frame.text) is not None and read_json(new) is None
-            if not broken and not _any_left({secret for _, secret in suspect.secrets}, new):
-                return structs.replace(frame, text=new, redacted=True)
-        return structs.replace(frame, text=None, base64=None, parts=None, redacted=True)
+def _places(parts: Sequence[Part], at: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the frame number, start and end of each word."""
+    for numbers, words in parts:
+        for number, word in zip(numbers, words, strict=True):
+            yield number, at, at + len(word)
+            at += len(word)
 
 
 def has_credentials(value: Any) -> bool:
@@ -341,14 +275,3 @@ def texts_of(frame: FrameLine) -> Iterator[str]:
     elif raw is not None:
         for part in raw.parts:
             yield part.decode("utf-8", "replace")
-
-
-def _any_left(secrets: set[str], text: str) -> bool:
-    """Return True if one of the secrets may still stand in the text, in any layer of escapes.
-
-    Each secret costs a search of the whole text, so more than SECRETS_MAX of them count as left.
-    """
-    if len(secrets) > SECRETS_MAX:
-        return True
-    wanted = {form for secret in secrets for form in (secret, layers(secret)[-1].text)}
-    return any(form in layer.text for layer in layers(text) for form in wanted)

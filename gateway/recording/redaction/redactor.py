@@ -139,7 +139,7 @@ class Redactor:
         self._mark = placeholders(salt)
         self._values = ValueRedactor(finder, paths, self._mark, self.ledger.note_value)
         self._frames = FrameRedactor(
-            self._partial, self._mark, self.ledger.note, paths.names, streams_are_clean=self._partial is finder
+            self._partial, self.ledger.note, paths.names, streams_are_clean=self._partial is finder
         )
         self._queue: list[HeldStep] = []  # not a deque, which takes 0.7 KB while it is empty
         self._texts: dict[TextKey, HeldText[Slot]] = {}

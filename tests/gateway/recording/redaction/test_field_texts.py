@@ -128,7 +128,7 @@ def test_frames_that_may_hold_long_secrets_are_forgotten_when_there_are_too_many
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(field_texts, "UNFINISHED_MAX", 4)
-    redactor = FrameRedactor(Finder([TOKEN]), lambda *_secret: "", lambda *_told: None, (), streams_are_clean=False)
+    redactor = FrameRedactor(Finder([TOKEN]), lambda *_told: None, (), streams_are_clean=False)
     tracemalloc.start()
     try:
         for number in range(100):

@@ -178,14 +178,23 @@ def test_lines_keep_their_order_and_only_those_with_secrets_are_changed() -> Non
     emptied = {
         link: [f.text is None for f in out if isinstance(f, FrameLine) and f.link == link] for link in ("up", "c1")
     }
-    assert emptied == {"up": [False, False, True, True, False, False], "c1": [False, False, True, True, False]}
+    assert emptied == {"up": [False, False, True, True, False, True], "c1": [False, False, True, True, False]}
 
 
-def test_a_secret_in_one_frame_is_replaced_where_it_stands() -> None:
-    out = stream([f"it is {KEY} so"]).redacted()
-    assert isinstance(out[0], FrameLine)
-    assert out[0].text is not None
-    assert json.loads(out[0].text) == {"event": "text_delta", "data": {"text": f"it is {MARK('api_key', KEY)} so"}}
+def test_a_frame_with_a_secret_is_emptied_and_counted_once_for_each_kind() -> None:
+    redactor = Redactor(RedactionRules(), SALT)
+    lines = Lines()
+    lines.frame({"event": "x", "data": {"text": f"it is {KEY} and {KEY} and {SHAPES['npm_token']} so"}})
+    lines.frame({"event": "x", "data": {"text": "nothing"}})
+    out = lines.redacted(redactor)
+    assert [(frame.text is None, frame.redacted) for frame in out if isinstance(frame, FrameLine)] == [
+        (True, True),
+        (False, False),
+    ]
+    assert [(entry.kind, entry.place, entry.count) for entry in redactor.ledger.entries()] == [
+        ("api_key", "frame.pod.receive", 1),
+        ("npm_token", "frame.pod.receive", 1),
+    ]
 
 
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta, ToolOutputDelta])
