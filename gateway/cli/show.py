@@ -22,7 +22,7 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import Line, RecordingError
 from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording, sessions_in
-from dragoman.gateway.recording.show.projected import LossFinder, projected
+from dragoman.gateway.recording.show.projected import find_losses, projected
 from dragoman.gateway.recording.show.terminal import print_entries, print_sessions, print_turns
 from dragoman.gateway.recording.show.transcript import HIDDEN, KINDS, TranscriptEntry, transcript
 from dragoman.gateway.recording.show.turns import turn_figures
@@ -91,11 +91,14 @@ def show(
     begin, end = _period(from_, to, recording)
     with reading(recording):
         # Turns are counted from the start of the file, so --turn reads all of it.
-        lines = recording.lines() if turn else takewhile(lambda line: line.t <= end, recording.lines(t=begin))
+        def read() -> Iterable[Line]:
+            return recording.lines() if turn else takewhile(lambda line: line.t <= end, recording.lines(t=begin))
+
         if dialect is not None:
-            _print_frames(dialect, recording, lines)
+            _print_frames(dialect, recording, read())
             return
-        entries = _of_turns(transcript(lines, recording.missing, _losses(recording)), turn or [])
+        losses = find_losses(recording.header.session, read(), registry.dialect)
+        entries = _of_turns(transcript(read(), recording.missing, losses), turn or [])
         chosen = (e for e in entries if e.kind in wanted and begin <= e.t <= end)
         if begin and not turn:
             chosen = (msgspec.structs.replace(entry, turn=0) for entry in chosen)
@@ -114,12 +117,9 @@ def _show_sessions(folder: Path, *, as_json: bool) -> None:
 
 def _show_turns(recording: Reader, *, as_json: bool) -> None:
     with reading(recording):
-        turns = turn_figures(recording.lines(), _losses(recording))
+        losses = find_losses(recording.header.session, recording.lines(), registry.dialect)
+        turns = turn_figures(recording.lines(), losses)
     _print_json(turns) if as_json else print_turns(recording, turns)
-
-
-def _losses(recording: Reader) -> LossFinder:
-    return LossFinder(recording.header.session, registry.dialect)
 
 
 # -- what is read -----------------------------------------------------------------------------------------

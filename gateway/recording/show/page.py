@@ -24,7 +24,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.printable import printable, sample
 from dragoman.gateway.recording.reader import Reader
-from dragoman.gateway.recording.show.projected import LossFinder
+from dragoman.gateway.recording.show.projected import Losses, find_losses
 from dragoman.gateway.recording.show.transcript import HIDDEN, KINDS, TranscriptEntry, kind_of, transcript
 from dragoman.gateway.recording.show.turns import TurnFigures, shown_duration, turn_figures
 from dragoman.gateway.recording.show.wire import WireRow, folded, label_of, wire_rows
@@ -42,12 +42,12 @@ POLICY = (
 
 def page(recording: Reader, find_dialect: Callable[[str], Dialect] = registry.dialect) -> Iterator[str]:
     """Yield the page of a recording in pieces; the recording is read once for each part of the page."""
-    session = recording.header.session
-    turns = turn_figures(recording.lines(), LossFinder(session, find_dialect))
+    losses = find_losses(recording.header.session, recording.lines(), find_dialect)
+    turns = turn_figures(recording.lines(), losses)
     sections: dict[str, Callable[[], Iterator[str]]] = {
         "turns": lambda: _turns(turns),
-        "transcript": lambda: _transcript(recording, turns, LossFinder(session, find_dialect)),
-        "wire": lambda: _wire(recording, LossFinder(session, find_dialect)),
+        "transcript": lambda: _transcript(recording, turns, losses),
+        "wire": lambda: (_row(row, losses) for row in wire_rows(recording.lines())),
     }
     for part in SECTION.split(_frame_of_page(recording)):
         if part in sections:
@@ -152,7 +152,7 @@ def _plot(turn: TurnFigures, longest: int) -> str:
 # -- transcript ----------------------------------------------------------------------------------------------
 
 
-def _transcript(recording: Reader, turns: Sequence[TurnFigures], losses: LossFinder) -> Iterator[str]:
+def _transcript(recording: Reader, turns: Sequence[TurnFigures], losses: Losses) -> Iterator[str]:
     shown = last = 0
     yield '<ol class="entries">\n'
     for entry in transcript(recording.lines(), recording.missing, losses):
@@ -204,19 +204,13 @@ def _lost(losses: Sequence[str]) -> str:
 # -- the wire ------------------------------------------------------------------------------------------------
 
 
-def _wire(recording: Reader, losses: LossFinder) -> Iterator[str]:
-    for row in wire_rows(losses.lines(recording.lines())):
-        yield _row(row, losses)
-
-
-def _row(row: WireRow, losses: LossFinder) -> str:
+def _row(row: WireRow, losses: Losses) -> str:
     lines = [line for column in row.columns for line in column]
     kinds: set[str] = {kind_of(line) for line in row.columns[1] if isinstance(line, EventLine)} or {"frame"}
-    lost = {line.seq: found for line in lines if (found := losses.take(line.seq))}
-    if lost or any(isinstance(line, FrameLine) and line.missing for line in lines):
+    if any(line.seq in losses or (isinstance(line, FrameLine) and line.missing) for line in lines):
         kinds.add("loss")
     cells = "".join(
-        f'<div role="cell" class="{name}">{"".join(_group(group, lost) for group in folded(column))}</div>'
+        f'<div role="cell" class="{name}">{"".join(_group(group, losses) for group in folded(column))}</div>'
         for name, column in zip(("backend", "canonical", "clients"), row.columns, strict=True)
     )
     first, last = row.first, max(line.seq for line in lines)
@@ -225,22 +219,22 @@ def _row(row: WireRow, losses: LossFinder) -> str:
     return f'<div class="row" role="row" {about} tabindex="-1">{time}{cells}</div>\n'
 
 
-def _group(lines: Sequence[Line], lost: dict[int, list[str]]) -> str:
+def _group(lines: Sequence[Line], losses: Losses) -> str:
     """Return lines that are shown as one, with what was lost of them."""
-    losses = _lost(list(dict.fromkeys(loss for line in lines for loss in lost.get(line.seq, ()))))
+    lost = _lost(list(dict.fromkeys(loss for line in lines for loss in losses.get(line.seq, ()))))
     if len(lines) > 1:
-        return f"{_fold(lines)}{losses}"
+        return f"{_fold(lines)}{lost}"
     (line,) = lines
     who = f'<span class="who">{_peers_of(line)}{_mark(lines)}</span>'
     if isinstance(line, FrameLine) and line.frame() is None:
         return f'<p class="gone" id="l{line.seq}">{who} {_text(line.missing or "taken out")}</p>'
     texts = _contents(line)
     if sum(map(len, texts)) > LARGE:
-        return f"{_fold(lines)}{losses}"
+        return f"{_fold(lines)}{lost}"
     pres = "".join(f"<pre>{_text(text)}</pre>" for text in texts)
     return (
         f'<details class="line" id="l{line.seq}"><summary><b>{_text(label_of(line))}</b> {who} '
-        f"<code>{_text(sample(' '.join(texts), SAMPLE))}</code></summary>{pres}</details>{losses}"
+        f"<code>{_text(sample(' '.join(texts), SAMPLE))}</code></summary>{pres}</details>{lost}"
     )
 
 

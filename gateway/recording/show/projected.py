@@ -9,8 +9,8 @@ came in the dialect of the backend reaches clients of this dialect with all of i
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line
@@ -45,59 +45,47 @@ def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator
         yield seen.render(batch)
 
 
-class LossFinder:
-    """Finds what clients did not get of the events of one recording."""
+Losses = Mapping[int, Sequence[str]]
+"""What clients did not get of the events of a recording: seq of an event -> in words, for each dialect and reason."""
 
-    def __init__(self, session: str, find_dialect: Callable[[str], Dialect]) -> None:
-        self._session = session
+
+def find_losses(session: str, lines: Iterable[Line], find_dialect: Callable[[str], Dialect]) -> Losses:
+    """Return what clients did not get of the events of these lines."""
+    finder = _LossFinder(find_dialect)
+    for events in _delivered_together(finder.noting_dialects(lines)):
+        finder.note_batch(_batch(session, events), events)
+    return finder.lost
+
+
+class _LossFinder:
+    """Renders batches for the dialects of clients, in order, and notes the losses."""
+
+    def __init__(self, find_dialect: Callable[[str], Dialect]) -> None:
         self._find_dialect = find_dialect
-        self._clients: dict[str, tuple[Dialect, ProjectedSession] | None] = {}
+        self._clients: dict[str, tuple[int, Dialect, ProjectedSession] | None] = {}  # with the seq of the first frame
         self._backend = ""
-        self._lost: dict[int, list[str]] = {}
+        self.lost: dict[int, list[str]] = {}
 
-    def lines(self, lines: Iterable[Line]) -> Iterator[Line]:
-        """Yield these lines, each event after its losses are known."""
-        held: deque[Line] = deque()
-
-        def noted() -> Iterator[Line]:
-            for line in lines:
-                held.append(line)
-                yield line
-
-        for batch in batches(self._session, noted()):
-            yield from self._of_batch(batch, held)
-        yield from held
-
-    def take(self, seq: int) -> list[str]:
-        """Return the losses of the event `seq` in words, one for each dialect and reason, and forget them."""
-        return self._lost.pop(seq, [])
-
-    def _of_batch(self, batch: Batch, held: deque[Line]) -> Iterator[Line]:
-        """Yield the held lines up to the end of this batch, after the losses of its events are known."""
-        passed: list[Line] = []
-        events: list[EventLine] = []
-        while len(events) < len(batch.events):
-            line = held.popleft()
-            passed.append(line)
+    def noting_dialects(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """Yield these lines, and note the dialects of the frames among them."""
+        for line in lines:
             if isinstance(line, FrameLine):
                 self._note_dialect(line)
-            elif line.logged:
-                events.append(line)
+            yield line
+
+    def note_batch(self, batch: Batch, events: Sequence[EventLine]) -> None:
         for name, client in self._clients.items():
-            if client is not None:
-                self._note_losses(name, *client, batch, events)
-        yield from passed
+            if client is not None and client[0] < events[-1].seq:
+                self._note_losses(name, *client[1:], batch, events)
 
     def _note_dialect(self, frame: FrameLine) -> None:
         if frame.upstream:
             self._backend = frame.dialect
         elif frame.dialect not in self._clients:
-            try:
+            self._clients[frame.dialect] = None
+            with suppress(ConfigError):  # a dialect that is not installed here
                 dialect = self._find_dialect(frame.dialect)
-            except ConfigError:  # a dialect that is not installed here
-                self._clients[frame.dialect] = None
-            else:
-                self._clients[frame.dialect] = dialect, ProjectedSession(dialect)
+                self._clients[frame.dialect] = frame.seq, dialect, ProjectedSession(dialect)
 
     def _note_losses(
         self, name: str, dialect: Dialect, client: ProjectedSession, batch: Batch, events: Sequence[EventLine]
@@ -125,7 +113,7 @@ class LossFinder:
             self._add(line, text)
 
     def _add(self, line: EventLine, text: str) -> None:
-        texts = self._lost.setdefault(line.seq, [])
+        texts = self.lost.setdefault(line.seq, [])
         if text not in texts:
             texts.append(text)
 
@@ -134,17 +122,22 @@ class LossFinder:
 
 
 def batches(session: str, lines: Iterable[Line]) -> Iterator[Batch]:
-    """Return the events of the log in batches, as they were delivered: of one time and one turn, up to a question."""
+    """Return the events of the log in batches, as they were delivered."""
+    return (_batch(session, events) for events in _delivered_together(lines))
+
+
+def _delivered_together(lines: Iterable[Line]) -> Iterator[list[EventLine]]:
+    """Yield the events of the log that were delivered together: of one time and one turn, up to a question."""
     logged = (line for line in lines if isinstance(line, EventLine) and line.logged)
     for _, together in groupby(logged, _batch_key):
         some: list[EventLine] = []
         for line in together:
             some.append(line)
             if isinstance(line.event, QuestionAsked | QuestionAnswered):  # a client's run ends there
-                yield _batch(session, some)
+                yield some
                 some = []
         if some:
-            yield _batch(session, some)
+            yield some
 
 
 def _batch_key(line: EventLine) -> tuple[object, ...]:

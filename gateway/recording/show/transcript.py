@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import chain
 from math import inf
+from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -19,7 +20,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Missing
-from dragoman.gateway.recording.show.projected import LossFinder
+from dragoman.gateway.recording.show.projected import Losses
 from dragoman.gateway.recording.show.turns import TurnNumbers
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -81,14 +82,13 @@ class _OpenBlock(Struct):
 
 
 def transcript(
-    lines: Iterable[Line], missing: Iterable[Missing] = (), losses: LossFinder | None = None
+    lines: Iterable[Line], missing: Iterable[Missing] = (), losses: Losses = MappingProxyType({})
 ) -> Iterator[TranscriptEntry]:
     """Yield the entries of these lines, in the order of their first lines.
 
-    Each gap of `missing` after the first line is an entry of kind loss. Entries have the losses that `losses` finds.
+    Each gap of `missing` after the first line is an entry of kind loss. Entries have their `losses`.
     """
     reader = _Reader(losses)
-    lines = lines if losses is None else losses.lines(lines)
     waiting: list[tuple[int, int, TranscriptEntry]] = []  # a heap of entries, by seq
     for number, entry in enumerate(chain.from_iterable(map(reader.read, _with_gaps(lines, missing)))):
         heappush(waiting, (entry.seq, number, entry))
@@ -114,7 +114,7 @@ def _with_gaps(lines: Iterable[Line], missing: Iterable[Missing]) -> Iterator[Li
 class _Reader:
     """Makes entries of lines. A block is one entry when it is complete, and so is an input when it is accepted."""
 
-    def __init__(self, losses: LossFinder | None) -> None:
+    def __init__(self, losses: Losses) -> None:
         self._losses = losses
         self._lost: dict[str, None] = {}  # of lines whose entry is not complete
         self._last: Line | None = None
@@ -138,7 +138,7 @@ class _Reader:
             return (line,)
         self._last = line
         entries = list(self._entries(line))
-        lost = self._losses.take(line.seq) if self._losses is not None else []
+        lost = self._losses.get(line.seq, ())
         if entries and self._lost and isinstance(line, EventLine) and line.logged and entries[0].kind != "detail":
             entries[0] = structs.replace(entries[0], lost=tuple(self._lost))
             self._lost = {}

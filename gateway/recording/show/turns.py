@@ -7,11 +7,12 @@ numbers as in the transcript.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from dragoman.gateway.recording.format import UP, EventLine, Line
-from dragoman.gateway.recording.show.projected import LossFinder
+from dragoman.gateway.recording.show.projected import Losses
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Usage
@@ -65,12 +66,12 @@ class TurnNumbers:
         return self._numbers.setdefault(line.turn, len(self._numbers) + 1) if line.turn else 0
 
 
-def turn_figures(lines: Iterable[Line], losses: LossFinder | None = None) -> list[TurnFigures]:
+def turn_figures(lines: Iterable[Line], losses: Losses = MappingProxyType({})) -> list[TurnFigures]:
     numbers = TurnNumbers()
     turns: list[TurnFigures] = []
     inputs: dict[tuple[str, str], int] = {}  # link and request -> when it was given
     before = ""  # an input from elsewhere: a backend tells it before the turn begins
-    for line in lines if losses is None else losses.lines(lines):
+    for line in lines:
         if not isinstance(line, EventLine):
             continue
         if isinstance(line.command, SubmitInput) and line.link != UP and len(inputs) < INPUTS_MAX:
@@ -86,7 +87,7 @@ def turn_figures(lines: Iterable[Line], losses: LossFinder | None = None) -> lis
             before = line.event.message.text
         if number:
             _count(turns[number - 1], line.t, line.event)
-        if losses is not None and losses.take(line.seq) and number and not getattr(line.event, "bookkeeping", False):
+        if line.seq in losses and number and not getattr(line.event, "bookkeeping", False):
             turns[number - 1].lost += 1
     return turns
 

@@ -8,7 +8,7 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.show.projected import LossFinder, batches, projected
+from dragoman.gateway.recording.show.projected import Losses, batches, find_losses, projected
 from dragoman.mappings.canonical.events import QuestionAsked, Reply, TextDelta, ToolCallArguments, ToolOutputDelta
 from dragoman.mappings.dialect import Dialect
 from tests.gateway.recording.lines import FROZEN
@@ -75,10 +75,8 @@ def frame(dialect: str, link: str = "") -> FrameLine:
     return FrameLine(seq=1, t=0, link=link or f"{dialect}-1", dir="receive", dialect=dialect, text="{}")
 
 
-def lost(lines: Sequence[Line], finder: LossFinder | None = None) -> dict[int, list[str]]:
-    finder = finder or LossFinder("s", registry.dialect)
-    found = {line.seq: finder.take(line.seq) for line in finder.lines(lines)}
-    return {seq: texts for seq, texts in found.items() if texts}
+def lost(lines: Sequence[Line]) -> Losses:
+    return find_losses("s", lines, registry.dialect)
 
 
 def event(seq: int, event: object, t: int = 0) -> EventLine:
@@ -107,11 +105,6 @@ def test_the_dialect_of_the_backend_loses_no_fields() -> None:
     assert lost(lines) == {}
 
 
-def test_all_lines_are_yielded_in_their_order() -> None:
-    lines = list(open_recording(FROZEN / "v4-streams.jsonl").lines())
-    assert list(LossFinder("s", registry.dialect).lines(lines)) == lines
-
-
 def test_a_dialect_that_is_not_installed_is_left_out() -> None:
     assert lost([frame("latin"), frame("smooth"), event(2, CALL)]) == {2: [WITHOUT_CALL]}
 
@@ -126,6 +119,4 @@ def test_events_that_cannot_be_rendered_are_shown_without_losses(monkeypatch: py
 
     monkeypatch.setattr("dragoman.gateway.recording.show.projected.ProjectedSession", Broken)
     lines: list[Line] = [frame("smooth"), event(2, CALL), event(3, TextDelta(text="a"), t=5)]
-    finder = LossFinder("s", registry.dialect)
-    assert [line.seq for line in finder.lines(lines)] == [1, 2, 3]
-    assert finder.take(2) == []
+    assert lost(lines) == {}

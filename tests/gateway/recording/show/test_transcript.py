@@ -7,7 +7,7 @@ from msgspec import Raw
 from dragoman.gateway import registry
 from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
-from dragoman.gateway.recording.show.projected import LossFinder
+from dragoman.gateway.recording.show.projected import find_losses
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of, transcript
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.commands import CancelTurn
@@ -167,7 +167,7 @@ def test_losses_of_text_pieces_are_shown_once_with_their_row() -> None:
     ]
     lines: list[Line] = [client()]
     lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(told, 2)]
-    entries = list(transcript(lines, losses=LossFinder("s", registry.dialect)))
+    entries = list(transcript(lines, losses=find_losses("s", lines, registry.dialect)))
     assert [(entry.kind, [text.split(":")[0] for text in entry.lost]) for entry in entries] == [
         ("output", ["pod clients do not get it"]),
         ("result", ["pod clients get it without name"]),
@@ -182,14 +182,14 @@ def test_a_loss_of_pieces_and_of_their_end_is_shown_once() -> None:
     ]
     lines: list[Line] = [frame]
     lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(told, 2)]
-    (entry,) = transcript(lines, losses=LossFinder("s", registry.dialect))
+    (entry,) = transcript(lines, losses=find_losses("s", lines, registry.dialect))
     assert (entry.kind, entry.lost) == ("tool", ("smooth clients get it without call",))
 
 
 def test_a_loss_at_the_end_of_a_recording_is_shown() -> None:
     event = events.ToolOutputDelta(call="c", text="a")
     lines: list[Line] = [client(), EventLine(seq=2, t=5, cursor="1:2", turn="t", event=event)]
-    (entry,) = transcript(lines, losses=LossFinder("s", registry.dialect))
+    (entry,) = transcript(lines, losses=find_losses("s", lines, registry.dialect))
     assert (entry.kind, len(entry.lost)) == ("output", 1)
 
 
@@ -213,5 +213,5 @@ def test_a_loss_is_not_shown_below_a_command_in_between() -> None:
         EventLine(seq=3, t=6, cursor="1:3", link=UP, command=CancelTurn()),
         EventLine(seq=4, t=7, cursor="1:3", turn="t", event=events.ToolCallFinished(call="c", output="a")),
     ]
-    entries = transcript(lines, losses=LossFinder("s", registry.dialect))
+    entries = transcript(lines, losses=find_losses("s", lines, registry.dialect))
     assert [(entry.kind, len(entry.lost)) for entry in entries] == [("output", 1), ("asked", 0), ("result", 0)]
