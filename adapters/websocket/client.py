@@ -44,6 +44,7 @@ from dragoman.adapters.websocket.connection import Connection, InputParser
 from dragoman.adapters.websocket.frames import OF_CLIENT
 from dragoman.adapters.websocket.http_response import accept_value
 from dragoman.adapters.websocket.server_reader import ServerReader
+from dragoman.adapters.websocket.tls import CertificateFiles, client_context
 from dragoman.adapters.websocket.transport import HARD_LIMIT, BatchWriter, WebSocketTransport
 
 UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
@@ -231,9 +232,7 @@ def _certificates() -> ssl.SSLContext:
 
     The context that aiohttp makes when it is imported may have none (gateway/cli/quick_start.py).
     """
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(("http/1.1",))
-    return context
+    return client_context(CertificateFiles())
 
 
 def _clear_frames(error: BaseException | None) -> None:

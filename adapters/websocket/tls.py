@@ -24,6 +24,7 @@ SHORT_NAMES = {
     "localityName": "L",
     "stateOrProvinceName": "ST",
 }
+MINIMUM = ssl.TLSVersion.TLSv1_2  # Debian's Python leaves the minimum to the configuration of OpenSSL
 SPECIAL = ',+"\\<>;='  # characters with a meaning in a subject (RFC 4514)
 
 
@@ -68,6 +69,7 @@ class ServerTls:
 def client_context(files: CertificateFiles) -> ssl.SSLContext:
     """Return the context of a connection that we open; raise ConfigError that names the file that cannot be used."""
     context = ssl.create_default_context()
+    context.minimum_version = MINIMUM
     context.set_alpn_protocols(("http/1.1",))
     _trust(context, files.authorities)
     if files.certificate or files.key:
@@ -93,7 +95,7 @@ def end_of(certificate: dict[str, Any]) -> float:
 
 def _server_context(files: CertificateFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = MINIMUM
     context.set_alpn_protocols(("http/1.1",))
     _load_pair(context, files)
     if files.authorities:

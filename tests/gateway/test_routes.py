@@ -277,10 +277,11 @@ def pando(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("change", [{"upstream": parse("pod+unix:/other")}, {"name": "b"}], ids=["upstream", "name"])
 async def test_a_pando_listener_is_opened_again_for_another_backend(pando: str, change: dict[str, Any]) -> None:
     route = Route(name="a", listen=(parse(f"pando+{pando}"),), upstream=parse("pod+unix:/played"))
-    async with running(config_of(route)) as (app, played, told), PandoClient.connected(pando) as client:
-        await app.change_config(config_of(structs.replace(route, **change)))
-        assert len(told) == 2
-        assert await client.call("instance.ping")
+    async with running(config_of(route)) as (app, played, told):
+        async with PandoClient.connected(pando) as client:
+            await app.change_config(config_of(structs.replace(route, **change)))
+            assert len(told) == 2
+            assert await client.call("instance.ping")
         async with PandoClient.connected(pando) as other:
             assert other.session
         assert played[0].stopped, "the clients of the former backend are gone"
@@ -302,8 +303,9 @@ async def test_a_pando_client_is_told_the_end_of_a_turn_that_a_removed_route_end
 async def test_a_pando_listener_that_was_closed_can_be_opened_again(pando: str, tmp_path: Path) -> None:
     route = route_of(tmp_path, "a", "s")
     with_pando = structs.replace(route, listen=(*route.listen, parse(f"pando+{pando}")))
-    async with running(config_of(with_pando)) as (app, *_), PandoClient.connected(pando):
-        await app.change_config(config_of(route))
+    async with running(config_of(with_pando)) as (app, *_):
+        async with PandoClient.connected(pando):
+            await app.change_config(config_of(route))
         await app.change_config(config_of(with_pando))
         async with PandoClient.connected(pando) as client:
             assert await client.call("instance.ping")

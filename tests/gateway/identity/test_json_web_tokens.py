@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -277,7 +278,7 @@ async def test_an_answer_without_an_end_is_read_up_to_its_limit(keys_from: KeysF
         ("<html>log in</html>", "Expecting value"),
         ("[]", "list indices"),
         ("{}", "this JSON has no keys"),
-        ("[" * 50_000, "maximum recursion"),
+        ("[" * 50_000, "Expecting value" if sys.version_info >= (3, 14) else "maximum recursion"),
         (json.dumps({"keys": [{}] * 257}), "more than 256 keys"),
     ],
 )

@@ -68,7 +68,9 @@ async def test_the_span_of_a_turn_reaches_a_collector_over_http(
     assert [span.name for spans in resource.scope_spans for span in spans.spans] == ["turn"]
 
 
-async def test_the_body_of_the_answer_of_a_collector_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_body_of_the_answer_of_a_collector_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, aiohttp_server: AiohttpServer
+) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     exported = asyncio.Event()
@@ -81,10 +83,10 @@ async def test_the_body_of_the_answer_of_a_collector_is_not_read(monkeypatch: py
 
     collector = web.Application()
     collector.router.add_post("/v1/traces", never_end)
-    async with test_utils.TestServer(collector) as server:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", str(server.make_url("")).rstrip("/"))
-        result = await asyncio.to_thread(tracing._exporter().export, ())
-        exported.set()
+    server = await aiohttp_server(collector)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", str(server.make_url("")).rstrip("/"))
+    result = await asyncio.to_thread(tracing._exporter().export, ())
+    exported.set()
     assert result.name == "SUCCESS"
 
 

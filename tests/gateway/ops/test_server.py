@@ -8,6 +8,7 @@ import json
 import logging
 import socket
 import stat
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -103,7 +104,8 @@ async def test_a_connection_that_cannot_be_accepted_is_tried_again_once(monkeypa
     monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.0)
     async with operated() as port:
         assert (await port.ask("/livez"))[0] == 200
-    assert exhausted.failures == 1
+    # asyncio accepts as often as the backlog of 1 says, since Python 3.14 once more.
+    assert exhausted.failures == (2 if sys.version_info >= (3, 14) else 1)
 
 
 async def test_a_unix_socket_is_for_the_gateway_s_user_alone_and_goes_with_it(tmp_path: Path) -> None:
