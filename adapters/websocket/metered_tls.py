@@ -23,6 +23,7 @@ HEADER = 5  # bytes of a record before its content: its kind, the version, and t
 RECORDS = 16  # records that are decrypted at once: 0.5 ms if each of them changes the keys
 RECORD_UNITS = 2048  # units of work of a record: those of a costly one, because its kind is encrypted
 SHAKE_UNITS = 256 * 1024  # units of work of a read of the handshake: 1 to 2 ms for a signature with a key of RSA
+PIECE = 16 * 1024  # bytes that TLS is given at once: each connection keeps room for the largest piece, twice
 BYTES_OF_UNIT = 16  # bytes of records that cost one unit, as of WebSocket frames
 
 log = structlog.get_logger("dragoman.link")
@@ -163,7 +164,7 @@ class MeteredTls(asyncio.Protocol):
         rest = memoryview(data)
         while rest and not self._tcp.is_closing():
             room = memoryview(self._tls.get_buffer(len(rest)))
-            size = min(len(room), len(rest))
+            size = min(len(room), len(rest), PIECE)
             room[:size] = rest[:size]
             self._tls.buffer_updated(size)
             rest = rest[size:]

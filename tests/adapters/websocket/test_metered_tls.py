@@ -117,6 +117,16 @@ def test_thousands_of_records_of_one_read_take_many_steps_and_the_connection_is_
     assert max(made.tls.pieces) <= RECORDS * len(record(18))
 
 
+def test_tls_is_given_at_most_the_bytes_of_one_record_at_once() -> None:
+    """RFC 8446, section 5.1: a record has at most 2^14 bytes. An idle connection keeps the memory of a larger piece."""
+    made = MeteredHarness()
+    data = record(1 << 14) * RECORDS
+    made.metered.data_received(data)
+    deque(made.run(), 0)
+    assert bytes(made.tls.given) == data
+    assert max(made.tls.pieces) <= 1 << 14
+
+
 def test_other_work_is_done_between_the_records_of_a_flood() -> None:
     made = MeteredHarness()
     made.metered.data_received(record(18) * 10_000)
