@@ -46,7 +46,7 @@ def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator
 
 
 Losses = Mapping[int, Sequence[str]]
-"""What clients did not get of the events of a recording: seq of an event -> in words, for each dialect and reason."""
+"""Seq of an event -> the parts that clients did not get of it, in words, for each dialect and reason."""
 
 
 def find_losses(session: str, lines: Iterable[Line], find_dialect: Callable[[str], Dialect]) -> Losses:
