@@ -254,6 +254,11 @@ def _check_live(endpoint: Endpoint) -> None:
             f"{live.masked}: the backend behind a recording must be one pod: write pod+unix:{live.address}/NAME/sock"
         )
     check_upstream(live)
+    if dialect(live.dialect).session_ref is not None:
+        raise ConfigError(
+            f"{live.masked}: the backend behind a recording needs a connection for each session, "
+            f"and a {live.dialect} has one for all sessions"
+        )
 
 
 def _check_generation(endpoint: Endpoint, known: Dialect) -> None:

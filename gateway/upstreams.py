@@ -112,13 +112,13 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
     pool: UpstreamPool | None
     children: SpareChildren
 
-    def dial(self, session: BackendEvents, endpoint: Endpoint, ours: Callable[[str], bool] | None = None) -> Upstream:
-        """Make the connection of a session to its backend; with `ours` it carries only sessions that this accepts.
+    def dial(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
+        """Make the connection of a session to its backend.
 
         With several upstreams the session is at any of them. A pod is one session, so it is at `endpoint` alone.
         """
         dialect, state, services = registry.dialect(endpoint.dialect), session.connected(), self.sessions.services
-        own = state.id if dialect.session_ref is None or ours is not None else ""
+        own = state.id if dialect.session_ref is None else ""
         failover, pool = None, self.pool
         if pool is not None:
             failover = FailoverConnection(pool, state, pool.find_upstream(endpoint) if dialect.single_session else None)
@@ -130,7 +130,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
         target = UpstreamTarget(
             endpoint=endpoint.masked if failover is None else failover.endpoint,
             dialect=dialect,
-            connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
+            connect=connect,
             dials=self.dials,
             tap=self.recorder.upstream(dialect, own) if self.recorder is not None else None,
             status=self.status,
@@ -159,25 +159,16 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
 
     def _go_live(self, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""
-        from dragoman.gateway.replay.conversation import PrivateConversation
         from dragoman.gateway.replay.live import LiveBackend
 
-        dialect, services = registry.dialect(endpoint.dialect), self.sessions.services
-
-        def connect(live: BackendEvents) -> Backend:
-            if dialect.session_ref is None:
-                return self.dial(live, endpoint)
-            return PrivateConversation(live, dialect, services, lambda one: self.dial(one, endpoint, one.is_called))
-
         return LiveBackend(
-            session, dialect, services, connect, name=endpoint.masked, tells_model_turns=tells_model_turns
+            session,
+            registry.dialect(endpoint.dialect),
+            self.sessions.services,
+            lambda live: self.dial(live, endpoint),
+            name=endpoint.masked,
+            tells_model_turns=tells_model_turns,
         )
-
-
-async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
-    from dragoman.gateway.replay.conversation import SessionFilter
-
-    return SessionFilter(await connect(), dialect, ours)
 
 
 def kind_of(
