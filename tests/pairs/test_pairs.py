@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -197,26 +198,24 @@ def cell(canonical: str, client: str, backend: str) -> Cell | None:
     return CELLS.get((canonical, client, backend))
 
 
-@pairs
-def test_events_in_the_table_are_delivered_by_the_matrix(client: str, backend: str) -> None:
-    for what, canonical in KINDS.items():
+def test_events_in_the_table_are_delivered_by_the_matrix() -> None:
+    for (client, backend), (what, canonical) in product(PAIRS, KINDS.items()):
         found = cell(canonical, client, backend)
         arrives = found is not None and found.kind != "none"
-        assert arrives == (must_see(what, client, backend) == "whole"), what
+        assert arrives == (must_see(what, client, backend) == "whole"), (client, backend, what)
 
 
-@pairs
-def test_a_question_has_a_form_if_it_is_exact_in_the_matrix(client: str, backend: str) -> None:
-    found = cell("ApprovalRequested", client, backend)
-    form = found is not None and found.kind == "exact"
-    assert form == (must_see("a question is", client, backend) == "form")
+def test_a_question_has_a_form_if_it_is_exact_in_the_matrix() -> None:
+    for client, backend in PAIRS:
+        found = cell("ApprovalRequested", client, backend)
+        form = found is not None and found.kind == "exact"
+        assert form == (must_see("a question is", client, backend) == "form"), (client, backend)
 
 
-@pairs
-def test_the_matrix_declares_turn_ends_that_clients_see_as_another_end(client: str, backend: str) -> None:
+def test_the_matrix_declares_turn_ends_that_clients_see_as_another_end() -> None:
     """This concerns pando clients, because a pando backend reports only that a run is over."""
-    found = cell("TurnEnded", client, backend)
-    assert found is not None
-    if backend != "pando":
+    for client, backend in PAIRS:
+        found = cell("TurnEnded", client, backend)
+        assert found is not None, (client, backend)
         told = must_see("a cancel ends", client, backend) == "cancelled"
-        assert told or "end" in found.detail.removeprefix("without ").split(", ")
+        assert told or backend == "pando" or "end" in found.detail.removeprefix("without ").split(", "), client
