@@ -1,6 +1,6 @@
 """Random legal sessions through every pair of dialects, in memory; random_session.py has the invariants.
 
-DRAGOMAN_EXAMPLES=5000 python -m pytest -o faulthandler_timeout=0 tests/pairs/test_random_sessions.py
+DRAGOMAN_EXAMPLES=5000 python -m pytest tests/pairs/test_random_sessions.py
 
 is a longer run, other each time.
 """
