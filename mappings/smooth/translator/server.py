@@ -133,14 +133,12 @@ class ServerTranslator(Translator[Command, Event]):
         if isinstance(item, Unmapped):
             request = _request_of(item.raw)
             step.losses.append(Loss(kind="Unmapped", why="unsupported action", sample=item.tag))
-            words = f"unsupported action `{item.tag[:ACTION_SHOWN]}`"
-            step.frames.append(self._error_frame(request, "UNSUPPORTED_ACTION", words))
+            step.frames.append(self._unsupported_frame(request, item.tag))
             return
         request = "" if carried(item.ext, "requestId") is not None else item.request or None
         if self._seed:
             if type(item) in UNKNOWN_TO_SEED:
-                action = UNKNOWN_TO_SEED[type(item)]
-                step.frames.append(self._error_frame(request, "UNSUPPORTED_ACTION", f"unsupported action `{action}`"))
+                step.frames.append(self._unsupported_frame(request, UNKNOWN_TO_SEED[type(item)]))
                 return
             item = self._as_seed_reads(item)
         if isinstance(item, commands.SubmitInput) and self._turn is not None:
@@ -264,12 +262,19 @@ class ServerTranslator(Translator[Command, Event]):
         return EVENTS.encode(error_event(context, code, text))
 
     def _refused_frame(self, fault: PeerError) -> bytes:
-        value = fault.value if isinstance(fault.value, dict) else {}
+        value: dict[str, Any] = fault.value if isinstance(fault.value, dict) else {}
         given = value.get("requestId")
         request = given if isinstance(given, str) else None
-        if value.get("action") == "send_message" and self._turn is not None:
+        action = value.get("action")
+        if action == "send_message" and self._turn is not None:
             return self._busy_frame(request)
+        if self._seed and isinstance(action, str) and action in UNKNOWN_TO_SEED.values():
+            return self._unsupported_frame(request, action)
         return self._error_frame(request, "VALIDATION_ERROR", fault.text)
+
+    def _unsupported_frame(self, request: str | None, action: str) -> bytes:
+        words = f"unsupported action `{action[:ACTION_SHOWN]}`"
+        return self._error_frame(request, "UNSUPPORTED_ACTION", words)
 
     def _busy_frame(self, request: str | None) -> bytes:
         """Return the answer to any input during a turn, which servers do not read further."""

@@ -68,6 +68,8 @@ def test_every_frame_of_a_turn_fits_the_seeds_schemas(end: End) -> None:
         ("list_conversations", {}),
         ("rename_conversation", {"conversationId": "c", "title": "t"}),
         ("submit_interaction", {"sessionId": "s", "interactionId": "i", "values": {}}),
+        ("rename_conversation", {}),
+        ("submit_interaction", {"sessionId": 1}),
     ],
 )
 def test_a_later_action_is_unsupported(action: str, fields: dict[str, Any]) -> None:
