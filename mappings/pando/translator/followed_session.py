@@ -8,8 +8,9 @@ with it. Primaries with some model providers publish a call only when it has end
 session.update without `llm.end` allows a long silence too, if the list has only the published text. Released primaries
 never publish `llm.start`. It is added here, because clients wait for it.
 
-No primary publishes that the stream of a model broke. Text after a call without its whole input belongs to another run,
-if the list has a further input.
+No primary publishes that the stream of a model broke, or that its user cancelled a run. Text after a call without its
+whole input belongs to another run, if the list has a further input. So does output after a pause, unless the primary is
+one that publishes `llm.start`: then it publishes each end, too.
 
 An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
 come on two sockets in any order, so the run ends when both were read. Pando's own agent publishes no update then: its
@@ -113,7 +114,6 @@ class FollowedSession:
         self.held = HeldEvents()
         self.known = KnownMessages()
         self._published_at = 0
-        self._suspects_end = False  # text came after a call without its input: the list tells whose it is
         self._last: tuple[tuple[Message, ...], int] | None = None  # list and time, until something is published
         self._ending: events.TurnEnded | None = None
         self._cause: events.MessageAppended | None = None  # the system message that was published last
@@ -138,9 +138,9 @@ class FollowedSession:
         opens = isinstance(event, OPENS)
         if self.open:
             begins = opens or (isinstance(event, events.MessageAppended) and event.message.role == "user")
-            if self._ending is None and isinstance(event, events.TextDelta) and self._output.unfinished:
-                self._suspects_end = self.wants = True
-            waits = (self._ending is not None and (self.held or begins)) or self._suspects_end
+            if self._ending is None and self._output.is_in_doubt(event, now):
+                self.wants = self.input.doubt(now) or self.wants
+            waits = (self._ending is not None and (self.held or begins)) or self.input.is_asked_for
         else:
             if opens and not self.input.waits:
                 self.wants = self.input.learn(now) or self.wants
@@ -152,12 +152,13 @@ class FollowedSession:
 
     def begin_turn(self, now: int, input: str | None = None) -> None:
         """Begin a turn: our input was accepted, or an event of a turn was published."""
-        self._published_at, self._updated = now, False
+        self._published_at, self._updated, self._last = now, False, None
         if not self.open:
-            self.open, self._last, self._ending = True, None, None
+            self.open, self._ending = True, None
             self.interrupt.forget()
             self.input.begin(input)
             self._output = self._output.next(stored=not self.known.unanswered)
+        self._output.note_time(now)
 
     def accept_interrupt(self, now: int) -> None:
         """Note that the primary accepted our interrupt; the update that ends the run may come earlier or later."""
@@ -173,7 +174,6 @@ class FollowedSession:
         if isinstance(event, OPENS):
             before += self._finish(None) if self._ending is not None else []
             self.begin_turn(now)
-            self._last = None
             self._silence.note_output(event, self._output, now)
             return before + self._output.take(event)
         match event:
@@ -187,14 +187,14 @@ class FollowedSession:
                     self._update(now)
         return [*before, event]
 
-    @property
-    def streams(self) -> bool:
-        """True if a further piece of text only appends to the open text: it begins, ends and releases nothing."""
-        return self.open and self._output.started and not (self._ending or self._cause or self._output.unfinished)
+    def streams(self, now: int) -> bool:
+        """Return True if a piece of text only appends to the open text: it begins, ends and releases nothing."""
+        waits = self._ending or self._cause or self.input.is_asked_for
+        return self.open and not waits and self._output.streams(now)
 
     def add_text(self, text: str, now: int) -> None:
         """Note a piece of text that a fast reader passed on while `streams` was True."""
-        self._published_at, self._updated, self._last = now, False, None
+        self.begin_turn(now)
         self._output.add_text(text)
 
     def _takes(self, event: events.MessageAppended, now: int) -> bool:
@@ -232,9 +232,8 @@ class FollowedSession:
         """Return the events that follow from the result of message.list; `messages` is None if the call failed."""
         self.asked = self.wants = False
         learning = self.input.stop_learning()
-        suspects, self._suspects_end = self._suspects_end, False
         if messages is None:
-            self._output.unfinished.clear()
+            self._output.accept_unchecked(now)
             return self._finish(None) if self._ending is not None else []
         rows, listed = tuple(messages), with_text(messages)
         if not self.open and learning:
@@ -242,10 +241,10 @@ class FollowedSession:
             self.input.find(listed, self.known.ids)
         if not self.open:
             return self.known.missed_events(listed)
-        if suspects:
-            return self._end_broken(listed)
+        if learning:
+            return self._end_broken(listed, now)
         if self._ending is not None:
-            return self._finish(self.known.of_run(listed, self.input.id, self.input.ours, self.held.runs))
+            return self._finish(self.known.of_run(listed, self.input, self.held.runs))
         if self._last is None or self._last[0] != rows:
             self._last = rows, now
             return []
@@ -255,19 +254,21 @@ class FollowedSession:
             return []
         if now - self._last[1] < self._quiet * NS:
             return []
+        return self._end_unpublished(listed, self.known.is_answered(rows) and (late or not self._output.calls))
+
+    def _end_broken(self, listed: tuple[Message, ...], now: int) -> list[Event]:
+        """End the turn if the store has the input of another run behind it; else it goes on."""
+        run = self.known.of_broken_run(listed, self.input, self.held.runs)
+        if len(run) == len(listed):
+            self._output.go_on(now)
+            return []
+        return self._end_unpublished(run, self.known.is_answered(run) and not self._output.calls)
+
+    def _end_unpublished(self, listed: tuple[Message, ...], is_whole: bool) -> list[Event]:
+        """End the turn, of which no end was published; `is_whole` is True if the list has its whole answer."""
         self.guesses += 1
-        is_whole = self.known.is_answered(rows) and (late or not self._output.calls)
         end = "cancelled" if self.interrupt.accepted else "completed" if is_whole else "failed"
         return [*self._rest(listed), *([NO_ANSWER] if end == "failed" else []), *self._over(end, listed)]
-
-    def _end_broken(self, listed: tuple[Message, ...]) -> list[Event]:
-        """End the turn as failed if the store has the input of another run behind it; else it goes on."""
-        run = self.known.of_run(listed, self.input.id, self.input.ours, self.held.runs)
-        if len(run) == len(listed):
-            self._output.drop_calls()
-            return []
-        self.guesses += 1
-        return [*self._rest(run), NO_ANSWER, *self._over("failed", run)]
 
     def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages of a list as history, without an answer that the primary has not finished."""
@@ -314,7 +315,8 @@ class FollowedSession:
         """Return the events of a turn whose wait has ended at `now` (ns), or set `wants` if its list is needed."""
         if self.is_lost:
             return self.end_lost_turn()
-        self.input.check_time(now)
+        if self.input.check_time(now):
+            self._output.accept_unchecked(now)
         silence = now - max(self._published_at, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
@@ -344,7 +346,7 @@ class FollowedSession:
 
     def end_lost_turn(self) -> list[Event]:
         """End the turn that was lost as failed, because its primary is gone."""
-        self.is_lost = self.asked = self._suspects_end = False
+        self.is_lost = self.asked = False
         self._ending = None
         why = events.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
         return [why, *self._over("failed", None)]
@@ -395,7 +397,7 @@ class FollowedSessions(dict[str, FollowedSession]):
         """Pass a token to the sink and note it; return False if `receive` must read it instead."""
         token, at = message.payload, nanoseconds(message.timestamp) or 0
         following = self.get(token.session_id)
-        if following is None or following.is_lost or not following.streams:
+        if following is None or following.is_lost or not following.streams(now):
             return False
         if not add_text(token.token, at, token.session_id):
             return False
@@ -405,7 +407,7 @@ class FollowedSessions(dict[str, FollowedSession]):
     def add_pieces(self, session: str, pieces: Sequence[events.TextDelta], now: int) -> bool:
         """Note pieces that only append to the open text; return False if `take_event` must take them one by one."""
         following = self.get(session)
-        if following is None or following.is_lost or not following.streams:
+        if following is None or following.is_lost or not following.streams(now):
             return False
         following.add_text("".join(piece.text for piece in pieces), now)
         return True

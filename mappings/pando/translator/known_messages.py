@@ -7,12 +7,14 @@ sent its text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, Text
 from dragoman.mappings.pando.translator.output import StreamedOutput
+from dragoman.mappings.pando.translator.run_input import RunInput
 from dragoman.mappings.pando.vocabulary import given
 
 INPUTS_MAX = 64  # inputs that no list has contained yet: the end of a successful turn clears them
@@ -136,20 +138,26 @@ class KnownMessages:
             return up_to_input(listed)
         return listed[: max(new[0], inputs[-max(1, min(runs, len(inputs)))]) + 1]
 
-    def of_run(self, listed: tuple[Message, ...], prompt: str, own: str | None, later: int) -> tuple[Message, ...]:
-        """Return the messages up to the end of the run that message `prompt`, or our input `own`, began.
+    def of_run(self, listed: tuple[Message, ...], input: RunInput, later: int) -> tuple[Message, ...]:
+        """Return the messages up to the end of the run that an input began.
 
-        If neither is known, the inputs of `later` runs that follow it are left out.
+        If neither its id nor its text is known, the inputs of `later` runs that follow it are left out.
         """
         inputs = [i for i, message in enumerate(listed) if message.role == "user"]
         new = [i for i in inputs if listed[i].id not in self.ids]
-        begin = next((i for i in inputs if prompt and listed[i].id == prompt), None)
-        if begin is None and own is not None:
-            begin = next((i for i in new if own in listed[i].text), None)
+        begin = next((i for i in inputs if input.id and listed[i].id == input.id), None)
+        if begin is None and input.ours is not None:
+            begin = next((i for i in new if input.ours in listed[i].text), None)
         if begin is None and new and later:
             begin = max(new[0], inputs[-min(later + 1, len(inputs))])
         end = next((i for i in inputs if begin is not None and i > begin), len(listed))
         return listed[:end]
+
+    def of_broken_run(self, listed: tuple[Message, ...], input: RunInput, later: int) -> tuple[Message, ...]:
+        """Return the messages up to the end of a run that has probably ended: each new input is of another run."""
+        if not input.is_old:
+            return self.of_run(listed, input, later)
+        return tuple(takewhile(lambda message: message.role != "user" or message.id in self.ids, listed))
 
     def missed_events(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return events for stored messages outside of a run that were not published.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dragoman.mappings.canonical import Event, events
+from dragoman.mappings.rfc3339 import NS
 from dragoman.mappings.stored_answers import without_runs
 
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
+
+PAUSE = 1.0  # seconds without output after which a turn may have ended unseen
 
 Output = (
     events.ModelTurnStarted
@@ -35,6 +38,7 @@ class StreamedOutput:
     def __init__(self, *, hides_calls: bool = False, before: tuple[str, ...] = ()) -> None:
         self.hides_calls = hides_calls
         self.before = before
+        self._at = 0
         self.length = 0
         """Characters of text so far."""
         self.calls: dict[str, str] = {}
@@ -51,6 +55,35 @@ class StreamedOutput:
         before = () if stored else tuple(filter(None, (*self.before, "".join(self._text))))
         is_kept = sum(map(len, before)) <= TEXT_MAX
         return StreamedOutput(hides_calls=self.hides_calls, before=before if is_kept else ())
+
+    def is_in_doubt(self, event: Event, now: int) -> bool:
+        """Return True if an event at `now` (ns) may be output of another run: this one may have ended unseen."""
+        if isinstance(event, events.TextDelta) and self.unfinished:
+            return True
+        is_new = isinstance(event, OPENS[1:]) and getattr(event, "call", "") not in self.calls
+        return is_new and self._pauses(now)
+
+    def note_time(self, now: int) -> None:
+        """Note that there is output at `now` (ns), or that it is no longer in doubt."""
+        self._at = now
+
+    def accept_unchecked(self, now: int) -> None:
+        """Note that the output in doubt is taken as that of this turn, because the store does not answer."""
+        self.note_time(now)
+        self.unfinished.clear()
+
+    def go_on(self, now: int) -> None:
+        """Note that the output in doubt is of this turn; the stream of a call without its whole input broke."""
+        self.note_time(now)
+        if self.unfinished:
+            self.drop_calls()
+
+    def streams(self, now: int) -> bool:
+        """Return True if text at `now` (ns) only continues the turn: it begins nothing, and is in no doubt."""
+        return self.started and not self.unfinished and not self._pauses(now)
+
+    def _pauses(self, now: int) -> bool:
+        return now - self._at >= PAUSE * NS and not self.announced
 
     def take(self, event: Output) -> list[Event]:
         """Return the events for a publication; add ModelTurnStarted before the first one if it was not published."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.rfc3339 import NS
 
-LEARN_MAX = 1.0  # seconds that the first text of a run is held until the input that began it is known
+LEARN_MAX = 1.0  # seconds that the output of a run is held until the input that began it is known
 
 
 class RunInput:
@@ -21,6 +21,8 @@ class RunInput:
         """The id of its message, if known."""
         self.ours: str | None = None
         """Its text, if a client of ours sent it."""
+        self.is_old = False
+        """True if the store had no new input when the run had begun: we joined in its middle, or it continues one."""
         self._submitting = 0  # inputs of ours that have no answer
         self._learning: int | None = None  # ns: since when we ask for it
         self._is_known = False  # it was published, or was asked for
@@ -28,7 +30,12 @@ class RunInput:
     @property
     def waits(self) -> bool:
         """True if publications must be held."""
-        return bool(self._submitting) or self._learning is not None
+        return bool(self._submitting) or self.is_asked_for
+
+    @property
+    def is_asked_for(self) -> bool:
+        """True while it is asked for."""
+        return self._learning is not None
 
     def submit(self) -> None:
         """Note an input of ours that is sent."""
@@ -41,7 +48,11 @@ class RunInput:
 
     def learn(self, now: int) -> bool:
         """Begin to ask for the input, unless it was published or is asked for; return True if this began."""
-        if self._learning is not None or self._is_known:
+        return not self._is_known and self.doubt(now)
+
+    def doubt(self, now: int) -> bool:
+        """Begin to ask whether it is still the input of this run, unless it is asked for; return True if this began."""
+        if self._learning is not None:
             return False
         self._learning = now
         return True
@@ -53,10 +64,9 @@ class RunInput:
         self._learning, self._is_known = None, True
         return True
 
-    def check_time(self, now: int) -> None:
-        """Stop waiting for the input after a while."""
-        if self._learning is not None and now - self._learning >= LEARN_MAX * NS:
-            self.stop_learning()
+    def check_time(self, now: int) -> bool:
+        """Stop waiting for the input after a while; return True if it was waited for until now."""
+        return self._learning is not None and now - self._learning >= LEARN_MAX * NS and self.stop_learning()
 
     def publish(self, message: Message) -> None:
         self._is_known, self.id = True, message.id
@@ -66,8 +76,9 @@ class RunInput:
         self.ours, self._learning = ours, None
 
     def end(self) -> None:
-        self._is_known, self.id = False, ""
+        self._learning, self._is_known, self.id, self.is_old = None, False, "", False
 
     def find(self, listed: tuple[Message, ...], known: frozenset[str]) -> None:
         """Note the last message of a list as the input, unless its id is `known` from before."""
         self.id = listed[-1].id if listed and listed[-1].id not in known else ""
+        self.is_old = not self.id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from types import FrameType
@@ -698,8 +698,84 @@ def test_an_input_that_was_stored_after_its_run_is_told_before_the_end() -> None
 def test_a_run_does_not_wait_for_a_store_that_does_not_answer() -> None:
     primary = watched()
     assert primary.publishes("llm.token", token="Hel") == []
-    assert primary.passes(2) == [BEGUN, events.TextDelta(text="Hel")]
+    assert primary.passes(1) == [BEGUN, events.TextDelta(text="Hel")]
     assert primary.publishes("llm.token", token="lo") == [events.TextDelta(text="lo")]
+    primary.passes(2)
+    assert primary.publishes("llm.token", token="!") == []
+    assert primary.passes(1) == [events.TextDelta(text="!")]
+    assert primary.publishes("llm.token", token="?") == [events.TextDelta(text="?")]
+
+
+@pytest.mark.parametrize("topic", ["llm.token", "tool.start"])
+def test_output_after_a_silence_belongs_to_the_same_run_if_the_store_cannot_be_read(topic: str) -> None:
+    primary = watched()
+    primary.publishes(topic, token="Hel", tool_name="bash", call_id="c", params="")
+    primary.sends("message.list", OLD)
+    primary.passes(5)
+    assert primary.publishes("llm.token", token="lo") == []
+    refused = {"code": -32000, "message": "message.list: message service not available on this instance"}
+    assert primary.sends("message.list", problem=refused) == [events.TextDelta(text="lo")]
+    assert primary.asked() == []
+
+
+BROKEN_OFF = [message("m2", "user", "slow one"), message("m3", "assistant", "w0 w1 ")]
+"""The rows of a run that the user of a real primary cancelled; the user typed again before `turn_quiet` was over."""
+NEXT = [*OLD, *BROKEN_OFF, message("m4", "user", "second"), message("m5", "assistant", "n6: echo ")]
+
+
+def cancelled_by_its_user(listed: Sequence[dict[str, str]] = OLD) -> Primary:
+    """Return a primary whose user cancelled a run 5 s ago; `listed` was its store before the run was seen."""
+    primary = Primary().opened()
+    primary.attached("s-1")
+    primary.sends("message.list", listed)
+    primary.publishes("llm.token", token="w0 ")
+    primary.sends("message.list", [*OLD, *BROKEN_OFF])
+    primary.publishes("llm.token", token="w1 ")
+    primary.passes(5)
+    return primary
+
+
+@pytest.mark.parametrize(
+    ("topic", "output"),
+    [("llm.token", {"token": "n6: "}), ("tool.end", {"tool_name": "bash", "call_id": "c", "result": "x"})],
+)
+def test_output_after_a_silence_belongs_to_the_run_of_a_further_input(topic: str, output: dict[str, str]) -> None:
+    """A released primary publishes nothing when its own user cancels a run."""
+    primary = cancelled_by_its_user()
+    primary.publishes("session.update")  # real ones publish it before or behind the first output
+    assert primary.sends("message.list", NEXT[:-1]) == []
+    assert primary.publishes(topic, **output) == []
+    assert primary.publishes("llm.token", token="echo ") == []
+    assert primary.sends("message.list", NEXT) == DONE
+    words, begun, *said = primary.sends("message.list", NEXT)
+    assert (typed(words), begun) == ("second", BEGUN)
+    assert said[-1] == events.TextDelta(text="echo ")
+    assert primary.publishes("llm.token", token="second ") == [events.TextDelta(text="second ")]
+
+
+def test_output_after_a_silence_belongs_to_the_same_run_without_a_further_input() -> None:
+    primary = cancelled_by_its_user()
+    assert primary.publishes("llm.token", token="w2 ") == []
+    assert primary.sends("message.list", [*OLD, *BROKEN_OFF]) == [events.TextDelta(text="w2 ")]
+    assert primary.publishes("llm.token", token="w3 ") == [events.TextDelta(text="w3 ")]
+    assert primary.asked() == []
+
+
+def test_a_run_that_a_client_joined_ends_where_the_run_of_a_further_input_begins() -> None:
+    primary = cancelled_by_its_user([*OLD, *BROKEN_OFF])
+    primary.publishes("llm.token", token="n6: ")
+    assert primary.sends("message.list", NEXT)[-1] == DONE[-1]
+    words, *run = primary.sends("message.list", NEXT)
+    assert (typed(words), run) == ("second", [BEGUN, events.TextDelta(text="n6: ")])
+
+
+def test_a_primary_that_publishes_the_start_of_runs_is_not_asked_after_a_silence() -> None:
+    primary = watched()
+    primary.publishes("message.append", role="user", content="typed", message_id="m2")
+    primary.publishes("llm.start")
+    primary.passes(5)
+    assert primary.publishes("llm.token", token="Hel") == [events.TextDelta(text="Hel")]
+    assert primary.asked() == []
 
 
 def test_events_that_wait_for_an_input_continue_if_ours_is_accepted() -> None:

@@ -9,6 +9,7 @@ import pytest
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.pando.translator.known_messages import INPUTS_MAX, KnownMessages, up_to_input
+from dragoman.mappings.pando.translator.run_input import RunInput
 
 
 def user(text: str, id: str) -> Message:
@@ -60,13 +61,25 @@ STORE = (user("a", "a"), Message(role="assistant", text="b", id="b"), user("d", 
     ids=["its id", "the id of the last input", "our text", "the runs behind it", "nothing is known"],
 )
 def test_the_messages_of_a_run_end_before_the_next_input(prompt: str, own: str | None, later: int, last: str) -> None:
-    assert KnownMessages().of_run(STORE, prompt, own, later)[-1].id == last
+    begun = RunInput()
+    begun.id, begun.ours = prompt, own
+    assert KnownMessages().of_run(STORE, begun, later)[-1].id == last
 
 
 def test_a_run_whose_input_is_an_old_one_has_all_messages_behind_it() -> None:
     known = KnownMessages()
     known.note_listed(STORE)
-    assert known.of_run(STORE, "", None, 1) == STORE
+    assert known.of_run(STORE, RunInput(), 1) == STORE
+
+
+def test_a_broken_run_with_an_old_input_ends_before_the_first_new_one() -> None:
+    known = KnownMessages()
+    begun = RunInput()
+    begun.is_old = True
+    known.note_listed(STORE[:1])
+    assert known.of_broken_run(STORE, begun, 1) == STORE[:2]
+    known.note_listed(STORE)
+    assert known.of_broken_run(STORE, begun, 1) == STORE
 
 
 def test_an_empty_store_has_no_answer() -> None:
