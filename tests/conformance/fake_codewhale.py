@@ -69,6 +69,8 @@ class FakeCodewhale(FakeLineServer):
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         while line := await reader.readline():
+            if not line.strip():
+                continue
             request = json.loads(line)
             for said in self._said(request, writer):
                 writer.write(json.dumps(said).encode() + b"\n")

@@ -49,7 +49,7 @@ CODE = """
     pending = collections.deque()
 
     def interrupted(thread):
-        for line in sys.stdin:
+        for line in filter(str.strip, sys.stdin):
             request = json.loads(line)
             pending.append(request)
             if request["method"] == "thread/interrupt":
@@ -103,6 +103,8 @@ CODE = """
             return {"ok": True, "data": {"models": [{"id": "auto", "pid": os.getpid()}]}, "events": []}
 
     while line := pending or sys.stdin.readline():
+        if line == "\\n":
+            continue
         request = pending.popleft() if pending else json.loads(line)
         params = request.get("params") or {}
         if request["method"] == "thread/interrupt":

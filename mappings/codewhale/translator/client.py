@@ -40,6 +40,7 @@ from dragoman.mappings.codewhale.vocabulary import UNLOADED
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
 from dragoman.mappings.dialect import (
+    Alarm,
     Burst,
     Clock,
     DeltaType,
@@ -54,6 +55,9 @@ from dragoman.mappings.dialect import (
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.opening import LOST
+
+PROBE = 10.0
+"""Seconds between two looks whether an answer is due."""
 
 CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
 """Commands after which a server forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
@@ -93,7 +97,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def opened(self) -> Step[Event]:
         """Request the server's capabilities, which show its generation."""
-        step: Step[Event] = Step()
+        step: Step[Event] = Step(alarm=Alarm(PROBE, self._probe))
         self._write_commands([commands.GetCapabilities()], step)
         return step
 
@@ -186,6 +190,10 @@ class ClientTranslator(Translator[Event, Command]):
 
     # -- to the server ----------------------------------------------------------------------------------
 
+    def _probe(self) -> Step[Event]:
+        """Write a blank line while an answer is due: a server that hangs at its end reads it, and is gone."""
+        return Step(frames=[b""] if self._pending else [], alarm=Alarm(PROBE, self._probe))
+
     def _find_refusal(self, command: Command) -> Failure | None:
         if not FROM_COMMAND.entries[type(command)].produces:
             why = FROM_COMMAND.why_not(type(command))
@@ -205,15 +213,11 @@ class ClientTranslator(Translator[Event, Command]):
             return Failure(cause="invalid", text="the input is empty")
         return Failure(cause="busy", text="a turn is already in progress") if self._turn is not None else None
 
-    def _find_late_refusal(self, command: Command) -> Failure | None:
-        """Return why an input cannot be sent; what the server can do is known when its thread is open."""
-        if not isinstance(command, commands.SubmitInput):
-            return None
-        return images.refusal(command.segments, takes_images=self._takes_images)
-
     def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
-            refusal = self._find_late_refusal(command)
+            refusal = None  # what the server can do is known when its thread is open
+            if isinstance(command, commands.SubmitInput):
+                refusal = images.refusal(command.segments, takes_images=self._takes_images)
             if refusal is not None:
                 self._tell(step, command, events.Reply(request=command.request, failure=refusal))
                 continue

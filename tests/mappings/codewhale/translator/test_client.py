@@ -81,6 +81,23 @@ class Child:
         return [item for burst in step.bursts for item in burst.items]
 
 
+def test_a_blank_line_is_written_every_ten_seconds_while_an_answer_is_due() -> None:
+    """A process that forwards to another one hangs when that one is killed, until it reads a line."""
+    link = ClientTranslator(lambda: AT, lambda: "key")
+    asked = link.opened()
+    (request,) = [json.loads(frame) for frame in asked.frames]
+    written = []
+    step = asked
+    for number in range(3):
+        assert step.alarm is not None
+        assert step.alarm.after == 10
+        step = step.alarm.callback()
+        written.append(step.frames)
+        if number == 1:
+            link.receive([json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {}}).encode()])
+    assert written == [[b""], [b""], []]
+
+
 # -- captured conversations --------------------------------------------------------------------------
 
 
