@@ -230,7 +230,9 @@ def _error(turn: OpenTurn, event: events.ErrorReported) -> None:
 
 
 def _title(state: SessionState, event: events.SessionUpdated) -> None:
-    if event.session.title != state.backend.name:  # so a session is described that has no title yet
+    first = next((item.text for item in state.transcript if isinstance(item, Message) and item.role == "user"), None)
+    descriptions = (state.backend.name, None if state.title else first)  # of a session that has no title yet
+    if event.session.title not in descriptions:
         state.title = event.session.title
     state.updated_at = max(state.updated_at, event.session.updated_at)
 

@@ -382,3 +382,13 @@ def test_a_description_does_not_change_the_time_of_the_last_activity() -> None:
     described = SessionUpdated(session=SessionSummary(session="s", updated_at=5))
     fold(state, Batch(session="s", epoch=1, first_seq=3, events=[described], turn="", origin=Origin(), at=9))
     assert state.updated_at == 5
+
+
+def test_a_description_by_the_first_input_is_no_title() -> None:
+    """The gateway tells subscribers such rows; a title that the backend gives later must win in lists."""
+    state = SessionState(id="s", transcript=[Message(role="user", text="hello")])
+    for title, expected in (("hello", ""), ("Greetings", "Greetings"), ("hello", "hello")):
+        row = SessionSummary(session="s", title=title)
+        described = SessionUpdated(session=row)
+        fold(state, Batch(session="s", epoch=1, first_seq=1, events=[described], turn="", origin=Origin(), at=9))
+        assert state.title == expected
