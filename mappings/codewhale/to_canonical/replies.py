@@ -126,8 +126,8 @@ class ReadThreadData(Struct, frozen=True, gc=False):
     goal: Raw = Raw(b"null")
 
 
-OPEN = ("queued", "in_progress")
-"""The status of an item that is not over, or whose piece of a stream broke."""
+UNSAID = ("queued", "in_progress", "canceled")
+"""The status of an item that is not over, that is a piece of a broken stream, or an input that the model never got."""
 
 TURN_META = "\n<turn_meta>\n", "\n</turn_meta>"
 """The borders of the text that a server adds to an input for the model: date, folder and permissions."""
@@ -157,7 +157,7 @@ def _saved_items(saved: wire.SavedSession, items: Iterable[wire.SavedItem]) -> I
         if found := _images_of(message):
             images.setdefault(_text_of(message), deque()).append(found)
     for item in items:
-        if item.status in OPEN:
+        if item.status in UNSAID:
             continue
         at, told = parse(item.started_at or "") or 0, read_raw(item.metadata, wire.ItemMetadata) or wire.ItemMetadata()
         if item.kind == "user_message":

@@ -203,10 +203,14 @@ def test_an_input_that_no_user_has_typed_is_a_system_message() -> None:
     assert [(message.role, message.text) for message in read] == texts
 
 
-def test_the_text_of_an_interrupted_answer_is_read_but_not_that_of_a_broken_stream() -> None:
-    """The server sends the request again when its stream breaks, and leaves the piece before `in_progress`."""
+def test_the_text_of_an_interrupted_answer_is_read_but_no_broken_stream_and_no_dropped_input() -> None:
+    """The server sends the request again when its stream breaks, and leaves the piece before `in_progress`.
+
+    It accepts further inputs in a turn, and drops those that an interrupt comes before.
+    """
     read = messages_read(
         saved_item("agent_message", "w0 w1 ", 1, status="interrupted"),
+        saved_item("user_message", "steered text", 1, status="canceled"),
         saved_item("agent_message", "hel", 2, status="in_progress"),
         saved_item("agent_message", "hello", 3),
     )
