@@ -451,6 +451,10 @@ def _nothing(_command: object) -> int:
     return 0
 
 
+def _never(_command: object) -> bool:
+    return False
+
+
 class Dialect(Struct, frozen=True, kw_only=True):
     """Everything that the gateway knows of a dialect."""
 
@@ -493,6 +497,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     # The number of history items that a client's ResumeSession contains.
     brings_history: Callable[[ResumeSession], int] = _nothing
+    # True for a ResumeSession that also changes its session: a server of this dialect gets it for an open session too.
+    changes_session: Callable[[ResumeSession], bool] = _never
     # The CPU time of a small request of a client, in pings of smooth.
     request_work: int = 1
     # The size (bytes) of the parts of a client's command that do not count for `max_command`: attachments and the like.

@@ -8,6 +8,7 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
     `session=latest` of a listener  ListSessions, then as with an id; a new conversation if there is none
     `session=ID` of a listener      ResumeSession and the pages; SessionOpened and one HistorySnapshot
     a client resumes                its ResumeSession and the pages; SessionOpened, one HistorySnapshot, the answer
+    a client changes an open one    its ResumeSession and the newest page; one HistorySnapshot, the answer
     a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
     a lost connection is made again the newest page; one HistorySnapshot if it has messages that nobody heard
 """
@@ -118,8 +119,9 @@ class HistoryLoader(AskingBackend):
         others = [structs.replace(burst, items=[i for i in burst.items if i not in answers]) for burst in bursts]
         opened = self._opened_for_client(others)
         others = [burst for burst in others if burst.items]
-        if opened is not None and not self._asking.active and not self.connected().transcript:
-            self._asking.begin(self._load(opened, others))
+        if opened is not None and not self._asking.active:
+            is_new = not self.connected().transcript
+            self._asking.begin(self._load(opened, others) if is_new else self._catch_up(others), PATIENCE)
         elif others:
             self._session.receive(others)
             if self._may_miss and not self._asking.active and _is_open_again(others):
@@ -230,19 +232,21 @@ class HistoryLoader(AskingBackend):
             pass  # the pages that came are the history
         self._tell(opened, items, answers)
 
-    def _catch_up(self) -> Script:
-        """Give the session the messages of its conversation that are newer than those it knows."""
+    def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
+        """Give the session the messages of its conversation that are newer than those it knows, then `answers`."""
         self._may_miss = False
+        history: list[Item] = []
         try:
             page = yield GetHistory(limit=PAGE)
+            if isinstance(page, HistorySnapshot):
+                history = with_newer(page.items, self.connected().transcript)
         except TimedOut:
             self._lose("the backend did not tell the history in time")
-            return
         except ConnectionLost:
-            return
-        history = with_newer(page.items, self.connected().transcript) if isinstance(page, HistorySnapshot) else []
-        if history:
-            self._session.receive([Burst(items=[HistorySnapshot(items=tuple(history))])])
+            pass  # the session goes on with what it knows
+        bursts = [Burst[Event](items=[HistorySnapshot(items=tuple(history))])] if history else []
+        if bursts or answers:
+            self._session.receive([*bursts, *answers])
 
     def _tell(self, opened: SessionOpened | None, items: Sequence[Item], answers: Sequence[Burst[Event]] = ()) -> None:
         """Give the session what was resumed, then the answers to clients that waited for it."""

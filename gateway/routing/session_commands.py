@@ -74,9 +74,17 @@ class SessionCommands:
             self._show_opened(link, command, lambda: self._backend.open_session(link, command))
 
     def resume_session(self, link: Link, command: ResumeSession) -> None:
-        """Show a client the session that it resumes; one that is not open here is asked of the backend."""
-        session = self.find_session(link, command.session)
-        self._count_lost_history(link, command, session)
+        """Show a client the session that it resumes, or let the backend change or find the session."""
+        session, upstream = self.find_session(link, command.session), self._sessions.upstream
+        if session is not None and link.dialect.name == upstream.name and link.dialect.changes_session(command):
+            self._sessions.claim(link, session)
+            session.delivery.enter()
+            session.command(link, command)
+            return
+        if upstream.takes_history is None and (brought := link.dialect.brings_history(command)):
+            loss = Loss(kind="ResumeSession", field="history", why="the backend takes none", count=brought)
+            own = session.state.id if session is not None else ""
+            self._sessions.services.ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
         if session is not None:
             self.show_session(link, session, command.request, command.agent)
             session.describe(SessionActivated)
@@ -84,16 +92,6 @@ class SessionCommands:
             refuse_unknown(link, command)
         else:
             self._show_opened(link, command, lambda: self._backend.resume_session(link, command))
-
-    def _count_lost_history(self, link: Link, command: ResumeSession, session: Session | None) -> None:
-        """Count the history that a client brings along as lost, if the session does not get it."""
-        upstream = self._sessions.upstream
-        brought, takes = link.dialect.brings_history(command), upstream.takes_history is not None
-        if brought and (session is not None or not takes):
-            why = "what is open here gets no other history" if takes else "the backend takes none"
-            loss = Loss(kind="ResumeSession", field="history", why=why, count=brought)
-            own = session.state.id if session is not None else ""
-            self._sessions.services.ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
 
     def _show_opened(
         self, link: Link, command: OpenSession | ResumeSession, find: Callable[[], Session | None]

@@ -3,7 +3,7 @@
 """
 
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
-from dragoman.mappings.codewhale.from_canonical.commands import history_for_resume, history_length
+from dragoman.mappings.codewhale.from_canonical.commands import changes_thread, history_for_resume, history_length
 from dragoman.mappings.codewhale.from_canonical.replies import public_ids
 from dragoman.mappings.codewhale.projection import Projection
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
@@ -36,4 +36,5 @@ DIALECT = Dialect(
     overheard=Overheard,
     takes_history=history_for_resume,
     brings_history=history_length,
+    changes_session=changes_thread,
 )

@@ -103,6 +103,17 @@ def history_for_resume(items: Sequence[Item]) -> Ext | None:
     return keep(params=requests.ResumeParams(thread_id="", history=history, persist_extended_history=False))
 
 
+def changes_thread(command: commands.ResumeSession) -> bool:
+    """Return True if a client's resume changes the thread: its model, its history or another setting."""
+    params = given(command.ext, "params", requests.ResumeParams, None)
+    return params is not None and params != requests.ResumeParams(
+        thread_id=params.thread_id,
+        cwd=params.cwd,
+        persist_extended_history=params.persist_extended_history,
+        operation_key=params.operation_key,
+    )
+
+
 def history_length(command: commands.ResumeSession) -> int:
     """Return the number of history items in a client's resume."""
     params = given(command.ext, "params", requests.ResumeParams, None)

@@ -146,7 +146,8 @@ def showing(state: SessionState, asked: object, generation: str) -> results.Thre
     thread, items = described(state, generation), history_items(state.messages())
     goal = read_raw(state.goal, ThreadGoal)
     shown_goal = None if goal is None else goal_in(goal, generation)
-    return _thread_response(thread, items, asked, state.backend.model, shown_goal)
+    model = given(state.backend_ids, "model", str, state.backend.model)
+    return _thread_response(thread, items, asked, model, shown_goal)
 
 
 STATUS: dict[type, str] = {commands.ResumeSession: "resumed", commands.OpenSession: "started"}

@@ -79,7 +79,7 @@ def session_opened(request: str, result: Raw | UnsetType) -> events.SessionOpene
     if not isinstance(known, ThreadResponse) or not isinstance(known.thread, Thread):
         return None
     thread = known.thread
-    ext = keep(thread_id=thread.id, thread=thread)
+    ext = keep(thread_id=thread.id, thread=thread, model=UNSET if known.model is None else known.model)
     return events.SessionOpened(request=request, session=session_id(thread.id), title=thread.name or "", ext=ext)
 
 

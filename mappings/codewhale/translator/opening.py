@@ -17,7 +17,7 @@ from dragoman.mappings.canonical import SessionState, Unmapped, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
 from dragoman.mappings.canonical.values import Ext, Failure
-from dragoman.mappings.codewhale.from_canonical.commands import history_length
+from dragoman.mappings.codewhale.from_canonical.commands import changes_thread, history_length
 from dragoman.mappings.codewhale.ids import session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import given, keep
 from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
@@ -136,7 +136,7 @@ class Opening(SessionOpening):
 
     def _reading(self, resume: commands.ResumeSession) -> Command | None:
         """Return the command that reads a thread instead; None if the resume was needed."""
-        if not self.resumes_context or history_length(resume):
+        if not self.resumes_context or changes_thread(resume):
             return None
         return commands.GetSession(request=resume.request, session=resume.session, ext=resume.ext)
 

@@ -86,17 +86,42 @@ async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_it
         assert (resume["result"].get("goal"), read["result"]["goal"]) == (None, goal)
 
 
-async def test_a_clients_history_for_an_open_thread_is_counted_as_a_loss() -> None:
+async def test_a_resume_that_changes_an_open_thread_goes_to_its_server() -> None:
+    """A server of 0.10.2 runs the next turn with the model of the resume, and answers with its name (section 12)."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-        client.sends(line(1, "thread/resume", thread_id=KEPT, history=history))
+        client.sends(line(1, "thread/resume", thread_id=KEPT))
         await resumes(made)
-        assert asked(made, "thread/resume")[0]["params"]["history"] == history
-        assert made.losses("ResumeSession") == 0
-        client.sends(line(2, "thread/resume", thread_id=KEPT, history=history))
+        client.sends(line(2, "thread/resume", thread_id=KEPT))
         await settle()
-        assert made.losses("ResumeSession") == 2
+        assert len(asked(made, "thread/resume")) == 1, "it changes nothing, so the gateway answers"
+        history = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me"}]
+        client.sends(line(3, "thread/resume", thread_id=KEPT, model="deepseek-reasoner", history=history))
+        await settle()
+        resume = asked(made, "thread/resume")[1]
+        assert resume["params"].items() >= {"model": "deepseek-reasoner", "history": history}.items()
+        client.news()
+        await answers(made, "thread/resume", **shown(KEPT) | {"model": "deepseek-reasoner"})
+        await answers(made, "thread/read", **shown(KEPT, "ok", (*SAID, ("user", "Who?"), ("assistant", "Me"))))
+        (answer,) = client.news()
+        assert answer["result"]["model"] == "deepseek-reasoner"
+        assert [item["content"] for item in answer["result"]["data"]["history"]] == ["Hi", "Hello", "Who?", "Me"]
+        assert made.losses("ResumeSession") == 0
+
+
+async def test_the_refusal_of_a_resume_that_changes_an_open_thread_is_passed_on() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.sends(line(1, "thread/resume", thread_id=KEPT))
+        await resumes(made)
+        client.news()
+        client.sends(line(2, "thread/resume", thread_id=KEPT, sandbox="read-only"))
+        await refuses(made, "thread/resume", -32005, "legacy sandbox override conflicts")
+        (answer,) = client.news()
+        assert answer["error"]["message"] == "legacy sandbox override conflicts"
+        client.sends(line(3, "thread/message", thread_id=KEPT, input="And now?"))
+        await settle()
+        assert len(asked(made, "thread/message")) == 1
 
 
 async def test_a_clients_history_that_the_backends_dialect_cannot_take_is_counted_as_a_loss() -> None:

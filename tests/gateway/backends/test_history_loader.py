@@ -358,12 +358,25 @@ def test_a_client_that_resumes_a_session_without_history_is_answered_too() -> No
     assert stage.history() == []
 
 
-def test_a_history_that_the_session_already_has_is_not_loaded_again() -> None:
+def test_a_client_that_resumes_an_open_session_is_answered_with_what_is_newer() -> None:
     stage = Stage()
     stage.state.transcript = [message("1")]
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
-    assert [type(command) for command in stage.asked] == [ResumeSession]
+    assert stage.told == []
+    stage.pages(["2", "1"])
+    assert stage.history() == ["1", "2"]
+    assert stage.told[1:] == [SessionOpened(request="open", session="c1")]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_client_that_resumes_an_open_session_is_answered_also_if_no_history_comes(lost: bool) -> None:
+    stage = Stage()
+    stage.state.transcript = [message("1")]
+    stage.loader.send([ResumeSession(request="open", session="c1")])
+    stage.opened()
+    stage.loader.lost("away", []) if lost else stage.time.passes(PATIENCE)
+    assert stage.told == [SessionOpened(request="open", session="c1")]
 
 
 def test_a_client_whose_resume_is_refused_gets_only_the_refusal() -> None:
