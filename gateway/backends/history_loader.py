@@ -9,6 +9,7 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
     `session=ID` of a listener      ResumeSession and the pages; SessionOpened and one HistorySnapshot
     a client resumes                its ResumeSession and the pages; SessionOpened, one HistorySnapshot, the answer
     a client changes an open one    its ResumeSession and the newest page; one HistorySnapshot, the answer
+    a client runs a prompt in it    its PromptOnce and the newest page; one HistorySnapshot, the result
     a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
     a lost connection is made again the newest page; one HistorySnapshot if it has messages that nobody heard
 """
@@ -16,7 +17,7 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import structs
 
@@ -34,6 +35,7 @@ from dragoman.mappings.canonical.commands import (
     GetSession,
     ListSessions,
     OpenSession,
+    PromptOnce,
     ResumeSession,
     resume_session,
 )
@@ -71,7 +73,7 @@ class HistoryLoader(AskingBackend):
         self._taken = taken
         self._visible = visible
         self._stored = stored
-        self._openings: set[str] = set()  # requests of clients that resume
+        self._openings: set[str] = set()  # requests of clients that resume, or run a prompt in the conversation
         self._may_miss = False  # the connection was lost, and others may have gone on with the conversation
         self._readings: dict[str, Asking[Command]] = {}  # histories that clients wait for, by request
         super().__init__(session, services, connect)
@@ -93,7 +95,7 @@ class HistoryLoader(AskingBackend):
             if isinstance(command, GetHistory) and command.limit > PAGE:
                 self._read(command)
                 continue
-            if isinstance(command, ResumeSession | GetSession):
+            if isinstance(command, ResumeSession | GetSession | PromptOnce):
                 self._openings.add(command.request)
             self._backend.send([command])
 
@@ -120,8 +122,10 @@ class HistoryLoader(AskingBackend):
         opened = self._opened_for_client(others)
         others = [burst for burst in others if burst.items]
         if opened is not None and not self._asking.active:
-            is_new = not self.connected().transcript
-            self._asking.begin(self._load(opened, others) if is_new else self._catch_up(others), PATIENCE)
+            if isinstance(opened, SessionOpened) and not self.connected().transcript:
+                self._asking.begin(self._load(opened, others))
+            else:
+                self._asking.begin(self._catch_up(others), PATIENCE)
         elif others:
             self._session.receive(others)
             if self._may_miss and not self._asking.active and _is_open_again(others):
@@ -146,10 +150,10 @@ class HistoryLoader(AskingBackend):
         request = getattr(item, "request", "")
         return self._asking if self._asking.is_asked(request) else self._readings.get(request)
 
-    def _opened_for_client(self, bursts: Sequence[Burst[Event]]) -> SessionOpened | None:
-        """Return the answer to a client that resumes, if it is among these events."""
+    def _opened_for_client(self, bursts: Sequence[Burst[Event]]) -> SessionOpened | Reply | None:
+        """Return the answer to a client that resumes, or the result of its prompt, if it is among these events."""
         items = [item for burst in bursts for item in burst.items]
-        opened = (item for item in items if isinstance(item, SessionOpened) and item.request in self._openings)
+        opened = (item for item in items if _is_done(item) and item.request in self._openings)
         found = next(opened, None)
         self._openings -= {request for item in items if (request := getattr(item, "request", ""))}
         return found
@@ -264,6 +268,10 @@ class HistoryLoader(AskingBackend):
     def _lose(self, why: str) -> None:
         loss = Loss(kind="HistorySnapshot", field="items", why=why)
         self._services.ledger.record([loss], session=self.connected().id)
+
+
+def _is_done(item: Event) -> TypeGuard[SessionOpened | Reply]:
+    return isinstance(item, SessionOpened) or (isinstance(item, Reply) and item.failure is None)
 
 
 def _is_open_again(bursts: Sequence[Burst[Event]]) -> bool:

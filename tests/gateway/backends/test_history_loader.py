@@ -19,6 +19,7 @@ from dragoman.mappings.canonical.commands import (
     GetHistory,
     ListSessions,
     OpenSession,
+    PromptOnce,
     ResumeSession,
     SubmitInput,
 )
@@ -367,6 +368,20 @@ def test_a_client_that_resumes_an_open_session_is_answered_with_what_is_newer() 
     stage.pages(["2", "1"])
     assert stage.history() == ["1", "2"]
     assert stage.told[1:] == [SessionOpened(request="open", session="c1")]
+
+
+def test_a_prompt_in_a_conversation_adds_its_messages_to_the_history() -> None:
+    """A codewhale stores the messages of a `prompt/run` in the thread that it names (its page, section 3)."""
+    stage = Stage()
+    stage.state.transcript = [message("1")]
+    stage.loader.send([PromptOnce(request="p", session="c1", prompt="2")])
+    stage.loader.receive([Burst(items=[Reply(request="p")])])
+    stage.pages(["3", "2", "1"])
+    assert stage.history() == ["1", "2", "3"]
+    assert stage.told[1:] == [Reply(request="p")]
+    stage.loader.send([PromptOnce(request="q", session="c1", prompt="4")])
+    stage.loader.receive([Burst(items=[Reply(request="q", failure=NO)])])
+    assert stage.told[2:] == [Reply(request="q", failure=NO)]
 
 
 @pytest.mark.parametrize("lost", [True, False])
