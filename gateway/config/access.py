@@ -146,8 +146,8 @@ def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
     try:
         for name in ("cryptography", "dragoman.gateway.identity.json_web_tokens"):
             import_module(name)
-    except ImportError:
-        yield at, f"install the extra: {sys.executable} -m pip install 'dragoman[jwt]'"
+    except ImportError as error:  # of another version, too, if the package was replaced under a gateway
+        yield at, f"{error}; install the extra: {sys.executable} -m pip install 'dragoman[jwt]'"
 
 
 def _jwks_faults(source: str) -> Iterator[str]:

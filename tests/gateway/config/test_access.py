@@ -98,6 +98,7 @@ def test_a_missing_library_of_jwt_is_an_error_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, missing, None)
     text = f"[auth.jwt]\nsecret = '{'s' * 32}'\naudience = 'a'\n"
     (line,) = (line for line in problems(tmp_path, text) if "pip" in line)
+    assert f"import of {missing} halted" in line, "the cause: the package may have been replaced under a gateway"
     assert line.endswith(f"install the extra: {sys.executable} -m pip install 'dragoman[jwt]'")
 
 
