@@ -281,9 +281,11 @@ async def test_a_cancel_refused_by_the_backend_is_reported_to_its_sender_and_the
         assert not any(news.values()), "nobody else hears of it"
         made.time.passes(Limits().cancel_deadline)
         await made.publishes("llm.token", session_id=ID, token="lo")
-        await made.publishes("llm.end", session_id=ID, tokens_in=0, tokens_out=0)
         whole = {"id": "m2", "role": "assistant", "content": "Hello", "created_at": ""}
-        await made.answers("message.list", [{**whole, "id": "m1", "role": "user", "content": "Hi"}, whole])
+        stored = [{**whole, "id": "m1", "role": "user", "content": "Hi"}, whole]
+        await made.answers("message.list", stored)  # whose text is it, after this silence?
+        await made.publishes("llm.end", session_id=ID, tokens_in=0, tokens_out=0)
+        await made.answers("message.list", stored)
         terminal = frames(clients["smooth"])[-1]
         assert terminal["data"]["data"]["response"]["responseParts"] == ["Hello"]
         assert [f["data"]["text"] for f in frames(clients["pod"]) if f["event"] == "text_done"] == ["Hello"]
