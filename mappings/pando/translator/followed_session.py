@@ -189,13 +189,13 @@ class FollowedSession:
 
     def streams(self, now: int) -> bool:
         """Return True if a piece of text only appends to the open text: it begins, ends and releases nothing."""
-        waits = self._ending or self._cause or self.input.is_asked_for
+        waits = self._ending or self._cause or self.held
         return self.open and not waits and self._output.streams(now)
 
     def add_text(self, text: str, now: int) -> None:
         """Note a piece of text that a fast reader passed on while `streams` was True."""
-        self.begin_turn(now)
-        self._output.add_text(text)
+        self._published_at, self._updated, self._last = now, False, None
+        self._output.add_text(text, now)
 
     def _takes(self, event: events.MessageAppended, now: int) -> bool:
         """Note a message; return True if it is not passed on: the echo of an input, or a possible cause of failure."""

@@ -61,7 +61,7 @@ class StreamedOutput:
         if isinstance(event, events.TextDelta) and self.unfinished:
             return True
         is_new = isinstance(event, OPENS[1:]) and getattr(event, "call", "") not in self.calls
-        return is_new and self._pauses(now)
+        return is_new and now - self._at >= PAUSE * NS and not self.announced
 
     def note_time(self, now: int) -> None:
         """Note that there is output at `now` (ns), or that it is no longer in doubt."""
@@ -80,10 +80,7 @@ class StreamedOutput:
 
     def streams(self, now: int) -> bool:
         """Return True if text at `now` (ns) only continues the turn: it begins nothing, and is in no doubt."""
-        return self.started and not self.unfinished and not self._pauses(now)
-
-    def _pauses(self, now: int) -> bool:
-        return now - self._at >= PAUSE * NS and not self.announced
+        return self.started and not self.unfinished and (now - self._at < PAUSE * NS or self.announced)
 
     def take(self, event: Output) -> list[Event]:
         """Return the events for a publication; add ModelTurnStarted before the first one if it was not published."""
@@ -101,14 +98,15 @@ class StreamedOutput:
     ) -> list[Event]:
         match event:
             case events.TextDelta():
-                self.add_text(event.text)
+                self.add_text(event.text, self._at)
                 return [event]
             case events.ToolCallFinished():
                 return self._finish_call(event)
             case _:
                 return self._take_call(event)
 
-    def add_text(self, text: str) -> None:
+    def add_text(self, text: str, now: int) -> None:
+        self._at = now
         self.length += len(text)
         if self.length <= TEXT_MAX:
             self._text.append(text)

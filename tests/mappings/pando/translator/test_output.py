@@ -13,7 +13,7 @@ def test_texts_before_questions_are_kept_up_to_the_bound_of_one_turn(monkeypatch
     monkeypatch.setattr("dragoman.mappings.pando.translator.output.TEXT_MAX", 4)
     output = StreamedOutput()
     for text, kept in (("ab", ("ab",)), ("cd", ("ab", "cd")), ("e", ())):
-        output.add_text(text)
+        output.add_text(text, 0)
         output = output.next(stored=False)
         assert output.before == kept
 
