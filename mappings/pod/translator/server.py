@@ -77,11 +77,12 @@ class ServerTranslator(Translator[Command, Event]):
         return Step(frames=rendered.frames, losses=rendered.losses)
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:
-        """Write the alerts and the snapshot; a client that already has a snapshot gets a rotation."""
+        """Write the alerts and the snapshot; a client that already has a snapshot gets a rotation, and a new status."""
         now = self._clock()
         if self._session is not None:
-            self._session = state
-            return Step(frames=[EVENTS.encode(rotation(state, now))])
+            shown, self._session = self._session.status, state
+            changed = [wire.Status(data=wire.State(status=state.status))] * (state.status != shown)
+            return Step(frames=[EVENTS.encode(message) for message in (rotation(state, now), *changed)])
         self._session = state
         alerts = Projection(live=False).write(state.alerts, now)
         early, self._early = self._early, []

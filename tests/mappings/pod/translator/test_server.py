@@ -121,6 +121,12 @@ def test_a_client_never_gets_a_second_snapshot() -> None:
     assert names(attached().attach(SessionState(id=SESSION))) == ["segment_rotated"]
 
 
+def test_a_client_that_follows_another_session_is_told_its_status() -> None:
+    step = attached().attach(SessionState(id=SESSION, status="running"))
+    assert names(step) == ["segment_rotated", "status"]
+    assert lines(step)[1]["data"] == {"status": "running"}
+
+
 def test_a_failure_is_an_error_of_its_code() -> None:
     step = attached().send([events.Reply(request="r1", failure=Failure(cause="busy", text="a turn is open"))])
     assert errors(step) == [("already_running", "a turn is open")]
