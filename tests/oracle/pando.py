@@ -19,10 +19,11 @@ Data = dict[str, Any]
 
 class Session(Struct):
     """A session: `running` is None while its state is unknown, `calls` are those without a result, with whether their
-    input came.
+    input came. `had_messages` is True if it was announced with messages: a call may have come before.
     """
 
     running: bool | None = None
+    had_messages: bool | None = None
     calls: dict[str, bool] = field(default_factory=dict)
     deleted: bool = False
 
@@ -43,6 +44,7 @@ class PandoOracle:
             "tool.start": self._call,
             "tool.end": self._result,
             "message.append": self._message,
+            "session.update": self._announced,
             "session.deleted": self._deleted,
         }
 
@@ -111,7 +113,11 @@ class PandoOracle:
 
     def _result(self, session: Session, payload: Data) -> None:
         known = session.calls.pop(payload["call_id"], None) is not None
-        self._record.hold(session.running is None or known, "a result follows its call, once")
+        self._record.hold(session.running is None or known or bool(session.had_messages), "a result follows its call")
+
+    def _announced(self, session: Session, payload: Data) -> None:
+        if session.had_messages is None:
+            session.had_messages = payload["message_count"] > 0
 
     def _deleted(self, session: Session, _payload: Data) -> None:
         session.deleted = True

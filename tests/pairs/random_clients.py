@@ -9,6 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.codewhale.ids import thread_id
 from dragoman.mappings.smooth.from_canonical.replies import public_ids
@@ -23,7 +24,7 @@ class RandomClient(ABC):
     """A client at the other end of `peer`. `backend` is the dialect of the route's backend.
 
     `first` is the number of the first turn that it must see, None before it sees any. `offset` is the constant
-    difference between its count of offered events and the log.
+    difference between the log and the count of events that `attachment` was offered.
     """
 
     dialect: ClassVar[str]
@@ -39,7 +40,8 @@ class RandomClient(ABC):
         self.peer = peer
         self.backend = backend
         self.first: int | None = None
-        self.offset: int | None = None
+        self.attachment: Attachment | None = None
+        self.offset = 0
         self.sent: list[Frame] = []
 
     @property

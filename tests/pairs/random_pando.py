@@ -122,7 +122,7 @@ class RandomPando(RandomBackend):
             self._publish("session.update", **self._row(self._session))
 
     def _begin(self) -> None:
-        self._turn = PlayedTurn(number=len(self.turns))
+        self._turn = PlayedTurn(number=len(self.turns), whole=not self.stopping)  # it may be over for clients already
         self.turns.append(self._turn)
         said = self._store("user", self._input)
         self._say("message.append", message_id=said, role="user", content=self._input)

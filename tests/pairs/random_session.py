@@ -250,8 +250,8 @@ class RandomSession:
             text = session.delivery.groups.text  # counts its pieces when it is closed
             streamed = text.count if text is not None and text.open and attachment.behind is None else 0
             offered = attachment.offered + streamed - reached
-            if client.offset is None:
-                client.offset = offered
+            if client.attachment is not attachment:  # a pod client of a pando may go over to the newest session
+                client.attachment, client.offset = attachment, offered
             assert offered == client.offset, f"{client.name}: events that were not offered"
         rules = {peer.transport.closed for peer in [*self.stage.clients.values(), *self.stage.pods]}
         assert CloseReason.INTERNAL not in rules, "a rule failed: see the log"
