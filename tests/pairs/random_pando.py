@@ -39,7 +39,7 @@ class RandomPando(RandomBackend):
         pass
 
     def lost(self, *, dies: bool) -> None:
-        if self._turn is not None:
+        if self._turn is not None and dies:
             self._turn.whole = False
         if dies:
             self._instance += 1

@@ -146,8 +146,10 @@ class RandomSession:
         here = [client.dialect for client in self.clients if client.here]
         if len(here) >= CLIENTS_MAX or (dialect == "pando" and dialect in here):
             return  # a listener publishes once for all its subscribers
-        name = f"{dialect} {len(self.clients)}"
         session = self.session
+        if session is None and {*here} - {"pando"}:
+            return  # the backend is away: this client would open a second session
+        name = f"{dialect} {len(self.clients)}"
         ingress = Ingress(endpoint=name, session="" if session is None else session.state.id)
         peer = self.stage.join(name, dialect=dialect, ingress=ingress)
         if dialect == "pando":
