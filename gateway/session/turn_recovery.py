@@ -72,7 +72,7 @@ def find_turn(state: SessionState, text: str | None, history: events.HistorySnap
         runs = _new_runs(state.transcript[:begin], history)
         if not runs and history.status == "running":
             return FoundTurn(verdict="running")
-        if len(runs) != 1 or state.found_running:  # the run of a turn that was found running had begun before
+        if len(runs) != 1 or (state.found_running and _began_later(runs[0], history)):
             return UNKNOWN
         return _state_of_run(runs[0], runs[0].first, history)
     at, is_known = _find_input(state.transcript[:begin], text, history)
@@ -111,6 +111,12 @@ def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[P
         for run in history.runs
         if run.first >= begin and heard.isdisjoint(_answers(history.items[run.first : run.last]))
     ]
+
+
+def _began_later(run: PastRun, history: events.HistorySnapshot) -> bool:
+    """Return True if the run began after the one that was found running: with an input, or before that one ended."""
+    at = history.runs.index(run)
+    return bool(_inputs(history.items[run.first : run.last])) or (at > 0 and history.runs[at - 1].end is None)
 
 
 def _inputs(items: Sequence[Item]) -> list[tuple[int, str]]:

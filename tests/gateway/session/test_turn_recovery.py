@@ -117,6 +117,8 @@ INPUT = Message(role="user", text="More", id="v")
         ((CUT_OFF,), False, (INPUT,), (WOKEN, PastRun(first=0, last=1)), "unknown"),
         ((ASKED,), True, (ASKED,), (PastRun(first=0, last=1),), "running"),
         ((ASKED,), True, (ASKED,), (PastRun(first=0, last=1), PastRun(first=1, last=1)), "unknown"),
+        ((), True, (), (WOKEN,), "running"),
+        ((ASKED,), True, (ASKED, INPUT), (PastRun(first=0, last=1, end="failed"), PastRun(first=1, last=2)), "unknown"),
         ((ASKED,), False, (INPUT,), (PastRun(first=0, last=1),), "running"),  # the history was rewritten
     ],
 )
