@@ -131,15 +131,16 @@ def _answers(items: Sequence[Item]) -> set[str]:
 def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
     """Return the index of the input, and True if the history is known to agree with the items before it.
 
-    A history that was rewritten meanwhile is searched from its end.
+    In a history that was rewritten meanwhile, it is the input behind the known ones of the same text, or the last one.
     """
-    known = [text for _, text in _inputs(before)]
+    known = [one for _, one in _inputs(before)]
     inputs = _inputs(history.items)
     if [one for _, one in inputs[: len(known)]] == known:
         rest = inputs[len(known) :]
         is_there = bool(rest) and rest[0][1] == text
         return (rest[0][0] if is_there else None), bool(known or history.conversation)
-    return next((i for i, one in reversed(inputs) if one == text), None), False
+    places = [i for i, one in inputs if one == text]
+    return (places[min(known.count(text), len(places) - 1)] if places else None), False
 
 
 # -- what was missed of a run ------------------------------------------------------------------------

@@ -128,3 +128,11 @@ def test_a_turn_without_input_goes_on_unless_another_run_began(
     state = SessionState(id="s", turn=OpenTurn(id="t", message="m"), transcript=[*known], found_running=found_running)
     history = HistorySnapshot(items=items, status="running", runs=runs)
     assert find_turn(state, None, history, len(known)).verdict == verdict
+
+
+def test_an_equal_input_after_the_lost_one_is_another_turn() -> None:
+    """A pod does not log an input with an unknown workflow, so the histories differ."""
+    runs = PastRun(first=0, last=1), PastRun(first=1, last=2)
+    history = HistorySnapshot(items=(ASKED, ASKED), status="running", runs=runs)
+    state = SessionState(id="s", turn=OpenTurn(id="t", message="m", accepted=True), transcript=[INPUT, ASKED])
+    assert find_turn(state, "Hi", history, 1).verdict == "unknown"
