@@ -329,11 +329,12 @@ class ResumedTurn:
             return (*self._released(), event)
         self._inside = False
         self.held.clear()
+        sent = "".join(block.parts) if block is not None else ""
         if block is None or DONE[type(block)] is kind:
-            sent = "".join(block.parts) if block is not None else ""
             is_next = self._logged and not event.text.startswith(sent)
             return (events.TextDone(text=sent), event) if is_next else (event,)
-        return (event,) if self._logged else (MISSED, event)
+        ended = DONE[type(block)](text=sent)
+        return (ended, event) if self._logged else (MISSED, ended, event)
 
     def _released(self) -> Sequence[Any]:
         """Return the deltas that waited, after a Gap if a part of their block may be missing."""

@@ -14,6 +14,7 @@ from dragoman.mappings.canonical.events import (
     ReasoningDone,
     StatusChanged,
     TextDelta,
+    TextDone,
     ToolCallArguments,
     ToolCallStarted,
 )
@@ -77,9 +78,15 @@ def test_fragments_of_a_call_are_left_out_as_far_as_they_were_received() -> None
 
 
 def test_the_end_of_another_block_tells_that_a_part_may_be_missing() -> None:
-    gap, done = ResumedTurn(in_a_turn("Hel")).new_events([ReasoningDone(text="hm")])
+    gap, *ended = ResumedTurn(in_a_turn("Hel")).new_events([ReasoningDone(text="hm")])
     assert isinstance(gap, Gap)
-    assert done == ReasoningDone(text="hm")
+    assert ended == [TextDone(text="Hel"), ReasoningDone(text="hm")]
+
+
+def test_the_end_of_another_block_ends_a_text_that_is_in_the_log() -> None:
+    """A reasoning without text opens no block: a later text would be taken for more of the open one."""
+    done = ReasoningDone(text="")
+    assert ResumedTurn(in_a_turn("Hel"), logged=True).new_events([done]) == [TextDone(text="Hel"), done]
 
 
 def test_a_status_that_says_running_does_not_end_the_repetition() -> None:
