@@ -155,6 +155,8 @@ class Sessions:
         if known is not None:
             self.services.schedule(0, lambda: self.drop(session))  # once what it has to say is said
             if self.policy.sees(link.principal, known.state):
+                if chosen := self._unopened.chosen_name(session):
+                    self.index.add_name(known, chosen)
                 return known
             session.commands.give_all(object, Failure(cause="not_found", text="session not found"))
             return session

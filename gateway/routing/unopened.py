@@ -58,6 +58,11 @@ class UnopenedSessions:
             self._names[session.state.id] = dialect, name
             self._chosen[dialect, name] = session.state.id
 
+    def chosen_name(self, session: Session) -> str:
+        """Return the name that a client chose for a session, or ""."""
+        _dialect, name = self._names.get(session.state.id, ("", ""))
+        return name
+
     def is_chosen(self, dialect: str, name: str) -> bool:
         """Return True if a client of this dialect chose this name for a session that waits."""
         return (dialect, name) in self._chosen

@@ -169,6 +169,24 @@ async def test_all_chosen_ids_of_the_single_session_of_a_pod_are_accepted_and_th
         assert ends == [OWN]
 
 
+@pytest.mark.parametrize("between", ["smooth", "codewhale"])
+async def test_an_id_chosen_for_a_conversation_that_another_gateway_had_open_is_accepted(
+    between: str, tmp_path: Path
+) -> None:
+    (tmp_path / "backend").mkdir()
+    demo = demo_backend(parse(LISTEN["pod"].format(folder=tmp_path / "backend")))
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(demo) as (upstream, *_),
+        bridged(upstream, listen=LISTEN[between].format(folder=tmp_path), limits=LIMITS) as (_, middle),
+        bridged(f"{between}+{middle}", listen=LISTEN["pando"], limits=LIMITS) as (_, address),
+        PandoClient.connected(address, session="") as client,
+    ):
+        await create(client)
+        await create(client, "Ours/2")
+        assert (await client.call("session.get", session_id="Ours/2"))["id"] == OWN, "a pod is one session"
+
+
 async def test_a_session_titled_by_the_name_of_its_pod_is_retitled_by_its_first_input(
     tmp_path: Path,
 ) -> None:
