@@ -205,7 +205,7 @@ def fitted(message: Any, event: Event, context: Context) -> list[bytes]:
         case wire.ErrorEvent():
             context.lose(event, "text" if isinstance(event, ErrorReported) else "failure", TOO_LARGE)
             body = msgspec.structs.replace(message.error, message=cut_text(message.error.message))
-            data = wire.ErrorData(request_id=message.request_id, error=body)
+            data = wire.ErrorEvent.Data(request_id=message.request_id, error=body)
             return _checked(msgspec.structs.replace(message, error=body, data=data), event, context)
         case wire.EventualResponse():
             context.lose(event, "text", TOO_LARGE)

@@ -58,7 +58,7 @@ def tool_result(frames: Sequence[bytes], now: int) -> list[bytes]:
 
 
 def _chunk(node: str, state: object, now: int) -> smooth.StreamChunk:
-    data = smooth.StreamChunkData(request_id=REQUEST, node=node, state=smooth.NodeState(raw_response=state))
+    data = smooth.StreamChunk.Data(request_id=REQUEST, node=node, state=smooth.NodeState(raw_response=state))
     return smooth.StreamChunk(request_id=REQUEST, node=node, data=data, timestamp=now)
 
 
@@ -100,7 +100,7 @@ def _eventual(text: str, asked: int, answered: int, now: int) -> smooth.Eventual
         needs_escalation=False,
         usage=smooth.TurnUsage(prompt_tokens=asked, completion_tokens=answered),
     )
-    data = smooth.EventualData(request_id=REQUEST, status=200, data=answer)
+    data = smooth.EventualResponse.Data(request_id=REQUEST, status=200, data=answer)
     return smooth.EventualResponse(request_id=REQUEST, status=200, data=data, timestamp=now)
 
 
@@ -110,7 +110,7 @@ def error(frames: Sequence[bytes], now: int) -> list[bytes]:
     for problem, status in zip(each, each, strict=True):
         body = smooth.ErrorBody(code="AGENT_ERROR", message=decode(problem).data.message)
         decode(status)
-        data = smooth.ErrorData(request_id=REQUEST, error=body)
+        data = smooth.ErrorEvent.Data(request_id=REQUEST, error=body)
         written.append(encode(smooth.ErrorEvent(request_id=REQUEST, error=body, data=data, timestamp=now)))
     return written
 
@@ -121,7 +121,7 @@ def cancelled(frames: Sequence[bytes], now: int) -> list[bytes]:
     for problem, status in zip(each, each, strict=True):
         decode(problem)
         decode(status)
-        data = smooth.CancelledData(request_id=REQUEST, status=499)
+        data = smooth.Cancelled.Data(request_id=REQUEST, status=499)
         written.append(encode(smooth.Cancelled(request_id=REQUEST, status=499, data=data, timestamp=now)))
     return written
 

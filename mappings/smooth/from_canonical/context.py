@@ -70,6 +70,6 @@ def error_event(
     return wire.ErrorEvent(
         request_id=request,
         error=body,
-        data=wire.ErrorData(request_id=request, error=body, details=given(ext, "details", object, UNSET)),
+        data=wire.ErrorEvent.Data(request_id=request, error=body, details=given(ext, "details", object, UNSET)),
         timestamp=context.timestamp,
     )

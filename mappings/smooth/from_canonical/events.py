@@ -163,7 +163,7 @@ def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) 
         wire.StreamChunk(
             request_id=context.top,
             node=name,
-            data=wire.StreamChunkData(
+            data=wire.StreamChunk.Data(
                 request_id=context.request_id,
                 node=name,
                 state=state,
@@ -265,7 +265,7 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
     if event.ext is not None:
         status = given(event.ext, "status", int, 200)
         answer = _with_details(answer, event, context)
-    data = wire.EventualData(request_id=context.request_id, status=status, data=answer)
+    data = wire.EventualResponse.Data(request_id=context.request_id, status=status, data=answer)
     return wire.EventualResponse(request_id=context.top, status=status, data=data, timestamp=context.timestamp)
 
 
@@ -304,7 +304,7 @@ def _usage(usage: Usage | None, context: Context) -> wire.TurnUsage | None:
 def _cancelled(context: Context) -> wire.Cancelled | wire.ErrorEvent:
     if context.seed:  # seed clients do not know `cancelled` and would wait for another terminal message
         return error_event(context, "AGENT_ERROR", "the turn was cancelled")
-    data = wire.CancelledData(request_id=context.top, status=499)
+    data = wire.Cancelled.Data(request_id=context.top, status=499)
     return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)
 
 
@@ -324,14 +324,14 @@ def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
     """Write a keepalive. It needs a request id, so none is written between turns."""
     if not context.turn and not context.alone:
         return ()
-    data = wire.KeepaliveData(request_id=context.request_id)
+    data = wire.Keepalive.Data(request_id=context.request_id)
     return (wire.Keepalive(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
 @FROM_EVENT.rule(events.Pong, produces=(wire.Pong,))
 def pong(event: events.Pong, context: Context) -> Messages:
     timestamp = event.at // NS_PER_MS or context.timestamp
-    return (wire.Pong(request_id=context.top, data=wire.PongData(timestamp=timestamp), timestamp=timestamp),)
+    return (wire.Pong(request_id=context.top, data=wire.Pong.Data(timestamp=timestamp), timestamp=timestamp),)
 
 
 # -- questions to the user --------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def _about_question(kind: Callable[..., object], content: object, context: Conte
 
 @FROM_EVENT.rule(events.ApprovalRequested, produces=(wire.WriteConfirmationRequired,), fidelity=Lossy(("question",)))
 def approval_requested(event: events.ApprovalRequested, context: Context) -> Messages:
-    asked = wire.WriteConfirmation(tool_id=event.tool, action_description=event.description)
+    asked = wire.WriteConfirmationRequired.Content(tool_id=event.tool, action_description=event.description)
     return _about_question(wire.WriteConfirmationRequired, asked, context)
 
 
@@ -354,7 +354,7 @@ def otp_required(event: events.OtpRequired, context: Context) -> Messages:
     channels = [channel for channel in event.channels if channel in CHANNELS]
     if len(channels) < len(event.channels) or not channels:
         context.lose(event, "channels", "smooth knows the channels email and sms")
-    asked = wire.OtpChallenge(
+    asked = wire.OtpVerificationRequired.Content(
         tool_id=event.tool,
         action_description=event.description,
         available_channels=channels or ["email"],
@@ -368,13 +368,13 @@ def otp_sent(event: events.OtpSent, context: Context) -> Messages:
     if event.channel not in CHANNELS:
         context.lose(event, why="smooth knows the channels email and sms")
         return ()
-    sent = wire.OtpDelivery(channel=event.channel, masked_destination=event.destination)
+    sent = wire.OtpSent.Content(channel=event.channel, masked_destination=event.destination)
     return _about_question(wire.OtpSent, sent, context)
 
 
 @FROM_EVENT.rule(events.OtpVerified, produces=(wire.OtpVerified,))
 def otp_verified(event: events.OtpVerified, context: Context) -> Messages:
-    return _about_question(wire.OtpVerified, wire.OtpSuccess(message=event.text), context)
+    return _about_question(wire.OtpVerified, wire.OtpVerified.Content(message=event.text), context)
 
 
 @FROM_EVENT.rule(events.OtpInvalid, produces=(wire.OtpInvalid,))
@@ -387,7 +387,7 @@ def otp_invalid(event: events.OtpInvalid, context: Context) -> Messages:
 
 def _otp_failure(context: Context, reason: str | None, attempts: int, text: str) -> Messages:
     """Return otp_invalid, as an event or as the answer to verify_otp."""
-    failed = wire.OtpFailure(error=reason, attempts_remaining=attempts, message=text)
+    failed = wire.OtpInvalid.Content(error=reason, attempts_remaining=attempts, message=text)
     return _about_question(wire.OtpInvalid, failed, context)
 
 
@@ -400,7 +400,9 @@ def interaction_required(event: events.InteractionRequired, context: Context) ->
     if not isinstance(spec, dict):
         context.lose(event, why="the description of a form is an object")
         return ()
-    asked = wire.Interaction(interaction_id=event.question, kind=event.kind, spec=spec, reason=event.reason)
+    asked = wire.InteractionRequired.Content(
+        interaction_id=event.question, kind=event.kind, spec=spec, reason=event.reason
+    )
     return _about_question(wire.InteractionRequired, asked, context)
 
 
@@ -408,7 +410,7 @@ def interaction_required(event: events.InteractionRequired, context: Context) ->
 def interaction_invalid(event: events.InteractionInvalid, context: Context) -> Messages:
     """Write the refusal of a form. The schema requires at least one error."""
     faults = [wire.FieldFault(field=error.field, message=error.text) for error in event.errors]
-    refused = wire.InteractionFaults(
+    refused = wire.InteractionInvalid.Content(
         interaction_id=event.question,
         kind=event.kind,
         errors=faults or [wire.FieldFault(field="", message=event.text)],

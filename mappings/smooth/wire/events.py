@@ -71,20 +71,18 @@ class NodeState(Closed, frozen=True, kw_only=True):
     pending_otp_verification: object = UNSET
 
 
-class StreamChunkData(Closed, frozen=True, kw_only=True):
-    """Mirror of a chunk, with its state."""
-
-    request_id: str
-    node: str
-    state: NodeState
-    done: bool | None = None
-
-
 class StreamChunk(EventBase, frozen=True, kw_only=True, tag="stream_chunk"):
     """A message of a node of the backend's graph: a tool call, its result, or a phase."""
 
     node: str
-    data: StreamChunkData
+
+    class Data(Closed, frozen=True, kw_only=True):
+        request_id: str
+        node: str
+        state: NodeState
+        done: bool | None = None
+
+    data: Data
 
 
 # -- the ends of a turn -----------------------------------------------------------------------------
@@ -123,33 +121,29 @@ class FinalAnswer(Closed, frozen=True, kw_only=True):
     directive: object = UNSET
 
 
-class EventualData(Closed, frozen=True, kw_only=True):
-    """Mirror of a terminal, with the answer."""
-
-    request_id: str
-    status: int
-    data: FinalAnswer
-
-
 class EventualResponse(EventBase, frozen=True, kw_only=True, tag="eventual_response"):
     """The end of a complete turn."""
 
     status: int
-    data: EventualData
 
+    class Data(Closed, frozen=True, kw_only=True):
+        request_id: str
+        status: int
+        data: FinalAnswer
 
-class CancelledData(Closed, frozen=True, kw_only=True):
-    """Mirror of a cancellation."""
-
-    request_id: str | None = None
-    status: Literal[499]
+    data: Data
 
 
 class Cancelled(EventBase, frozen=True, kw_only=True, tag="cancelled"):
     """The end of a cancelled turn."""
 
     status: Literal[499]
-    data: CancelledData
+
+    class Data(Closed, frozen=True, kw_only=True):
+        request_id: str | None = None
+        status: Literal[499]
+
+    data: Data
 
 
 class ErrorBody(Closed, frozen=True, kw_only=True):
@@ -159,46 +153,38 @@ class ErrorBody(Closed, frozen=True, kw_only=True):
     message: str
 
 
-class ErrorData(Closed, frozen=True, kw_only=True):
-    """Mirror of an error; no server sends `details`."""
-
-    request_id: str | None = None
-    error: ErrorBody
-    details: object = UNSET
-
-
 class ErrorEvent(EventBase, frozen=True, kw_only=True, tag="error"):
-    """The error of a request or turn; without requestId, any other error."""
+    """The error of a request or turn; without requestId, any other error. No server sends `details`."""
 
     error: ErrorBody
-    data: ErrorData
+
+    class Data(Closed, frozen=True, kw_only=True):
+        request_id: str | None = None
+        error: ErrorBody
+        details: object = UNSET
+
+    data: Data
 
 
 # -- keepalive and pong -----------------------------------------------------------------------------
 
 
-class KeepaliveData(Closed, frozen=True, kw_only=True):
-    """Mirror of a keepalive."""
-
-    request_id: str
-
-
 class Keepalive(EventBase, frozen=True, kw_only=True, tag="keepalive"):
     """A sign that the server is alive; in the schemas, but no server sends it."""
 
-    data: KeepaliveData
+    class Data(Closed, frozen=True, kw_only=True):
+        request_id: str
 
-
-class PongData(Closed, frozen=True, kw_only=True):
-    """Mirror of a pong."""
-
-    timestamp: int
+    data: Data
 
 
 class Pong(EventBase, frozen=True, kw_only=True, tag="pong"):
     """Answer to ping."""
 
-    data: PongData | None = None
+    class Data(Closed, frozen=True, kw_only=True):
+        timestamp: int
+
+    data: Data | None = None
 
 
 # -- questions to the user --------------------------------------------------------------------------
@@ -213,86 +199,68 @@ class Mirror(Closed, Generic[T], frozen=True, kw_only=True):
     data: T
 
 
-class WriteConfirmation(Closed, frozen=True, kw_only=True):
-    """The action that the backend asks permission for; `tool_id` is the tool's name."""
-
-    tool_id: str
-    action_description: str
-
-
 class WriteConfirmationRequired(EventBase, frozen=True, kw_only=True, tag="write_confirmation_required"):
-    """A question that parks the turn until the user approves or denies."""
+    """A question that parks the turn until the user approves or denies; `tool_id` is the tool's name."""
 
-    data: Mirror[WriteConfirmation]
+    class Content(Closed, frozen=True, kw_only=True):
+        tool_id: str
+        action_description: str
 
-
-class OtpChallenge(Closed, frozen=True, kw_only=True):
-    """The tool that needs the user's identity, and the channels for a code (email, sms)."""
-
-    tool_id: str
-    action_description: str
-    available_channels: list[str]
-    auth_level: str
+    data: Mirror[Content]
 
 
 class OtpVerificationRequired(EventBase, frozen=True, kw_only=True, tag="otp_verification_required"):
     """A tool was refused because the user is not identified. The turn ends; it is not parked."""
 
-    data: Mirror[OtpChallenge]
+    class Content(Closed, frozen=True, kw_only=True):
+        tool_id: str
+        action_description: str
+        available_channels: list[str]
+        auth_level: str
 
-
-class OtpDelivery(Closed, frozen=True, kw_only=True):
-    """The channel and destination of a code."""
-
-    channel: str
-    masked_destination: str
+    data: Mirror[Content]
 
 
 class OtpSent(EventBase, frozen=True, kw_only=True, tag="otp_sent"):
     """A one-time code was sent."""
 
-    data: Mirror[OtpDelivery]
+    class Content(Closed, frozen=True, kw_only=True):
+        channel: str
+        masked_destination: str
 
-
-class OtpSuccess(Closed, frozen=True, kw_only=True):
-    """Free text about a right code."""
-
-    message: str
+    data: Mirror[Content]
 
 
 class OtpVerified(EventBase, frozen=True, kw_only=True, tag="otp_verified"):
-    """The code was right; the client sends its message again."""
+    """The code was right, with free text; the client sends its message again."""
 
-    data: Mirror[OtpSuccess]
+    class Content(Closed, frozen=True, kw_only=True):
+        message: str
 
-
-class OtpFailure(Closed, frozen=True, kw_only=True):
-    """The details of a refused code; `error` is INVALID_CODE, MAX_ATTEMPTS, NOT_FOUND or EXPIRED."""
-
-    error: str | None = None
-    attempts_remaining: int
-    message: str
+    data: Mirror[Content]
 
 
 class OtpInvalid(EventBase, frozen=True, kw_only=True, tag="otp_invalid"):
-    """The code was wrong."""
+    """The code was wrong; `error` is INVALID_CODE, MAX_ATTEMPTS, NOT_FOUND or EXPIRED."""
 
-    data: Mirror[OtpFailure]
+    class Content(Closed, frozen=True, kw_only=True):
+        error: str | None = None
+        attempts_remaining: int
+        message: str
 
-
-class Interaction(Closed, frozen=True, kw_only=True):
-    """A form to fill in; `spec` describes it, and its structure depends on `kind`."""
-
-    interaction_id: str
-    kind: str
-    spec: dict[str, object]
-    reason: str
+    data: Mirror[Content]
 
 
 class InteractionRequired(EventBase, frozen=True, kw_only=True, tag="interaction_required"):
-    """A question that parks the turn until the form is filled in or declined."""
+    """A question that parks the turn until the form is filled in or declined. `spec` depends on `kind`."""
 
-    data: Mirror[Interaction]
+    class Content(Closed, frozen=True, kw_only=True):
+        interaction_id: str
+        kind: str
+        spec: dict[str, object]
+        reason: str
+
+    data: Mirror[Content]
 
 
 class FieldFault(Closed, frozen=True, kw_only=True):
@@ -302,19 +270,16 @@ class FieldFault(Closed, frozen=True, kw_only=True):
     message: str
 
 
-class InteractionFaults(Closed, frozen=True, kw_only=True):
-    """The errors of a refused form."""
-
-    interaction_id: str
-    kind: str
-    errors: list[FieldFault]
-    message: str
-
-
 class InteractionInvalid(EventBase, frozen=True, kw_only=True, tag="interaction_invalid"):
     """A form was refused; the turn stays parked."""
 
-    data: Mirror[InteractionFaults]
+    class Content(Closed, frozen=True, kw_only=True):
+        interaction_id: str
+        kind: str
+        errors: list[FieldFault]
+        message: str
+
+    data: Mirror[Content]
 
 
 AnyEvent = union_of(EventBase)

@@ -28,7 +28,7 @@ def raw(value: object) -> Raw:
 
 def chunk(raw_response: object) -> list[object]:
     state = wire.NodeState(raw_response=raw_response)
-    data = wire.StreamChunkData(request_id="r", node="n", state=state)
+    data = wire.StreamChunk.Data(request_id="r", node="n", state=state)
     message = wire.StreamChunk(request_id="r", node="n", data=data, timestamp=1)
     return list(TO_EVENT.functions[wire.StreamChunk](message))
 
