@@ -6,12 +6,12 @@ import pytest
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.smooth.to_canonical.commands import TO_COMMAND
-from dragoman.mappings.smooth.translator.admission import CHECKS
+from dragoman.mappings.smooth.translator.admission import REQUIRED
 from tests.mappings.smooth.server_link import HISTORY, LIST, RENAME, SEND, Link
 
 
-def test_each_action_is_checked_that_needs_more_than_its_type() -> None:
-    assert TO_COMMAND.produced - CHECKS.keys() == {commands.Ping, commands.CancelTurn}
+def test_each_action_has_required_fields_but_those_that_servers_take_without() -> None:
+    assert TO_COMMAND.produced - REQUIRED.keys() == {commands.Ping, commands.CancelTurn, commands.ListSessions}
 
 
 @pytest.mark.parametrize(
