@@ -40,31 +40,10 @@ def _known(result: Raw | UnsetType) -> Any:
     return None if result is UNSET else typed(result)
 
 
-def methods_of(result: Raw | UnsetType) -> list[str] | None:
-    """Return the methods in the result of `capabilities`."""
+def capabilities(result: Raw | UnsetType) -> Capabilities | None:
+    """Return the result of `capabilities`; None if it has another form."""
     known = _known(result)
-    return known.methods if isinstance(known, Capabilities) else None
-
-
-def resumes_context(result: Raw | UnsetType) -> bool:
-    """Return True if the server resumes a thread with its context, as servers since 0.10.2 and other gateways do."""
-    known = _known(result)
-    return isinstance(known, Capabilities) and (known.tool_free_turns is True or known.keeps_context is True)
-
-
-def owns_threads(result: Raw | UnsetType) -> bool:
-    """Return True if further processes forward their lines to this server, so that its end is theirs.
-
-    Since 0.10.2 the first process of a data directory is such a server; the others tell the transport `unix-socket`.
-    """
-    known = _known(result)
-    return isinstance(known, Capabilities) and known.tool_free_turns is True and known.transport == "stdio"
-
-
-def takes_images(result: Raw | UnsetType) -> bool:
-    """Return True if the server takes images with an input, as servers do since 0.10.2."""
-    known = _known(result)
-    return isinstance(known, Capabilities) and known.turn_image_inputs is True
+    return known if isinstance(known, Capabilities) else None
 
 
 def has_interrupted(result: Raw | UnsetType) -> bool:

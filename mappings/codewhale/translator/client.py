@@ -26,19 +26,12 @@ from dragoman.mappings.codewhale.directions import FROM_SERVER, is_blank
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.to_canonical.frames import plain
-from dragoman.mappings.codewhale.to_canonical.replies import (
-    goal,
-    has_interrupted,
-    methods_of,
-    owns_threads,
-    resumes_context,
-    takes_images,
-    typed_answer,
-)
+from dragoman.mappings.codewhale.to_canonical.replies import capabilities, goal, has_interrupted, typed_answer
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.vocabulary import UNLOADED
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
+from dragoman.mappings.codewhale.wire.results import Capabilities
 from dragoman.mappings.dialect import (
     Alarm,
     Burst,
@@ -294,12 +287,11 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(command, commands.ResumeSession):
             told += goal(event.result)
         if isinstance(command, commands.GetCapabilities):
-            known = methods_of(event.result)
-            self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
-            self._opening.note_server(
-                resumes_context=resumes_context(event.result), serves_others=owns_threads(event.result)
-            )
-            self._takes_images = takes_images(event.result)
+            known = capabilities(event.result)
+            self._interrupts = self._interrupts if known is None else "thread/interrupt" in known.methods
+            server = known or Capabilities(methods=[])
+            self._opening.note_server(resumes_context=server.resumes_context, serves_others=server.owns_threads)
+            self._takes_images = server.turn_image_inputs is True
         now, answers = self._opening.take_answer(
             command, typed_answer(command, event, self._clock()) or replace(event, request=command.request)
         )

@@ -44,6 +44,19 @@ class Capabilities(Wire, frozen=True, kw_only=True):
     full_api_entrypoint: str | UnsetType = UNSET
     methods: list[str]
 
+    @property
+    def resumes_context(self) -> bool:
+        """True if the server resumes a thread with its context, as servers since 0.10.2 and other gateways do."""
+        return self.tool_free_turns is True or self.keeps_context is True
+
+    @property
+    def owns_threads(self) -> bool:
+        """True if further processes forward their lines to this server, so that its end is theirs.
+
+        Since 0.10.2 the first process of a data directory is such a server; the others tell `unix-socket`.
+        """
+        return self.tool_free_turns is True and self.transport == "stdio"
+
 
 class ThreadResponse(Wire, frozen=True, kw_only=True):
     """Result of most `thread/*` methods. dragoman adds `ok`: false if the backend cannot store a goal."""

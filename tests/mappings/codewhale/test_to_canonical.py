@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.codewhale.to_canonical.replies import history, methods_of, session_opened, sessions_listed
+from dragoman.mappings.codewhale.to_canonical.replies import capabilities, history, session_opened, sessions_listed
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 from tests.mappings.codewhale.data import captured_answers, thread_row
@@ -59,9 +59,9 @@ def test_the_seed_stores_the_user_s_input() -> None:
 
 
 def test_the_methods_tell_the_generation() -> None:
-    known = methods_of(result_of("13", 1))
+    known = capabilities(result_of("13", 1))
     assert known is not None
-    assert "thread/interrupt" not in known
+    assert "thread/interrupt" not in known.methods
 
 
 def test_a_result_of_another_shape_is_none() -> None:
@@ -72,7 +72,7 @@ def test_a_result_of_another_shape_is_none() -> None:
         raw({"thread_id": "t", "status": "ok", "data": {"history": 5}}),
     ):
         assert session_opened("", result) is None
-        assert methods_of(result) is None
+        assert capabilities(result) is None
         assert history(result) is None
     assert sessions_listed("", raw({"ok": True, "data": 5})) is None
     assert sessions_listed("", raw(5)) is None
