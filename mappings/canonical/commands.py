@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypedDict, Union
+from typing import Any, ClassVar, TypedDict, Union
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -311,15 +311,12 @@ CONFIGURATION = (*SETTINGS, GetCapabilities)
 """Commands about the settings, and about the abilities, of a backend."""
 
 
+def client_details(opening: OpenSession | ResumeSession) -> dict[str, Any]:
+    """Return the fields that an OpenSession and a ResumeSession share, but the session."""
+    names = ("request", "agent", "user_name", "user_email", "supports", "metadata", "ext")
+    return {name: getattr(opening, name) for name in names}
+
+
 def resume_session(opening: OpenSession, session: str) -> ResumeSession:
     """Return the command that resumes `session` with the client details of `opening`."""
-    return ResumeSession(
-        request=opening.request,
-        session=session,
-        agent=opening.agent,
-        user_name=opening.user_name,
-        user_email=opening.user_email,
-        supports=opening.supports,
-        metadata=opening.metadata,
-        ext=opening.ext,
-    )
+    return ResumeSession(session=session, **client_details(opening))

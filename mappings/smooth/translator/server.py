@@ -186,15 +186,8 @@ class ServerTranslator(Translator[Command, Event]):
         """
         if not isinstance(item, commands.OpenSession | commands.ResumeSession):
             return item
-        return commands.OpenSession(
-            request=item.request,
-            agent=item.agent if item.agent.strip() else self._new_id(),
-            user_name=item.user_name,
-            user_email=item.user_email,
-            supports=(),
-            metadata=item.metadata,
-            ext=item.ext,
-        )
+        agent = item.agent if item.agent.strip() else self._new_id()
+        return commands.OpenSession(**{**commands.client_details(item), "agent": agent, "supports": ()})
 
     def _begin_turn(self, command: commands.SubmitInput, request: str | None, step: Step[Command]) -> None:
         skill = given(command.ext, "skill", str, "").strip()
