@@ -20,8 +20,7 @@ from msgspec import UNSET, inspect
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.pruning import Pruner
-from dragoman.mappings.reflection import describe, structs
+from dragoman.mappings.reflection import Pruner, describe, structs
 from dragoman.mappings.value_count import check_value_count
 
 M = TypeVar("M")

@@ -27,8 +27,7 @@ from dragoman.mappings.codewhale.wire import lines, requests, results
 from dragoman.mappings.codewhale.wire.values import Wire
 from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerError
 from dragoman.mappings.jsonrpc import Envelope, decode_envelope
-from dragoman.mappings.pruning import Pruner
-from dragoman.mappings.reflection import alternatives, struct_field, struct_type, structs
+from dragoman.mappings.reflection import Pruner, alternatives, struct_field, struct_type, structs
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 127  # levels; the real parser, serde_json, refuses 128

@@ -25,8 +25,7 @@ from dragoman.mappings.jsonrpc import decode_envelope
 from dragoman.mappings.pando.wire import requests, topics
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.values import nanoseconds
-from dragoman.mappings.pruning import Pruner
-from dragoman.mappings.reflection import alternatives, struct_field, struct_type
+from dragoman.mappings.reflection import Pruner, alternatives, struct_field, struct_type
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 500  # Go reads 10,000 levels; this limit is below Python's own recursion limit
