@@ -36,13 +36,17 @@ def submit_input(command: commands.SubmitInput, context: Losses) -> Messages:
         context.lose(command, "model", "a pod's model is chosen by its manifest")
     for _ in attachments(command.segments):
         context.lose(command, "segments", "a pod takes no images or files by URL")
-    return (wire.Run(params=wire.RunInput(input=from_segments(command.segments))),)
+    return (wire.Run(params=wire.Run.Params(input=from_segments(command.segments))),)
 
 
 @FROM_COMMAND.rule(commands.InjectNote, produces=(wire.Notify, wire.PodEvent))
 def inject_note(command: commands.InjectNote, _context: Losses) -> Messages:
     report = given(command.ext, "pod_event", REPORT, None)
-    return (wire.Notify(params=wire.Note(message=command.text)) if report is None else wire.PodEvent(params=report),)
+    return (
+        wire.Notify(params=wire.Notify.Params(message=command.text))
+        if report is None
+        else wire.PodEvent(params=report),
+    )
 
 
 for kind, command in METHODS_WITHOUT_CONTENT.items():
@@ -55,7 +59,7 @@ def list_completions(command: commands.ListCompletions, context: Losses) -> Mess
     if kind is None:
         context.lose(command, "kind", "pods complete files, knowledge and workflows only")
         return ()
-    return (wire.ListCompletions(params=wire.Prefix(kind=kind, prefix=command.prefix)),)
+    return (wire.ListCompletions(params=wire.ListCompletions.Params(kind=kind, prefix=command.prefix)),)
 
 
 @FROM_COMMAND.rule(

@@ -58,15 +58,15 @@ Messages = tuple[wire.EventBase, ...]
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
     # An attached client never gets a second snapshot: a changed history reaches it as a rotation.
     if event.rotated or context.live:
-        rotated = wire.SegmentRotated(data=wire.Rotation(entry=_start(event, context)))
+        rotated = wire.SegmentRotated(data=wire.SegmentRotated.Data(entry=_start(event, context)))
         # After a reconnect the backend reports its status only in its history.
         if event.rotated or event.status is None:
             return (rotated,)
-        return rotated, wire.Status(data=wire.State(status=event.status))
+        return rotated, wire.Status(data=wire.Status.Data(status=event.status))
     entries = given(event.ext, "entries", list[object], [])
     if not entries:
         entries = made_entries(event.items)
-    history = wire.History(
+    history = wire.Snapshot.Data(
         entries=entries, greeting=greeting(event.backend or BackendInfo()), status=event.status or "idle"
     )
     return (wire.Snapshot(data=history),)
@@ -98,9 +98,9 @@ def message_appended(event: events.MessageAppended, context: Context) -> Message
     if message.role == "user":
         for _ in attachments(message.segments):
             context.lose(event, "message.segments", "a pod shows no images or files by URL")
-        return (wire.UserMessage(data=wire.Segments(segments=user_segments(message))),)
+        return (wire.UserMessage(data=wire.UserMessage.Data(segments=user_segments(message))),)
     if message.role == "system":
-        return (wire.SystemItem(data=wire.Item(item=system_item(message))),)
+        return (wire.SystemItem(data=wire.SystemItem.Data(item=system_item(message))),)
     context.lose(event, why="what the assistant says reaches pod clients as text events")
     return ()
 
@@ -108,18 +108,18 @@ def message_appended(event: events.MessageAppended, context: Context) -> Message
 @FROM_EVENT.rule(events.RunStarted, produces=(wire.InvokeStart,))
 def run_started(event: events.RunStarted, _context: Context) -> Messages:
     kind = INVOKE_KINDS.get(event.kind, "wakeup")
-    return (wire.InvokeStart(data=wire.Invocation(kind=kind)),)
+    return (wire.InvokeStart(data=wire.InvokeStart.Data(kind=kind)),)
 
 
 @FROM_EVENT.rule(events.ModelTurnStarted, produces=(wire.TurnStart,))
 def model_turn_started(event: events.ModelTurnStarted, context: Context) -> Messages:
-    return (wire.TurnStart(data=wire.Turn(turn=context.turns.begin(event.index))),)
+    return (wire.TurnStart(data=wire.TurnStart.Data(turn=context.turns.begin(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelTurnEnded, produces=(wire.TurnEnd,))
 def model_turn_ended(event: events.ModelTurnEnded, context: Context) -> Messages:
     turn = context.turns.current(event.index)
-    return (wire.TurnEnd(data=wire.EndOfTurn(turn=turn, result=event.result)),)
+    return (wire.TurnEnd(data=wire.TurnEnd.Data(turn=turn, result=event.result)),)
 
 
 @FROM_EVENT.rule(events.ModelCallStarted, produces=(wire.LlmCallStart,))
@@ -134,7 +134,7 @@ def model_call_ended(event: events.ModelCallEnded, context: Context) -> Messages
 
 @FROM_EVENT.rule(events.ModelRetry, produces=(wire.LlmRetry,))
 def model_retry(event: events.ModelRetry, _context: Context) -> Messages:
-    retry = wire.Retry(
+    retry = wire.LlmRetry.Data(
         llm_call=event.index,
         failed_attempt=event.failed_attempt,
         max_attempts=event.max_attempts,
@@ -148,7 +148,7 @@ def model_retry(event: events.ModelRetry, _context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.ModelContinuation, produces=(wire.LlmContinuation,))
 def model_continuation(event: events.ModelContinuation, _context: Context) -> Messages:
-    continuation = wire.Continuation(
+    continuation = wire.LlmContinuation.Data(
         llm_call=event.index, attempt=event.attempt, max_attempts=event.max_attempts, reason=event.reason
     )
     return (wire.LlmContinuation(data=continuation),)
@@ -181,7 +181,7 @@ def reasoning_done(event: events.ReasoningDone, _context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolCallStart,))
 def tool_call_started(event: events.ToolCallStarted, _context: Context) -> Messages:
-    return (wire.ToolCallStart(data=wire.NewCall(id=event.call, name=event.name)),)
+    return (wire.ToolCallStart(data=wire.ToolCallStart.Data(id=event.call, name=event.name)),)
 
 
 @FROM_EVENT.rule(
@@ -189,13 +189,13 @@ def tool_call_started(event: events.ToolCallStarted, _context: Context) -> Messa
 )
 def tool_call_arguments(event: events.ToolCallArguments, _context: Context) -> Messages:
     if event.done:
-        return (wire.ToolCallDone(data=wire.WholeCall(id=event.call, name=event.name, arguments=event.json)),)
-    return (wire.ToolCallArgsDelta(data=wire.Fragment(id=event.call, json=event.json)),)
+        return (wire.ToolCallDone(data=wire.ToolCallDone.Data(id=event.call, name=event.name, arguments=event.json)),)
+    return (wire.ToolCallArgsDelta(data=wire.ToolCallArgsDelta.Data(id=event.call, json=event.json)),)
 
 
 @FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolResult,), fidelity=Lossy(("name",)))
 def tool_call_finished(event: events.ToolCallFinished, _context: Context) -> Messages:
-    result = wire.Result(
+    result = wire.ToolResult.Data(
         id=event.call,
         summary=result_summary(event),
         output=UNSET if event.output is None else event.output,
@@ -207,7 +207,7 @@ def tool_call_finished(event: events.ToolCallFinished, _context: Context) -> Mes
 @FROM_EVENT.rule(events.UsageReported, produces=(wire.Usage,), fidelity=Lossy(("usage.cost_usd",)))
 def usage_reported(event: events.UsageReported, _context: Context) -> Messages:
     used = event.usage
-    tokens = wire.Tokens(
+    tokens = wire.Usage.Data(
         input_tokens=used.input_tokens,
         output_tokens=used.output_tokens,
         cache_read_input_tokens=UNSET if used.cache_read_tokens is None else used.cache_read_tokens,
@@ -220,8 +220,8 @@ def turn_result(event: events.TurnResult, _context: Context) -> Messages:
     if event.end == "failed":  # a failed run has no `run_end`: ErrorReported has already written its `error`
         return ()
     if event.end == "cancelled":
-        return (wire.Error(data=wire.Problem(code="internal", message=CANCELLED)),)
-    return (wire.RunEnd(data=wire.RunEndData(result=RESULT_OF_END[event.end])),)
+        return (wire.Error(data=wire.Error.Data(code="internal", message=CANCELLED)),)
+    return (wire.RunEnd(data=wire.RunEnd.Data(result=RESULT_OF_END[event.end])),)
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.Error,), fidelity=Lossy(("cause",)))
@@ -233,12 +233,12 @@ def problem(event: events.ErrorReported | Failure) -> wire.Error:
     """Return a failure as a pod's `error`, with the original code if it came from a pod."""
     code = given(event.ext, "code", str, "")
     code_now = ERROR_CODES.get(code, CODE_OF_CAUSE[event.cause])
-    return wire.Error(data=wire.Problem(code=code_now, message=event.text))
+    return wire.Error(data=wire.Error.Data(code=code_now, message=event.text))
 
 
 @FROM_EVENT.rule(events.StatusChanged, produces=(wire.Status,))
 def status_changed(event: events.StatusChanged, _context: Context) -> Messages:
-    return (wire.Status(data=wire.State(status=event.status)),)
+    return (wire.Status(data=wire.Status.Data(status=event.status)),)
 
 
 @FROM_EVENT.rule(events.CompletionsListed, produces=(wire.Completions,))
@@ -248,7 +248,7 @@ def completions_listed(event: events.CompletionsListed, context: Context) -> Mes
         context.lose(event, "kind", "pods complete files, knowledge and workflows only")
         return ()
     listed = [wire.CompletionEntry(value=entry.value, is_dir=entry.is_dir) for entry in event.entries]
-    return (wire.Completions(data=wire.CompletionList(kind=kind, entries=listed)),)
+    return (wire.Completions(data=wire.Completions.Data(kind=kind, entries=listed)),)
 
 
 @FROM_EVENT.rule(
@@ -257,7 +257,7 @@ def completions_listed(event: events.CompletionsListed, context: Context) -> Mes
     fidelity=Lossy(("next_cursor", "sessions.title", "sessions.updated_at", "sessions.messages", "sessions.archived")),
 )
 def sessions_listed(event: events.SessionsListed, _context: Context) -> Messages:
-    return (wire.VisiblePods(data=wire.Pods(pods=[_pod(session) for session in event.sessions])),)
+    return (wire.VisiblePods(data=wire.VisiblePods.Data(pods=[_pod(session) for session in event.sessions])),)
 
 
 def _pod(session: SessionSummary) -> object:
@@ -268,17 +268,17 @@ def _pod(session: SessionSummary) -> object:
 
 @FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,))
 def pod_inspected(event: events.PodInspected, _context: Context) -> Messages:
-    return (wire.PodInspection(data=wire.Inspection(pod=event.pod)),)
+    return (wire.PodInspection(data=wire.PodInspection.Data(pod=event.pod)),)
 
 
 @FROM_EVENT.rule(events.PodAttached, produces=(wire.PodAttachRestore,))
 def pod_attached(event: events.PodAttached, _context: Context) -> Messages:
-    return (wire.PodAttachRestore(data=wire.Attachment(result=event.result)),)
+    return (wire.PodAttachRestore(data=wire.PodAttachRestore.Data(result=event.result)),)
 
 
 @FROM_EVENT.rule(events.Alert, produces=(wire.Alert,))
 def alert(event: events.Alert, context: Context) -> Messages:
-    notice = wire.AlertData(
+    notice = wire.Alert.Data(
         level=event.level,
         source=ALERT_SOURCES.get(event.source, "pod"),
         message=event.text,
@@ -289,7 +289,7 @@ def alert(event: events.Alert, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.MemoryWork, produces=(wire.MemoryWorker,))
 def memory_work(event: events.MemoryWork, _context: Context) -> Messages:
-    report = wire.MemoryReport(
+    report = wire.MemoryWorker.Data(
         worker=event.worker,
         status=event.status,
         run_id=event.run,
@@ -308,12 +308,12 @@ def compaction_started(_event: events.CompactionStarted, _context: Context) -> M
 
 @FROM_EVENT.rule(events.CompactionDone, produces=(wire.CompactDone,))
 def compaction_done(event: events.CompactionDone, _context: Context) -> Messages:
-    return (wire.CompactDone(data=wire.NewSegment(new_segment_id=UUID(event.segment))),)
+    return (wire.CompactDone(data=wire.CompactDone.Data(new_segment_id=UUID(event.segment))),)
 
 
 @FROM_EVENT.rule(events.CompactionFailed, produces=(wire.CompactFailed,))
 def compaction_failed(event: events.CompactionFailed, _context: Context) -> Messages:
-    return (wire.CompactFailed(data=wire.CompactError(error=event.text)),)
+    return (wire.CompactFailed(data=wire.CompactFailed.Data(error=event.text)),)
 
 
 @FROM_EVENT.rule(events.BackendShutdown, produces=(wire.Shutdown,), fidelity=Lossy(("reason",)))
@@ -329,7 +329,7 @@ def reply(event: events.Reply, _context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.Gap, produces=(wire.Alert,), fidelity=Emulated("alert{warn}"))
 def gap(event: events.Gap, context: Context) -> Messages:
-    notice = wire.AlertData(level="warn", source="pod", message=event.text, timestamp_ms=context.at // MS)
+    notice = wire.Alert.Data(level="warn", source="pod", message=event.text, timestamp_ms=context.at // MS)
     return (wire.Alert(data=notice),)
 
 
@@ -352,7 +352,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
         return (*words, *_run_over("paused"))
     if context.turn:
         return words
-    ended = wire.TurnEnd(data=wire.EndOfTurn(turn=context.turns.current(None), result="finished"))
+    ended = wire.TurnEnd(data=wire.TurnEnd.Data(turn=context.turns.current(None), result="finished"))
     return (*words, ended, *_run_over("finished"))
 
 
@@ -366,20 +366,20 @@ def question_answered(event: events.QuestionAnswered, context: Context) -> Messa
         return ()  # the question was asked before this client attached
     context.parked = False
     begun = (
-        wire.Status(data=wire.State(status="running")),
-        wire.InvokeStart(data=wire.Invocation(kind="user_send" if event.segments else "wakeup")),
-        wire.TurnStart(data=wire.Turn(turn=context.turns.begin(event.model_turn))),
+        wire.Status(data=wire.Status.Data(status="running")),
+        wire.InvokeStart(data=wire.InvokeStart.Data(kind="user_send" if event.segments else "wakeup")),
+        wire.TurnStart(data=wire.TurnStart.Data(turn=context.turns.begin(event.model_turn))),
     )
     if not event.segments:
         return begun
-    return (wire.UserMessage(data=wire.Segments(segments=from_segments(event.segments))), *begun)
+    return (wire.UserMessage(data=wire.UserMessage.Data(segments=from_segments(event.segments))), *begun)
 
 
 def _run_over(result: wire.RunResult) -> Messages:
     status: Status = "paused" if result == "paused" else "idle"
     return (
-        wire.RunEnd(data=wire.RunEndData(result=result)),
-        wire.Status(data=wire.State(status=status)),
+        wire.RunEnd(data=wire.RunEnd.Data(result=result)),
+        wire.Status(data=wire.Status.Data(status=status)),
     )
 
 

@@ -80,7 +80,7 @@ class _Line:
             self._is_empty = False
         return self._buffer.tell() - before
 
-    def end(self, history: wire.History) -> bytes:
+    def end(self, history: wire.Snapshot.Data) -> bytes:
         """Return the line, given the history without its entries."""
         whole = EVENTS.encode(wire.Snapshot(data=history))
         self._buffer.write(whole.removeprefix(b"" if self._is_empty else BEGIN))
@@ -136,7 +136,7 @@ class _SnapshotWriter:
             self._add_item(item)
         running = state.turn is not None or state.status == "running"
         self._line.add(self._made.end(running=running, paused=state.status == "paused"))
-        return self._line.end(wire.History(entries=[], greeting=greeting(state.backend), status=state.status))
+        return self._line.end(wire.Snapshot.Data(entries=[], greeting=greeting(state.backend), status=state.status))
 
     def _further_items(self, items: Sequence[Item]) -> Sequence[Item] | None:
         """Return the items after the last one that is written; None if that is not among them any more."""

@@ -164,5 +164,5 @@ def _not_paused(failure: Failure) -> Failure:
 
 
 def _bad_method(text: str) -> bytes:
-    data = wire.Problem(code="internal", message=(BAD_METHOD + text)[:ERROR_TEXT_MAX])
+    data = wire.Error.Data(code="internal", message=(BAD_METHOD + text)[:ERROR_TEXT_MAX])
     return EVENTS.encode(wire.Error(data=data))

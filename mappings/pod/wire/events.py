@@ -1,7 +1,6 @@
 """Events that a pod sends to its clients (docs/dialects/pod.md, section 6, in its order).
 
-Each event is `{"event": NAME, "data": CONTENT}`, with the keys in that order. The contents come first in this module,
-then the events.
+Each event is `{"event": NAME, "data": CONTENT}`, with the keys in that order. CONTENT is the class `Data` of the event.
 
 Opaque values (`entries`, `item`, `entry`, `pods`, `pod`, `result`) are any JSON and stay untyped. They are decoded all
 the same, to find text that is not UTF-8. Their keys are sorted when they are written.
@@ -46,70 +45,10 @@ class Greeting(Counts, frozen=True, kw_only=True):
     context_tokens: U64 = 0
 
 
-class History(Wire, frozen=True, kw_only=True):
-    """Content of `snapshot`; if an old pod omits the status, it is idle."""
-
-    entries: list[object]
-    greeting: Greeting
-    status: PodStatus = "idle"
-
-
-class Segments(Wire, frozen=True, kw_only=True):
-    """Content of `user_message`."""
-
-    segments: list[Segment]
-
-
-class Item(Wire, frozen=True, kw_only=True):
-    """Content of `system_item`."""
-
-    item: object
-
-
-class Invocation(Wire, frozen=True, kw_only=True):
-    """Content of `invoke_start`."""
-
-    kind: InvokeKind
-
-
-class Turn(Counts, frozen=True, kw_only=True):
-    """Content of `turn_start`."""
-
-    turn: U64
-
-
-class EndOfTurn(Counts, frozen=True, kw_only=True):
-    """Content of `turn_end`."""
-
-    turn: U64
-    result: Literal["finished", "paused"]
-
-
 class Call(Counts, frozen=True, kw_only=True):
     """Content of `llm_call_start` and `llm_call_end`."""
 
     llm_call: U64
-
-
-class Retry(Counts, frozen=True, kw_only=True, omit_defaults=True):
-    """Content of `llm_retry`."""
-
-    llm_call: U64
-    failed_attempt: U32
-    max_attempts: U32
-    wait_ms: U64
-    elapsed_ms: U64
-    status: U16 | None = None
-    error: str
-
-
-class Continuation(Counts, frozen=True, kw_only=True):
-    """Content of `llm_continuation`."""
-
-    llm_call: U64
-    attempt: U32
-    max_attempts: U32
-    reason: str
 
 
 class TextData(Wire, frozen=True, kw_only=True):
@@ -118,133 +57,11 @@ class TextData(Wire, frozen=True, kw_only=True):
     text: str
 
 
-class NewCall(Wire, frozen=True, kw_only=True):
-    """Content of `tool_call_start`."""
-
-    id: str
-    name: str
-
-
-class Fragment(Wire, frozen=True, kw_only=True):
-    """Content of `tool_call_args_delta`."""
-
-    id: str
-    json: str
-
-
-class WholeCall(Wire, frozen=True, kw_only=True):
-    """Content of `tool_call_done`; `arguments` is JSON text."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-class Result(Wire, frozen=True, kw_only=True):
-    """Content of `tool_result`."""
-
-    id: str
-    summary: str
-    output: str | UnsetType | None = UNSET
-    is_error: bool = False
-
-
-class Tokens(Counts, frozen=True, kw_only=True):
-    """Content of `usage`; a pod writes null for unknown counts here, and in no other typed message."""
-
-    input_tokens: U64 | None = None
-    output_tokens: U64 | None = None
-    cache_read_input_tokens: U64 | UnsetType | None = UNSET
-
-
-class RunEndData(Wire, frozen=True, kw_only=True):
-    """Content of `run_end`."""
-
-    result: RunResult
-
-
-class Problem(Wire, frozen=True, kw_only=True):
-    """Content of `error`."""
-
-    code: ErrorCode
-    message: str
-
-
-class Rotation(Wire, frozen=True, kw_only=True):
-    """Content of `segment_rotated`."""
-
-    entry: object
-
-
-class State(Wire, frozen=True, kw_only=True):
-    """Content of `status`."""
-
-    status: PodStatus
-
-
 class CompletionEntry(Wire, frozen=True, kw_only=True):
     """A completion of the user's text."""
 
     value: str
     is_dir: bool = False
-
-
-class CompletionList(Wire, frozen=True, kw_only=True):
-    """Content of `completions`."""
-
-    kind: CompletionKind
-    entries: list[CompletionEntry]
-
-
-class Pods(Wire, frozen=True, kw_only=True):
-    """Content of `visible_pods`."""
-
-    pods: list[object]
-
-
-class Inspection(Wire, frozen=True, kw_only=True):
-    """Content of `pod_inspection`."""
-
-    pod: object
-
-
-class Attachment(Wire, frozen=True, kw_only=True):
-    """Content of `pod_attach_restore`."""
-
-    result: object
-
-
-class AlertData(Wire, frozen=True, kw_only=True):
-    """Content of `alert`."""
-
-    level: Literal["warn", "error"]
-    source: AlertSource
-    message: str
-    timestamp_ms: I64
-
-
-class MemoryReport(Wire, frozen=True, kw_only=True):
-    """Content of `memory_worker`."""
-
-    worker: str
-    status: str
-    run_id: str
-    trigger: str
-    reason: str
-    message: str
-    timestamp_ms: I64
-
-
-class NewSegment(Wire, frozen=True, kw_only=True):
-    """Content of `compact_done`."""
-
-    new_segment_id: UUID
-
-
-class CompactError(Wire, frozen=True, kw_only=True):
-    """Content of `compact_failed`."""
-
-    error: str
 
 
 # -- events -----------------------------------------------------------------------------------------
@@ -255,39 +72,60 @@ class EventBase(Wire, frozen=True, kw_only=True, tag_field="event", tag=snake_ca
 
 
 class Snapshot(EventBase, frozen=True, kw_only=True):
-    """The whole session, sent once, before any event but alerts."""
+    """The whole session, sent once, before any event but alerts. If an old pod omits the status, it is idle."""
 
-    data: History
+    class Data(Wire, frozen=True, kw_only=True):
+        entries: list[object]
+        greeting: Greeting
+        status: PodStatus = "idle"
+
+    data: Data
 
 
 class UserMessage(EventBase, frozen=True, kw_only=True):
     """The input of an accepted `run`, repeated for all clients."""
 
-    data: Segments
+    class Data(Wire, frozen=True, kw_only=True):
+        segments: list[Segment]
+
+    data: Data
 
 
 class SystemItem(EventBase, frozen=True, kw_only=True):
     """A message of the system to the model."""
 
-    data: Item
+    class Data(Wire, frozen=True, kw_only=True):
+        item: object
+
+    data: Data
 
 
 class InvokeStart(EventBase, frozen=True, kw_only=True):
     """A run began, with its reason."""
 
-    data: Invocation
+    class Data(Wire, frozen=True, kw_only=True):
+        kind: InvokeKind
+
+    data: Data
 
 
 class TurnStart(EventBase, frozen=True, kw_only=True):
     """A model turn began."""
 
-    data: Turn
+    class Data(Counts, frozen=True, kw_only=True):
+        turn: U64
+
+    data: Data
 
 
 class TurnEnd(EventBase, frozen=True, kw_only=True):
     """A model turn ended."""
 
-    data: EndOfTurn
+    class Data(Counts, frozen=True, kw_only=True):
+        turn: U64
+        result: Literal["finished", "paused"]
+
+    data: Data
 
 
 class LlmCallStart(EventBase, frozen=True, kw_only=True):
@@ -305,13 +143,28 @@ class LlmCallEnd(EventBase, frozen=True, kw_only=True):
 class LlmRetry(EventBase, frozen=True, kw_only=True):
     """A failed model call is retried."""
 
-    data: Retry
+    class Data(Counts, frozen=True, kw_only=True, omit_defaults=True):
+        llm_call: U64
+        failed_attempt: U32
+        max_attempts: U32
+        wait_ms: U64
+        elapsed_ms: U64
+        status: U16 | None = None
+        error: str
+
+    data: Data
 
 
 class LlmContinuation(EventBase, frozen=True, kw_only=True):
     """The pod continues a model's output stream that broke off."""
 
-    data: Continuation
+    class Data(Counts, frozen=True, kw_only=True):
+        llm_call: U64
+        attempt: U32
+        max_attempts: U32
+        reason: str
+
+    data: Data
 
 
 class TextDelta(EventBase, frozen=True, kw_only=True):
@@ -347,91 +200,156 @@ class ThinkingDone(EventBase, frozen=True, kw_only=True):
 class ToolCallStart(EventBase, frozen=True, kw_only=True):
     """A tool call began."""
 
-    data: NewCall
+    class Data(Wire, frozen=True, kw_only=True):
+        id: str
+        name: str
+
+    data: Data
 
 
 class ToolCallArgsDelta(EventBase, frozen=True, kw_only=True):
     """A fragment of a call's arguments."""
 
-    data: Fragment
+    class Data(Wire, frozen=True, kw_only=True):
+        id: str
+        json: str
+
+    data: Data
 
 
 class ToolCallDone(EventBase, frozen=True, kw_only=True):
-    """A call with all its arguments."""
+    """A call with all its arguments, as JSON text."""
 
-    data: WholeCall
+    class Data(Wire, frozen=True, kw_only=True):
+        id: str
+        name: str
+        arguments: str
+
+    data: Data
 
 
 class ToolResult(EventBase, frozen=True, kw_only=True):
     """The result of a tool."""
 
-    data: Result
+    class Data(Wire, frozen=True, kw_only=True):
+        id: str
+        summary: str
+        output: str | UnsetType | None = UNSET
+        is_error: bool = False
+
+    data: Data
 
 
 class Usage(EventBase, frozen=True, kw_only=True):
-    """The tokens that one model call used."""
+    """The tokens that one model call used. A pod writes null for unknown counts here, and in no other typed message."""
 
-    data: Tokens
+    class Data(Counts, frozen=True, kw_only=True):
+        input_tokens: U64 | None = None
+        output_tokens: U64 | None = None
+        cache_read_input_tokens: U64 | UnsetType | None = UNSET
+
+    data: Data
 
 
 class RunEnd(EventBase, frozen=True, kw_only=True):
     """A run ended; not sent if it failed."""
 
-    data: RunEndData
+    class Data(Wire, frozen=True, kw_only=True):
+        result: RunResult
+
+    data: Data
 
 
 class Error(EventBase, frozen=True, kw_only=True):
     """A failure or refusal."""
 
-    data: Problem
+    class Data(Wire, frozen=True, kw_only=True):
+        code: ErrorCode
+        message: str
+
+    data: Data
 
 
 class SegmentRotated(EventBase, frozen=True, kw_only=True):
     """A new segment replaced the history."""
 
-    data: Rotation
+    class Data(Wire, frozen=True, kw_only=True):
+        entry: object
+
+    data: Data
 
 
 class Status(EventBase, frozen=True, kw_only=True):
     """The status of the pod changed."""
 
-    data: State
+    class Data(Wire, frozen=True, kw_only=True):
+        status: PodStatus
+
+    data: Data
 
 
 class Completions(EventBase, frozen=True, kw_only=True):
     """Answer to `list_completions`."""
 
-    data: CompletionList
+    class Data(Wire, frozen=True, kw_only=True):
+        kind: CompletionKind
+        entries: list[CompletionEntry]
+
+    data: Data
 
 
 class VisiblePods(EventBase, frozen=True, kw_only=True):
     """Answer to `list_visible_pods`."""
 
-    data: Pods
+    class Data(Wire, frozen=True, kw_only=True):
+        pods: list[object]
+
+    data: Data
 
 
 class PodInspection(EventBase, frozen=True, kw_only=True):
     """Answer to `inspect_pod`."""
 
-    data: Inspection
+    class Data(Wire, frozen=True, kw_only=True):
+        pod: object
+
+    data: Data
 
 
 class PodAttachRestore(EventBase, frozen=True, kw_only=True):
     """Answer to `attach_or_restore_pod`."""
 
-    data: Attachment
+    class Data(Wire, frozen=True, kw_only=True):
+        result: object
+
+    data: Data
 
 
 class Alert(EventBase, frozen=True, kw_only=True):
     """A message for operators; replayed to late joiners."""
 
-    data: AlertData
+    class Data(Wire, frozen=True, kw_only=True):
+        level: Literal["warn", "error"]
+        source: AlertSource
+        message: str
+        timestamp_ms: I64
+
+    data: Data
 
 
 class MemoryWorker(EventBase, frozen=True, kw_only=True):
     """A report of a memory worker."""
 
-    data: MemoryReport
+    class Data(Wire, frozen=True, kw_only=True):
+        worker: str
+        status: str
+        run_id: str
+        trigger: str
+        reason: str
+        message: str
+        timestamp_ms: I64
+
+    data: Data
 
 
 class CompactStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
@@ -443,13 +361,19 @@ class CompactStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 class CompactDone(EventBase, frozen=True, kw_only=True):
     """Compaction succeeded."""
 
-    data: NewSegment
+    class Data(Wire, frozen=True, kw_only=True):
+        new_segment_id: UUID
+
+    data: Data
 
 
 class CompactFailed(EventBase, frozen=True, kw_only=True):
     """Compaction failed."""
 
-    data: CompactError
+    class Data(Wire, frozen=True, kw_only=True):
+        error: str
+
+    data: Data
 
 
 class Shutdown(EventBase, frozen=True, kw_only=True, omit_defaults=True):

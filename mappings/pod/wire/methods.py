@@ -1,6 +1,6 @@
 """Methods that a client sends to a pod (docs/dialects/pod.md, section 5): `{"method": NAME, "params": CONTENT}`.
 
-A method without content is written without `params`. When such a method is read, `params` may be null, but not `{}`.
+CONTENT is the class `Params` of the method. A method without content is written without `params`. When such a method is read, `params` may be null, but not `{}`.
 """
 
 from __future__ import annotations
@@ -14,28 +14,22 @@ class MethodBase(Wire, frozen=True, kw_only=True, tag_field="method", tag=snake_
     """Base class of the methods."""
 
 
-class RunInput(Wire, frozen=True, kw_only=True):
-    """Content of `run`."""
-
-    input: list[Segment]
-
-
 class Run(MethodBase, frozen=True, kw_only=True):
     """Start a run."""
 
-    params: RunInput
+    class Params(Wire, frozen=True, kw_only=True):
+        input: list[Segment]
 
-
-class Note(Wire, frozen=True, kw_only=True):
-    """Content of `notify`."""
-
-    message: str
+    params: Params
 
 
 class Notify(MethodBase, frozen=True, kw_only=True):
     """Queue a note for the model; it wakes an idle pod."""
 
-    params: Note
+    class Params(Wire, frozen=True, kw_only=True):
+        message: str
+
+    params: Params
 
 
 class PodEvent(MethodBase, frozen=True, kw_only=True):
@@ -74,17 +68,14 @@ class Shutdown(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
     params: None = None
 
 
-class Prefix(Wire, frozen=True, kw_only=True):
-    """Content of `list_completions`."""
-
-    kind: CompletionKind
-    prefix: str
-
-
 class ListCompletions(MethodBase, frozen=True, kw_only=True):
     """Ask for completions."""
 
-    params: Prefix
+    class Params(Wire, frozen=True, kw_only=True):
+        kind: CompletionKind
+        prefix: str
+
+    params: Params
 
 
 class ListVisiblePods(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
