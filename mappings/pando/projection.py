@@ -72,7 +72,7 @@ class Projection(Context):
         if not self.instance.topics:
             return []
         self.now(at)
-        message = wire.LlmToken(payload=wire.Delta(session_id=self.session, token=text), **self.envelope)
+        message = wire.LlmToken(payload=wire.LlmToken.Payload(session_id=self.session, token=text), **self.envelope)
         return [b"%b\0%b" % (TOKEN, ENCODER.encode(message))]
 
     def copy(self, _request: str | None = None) -> Projection:

@@ -68,7 +68,7 @@ def list_sessions(command: commands.ListSessions, _context: Losses) -> Messages:
     if not given(command.ext, "sync", bool, False):
         return (wire.SessionList(id=command.request, params=_ignored(command.ext)),)
     project: str | UnsetType = given(command.ext, "project_id", str, "") or UNSET
-    params = None if _null(command.ext) else wire.Project(project_id=project)
+    params = None if _null(command.ext) else wire.StateSync.Params(project_id=project)
     return (wire.StateSync(id=command.request, params=params),)
 
 
@@ -80,7 +80,7 @@ def submit_input(command: commands.SubmitInput, context: Losses) -> Messages:
         context.lose(command, "model", "a pando's model is its own choice")
     for _ in attachments(command.segments):
         context.lose(command, "segments", "a pando takes no images or files by URL")
-    words = wire.Words(session_id=command.session, content=flatten(command.segments))
+    words = wire.MessageSend.Params(session_id=command.session, content=flatten(command.segments))
     return (wire.MessageSend(id=command.request, params=None if _null(command.ext) else words),)
 
 
@@ -97,25 +97,29 @@ def _meta(ext: Ext | None) -> wire.Meta | UnsetType:
 def open_session(command: commands.OpenSession, _context: Losses) -> Messages:
     row = given(command.ext, "row", wire.NewSession, wire.NewSession())
     row = replace(row, id=command.session, title=command.title)
-    return (wire.CreateSession(id=command.request, params=wire.Creating(meta=_meta(command.ext), params=row)),)
+    return (
+        wire.CreateSession(id=command.request, params=wire.CreateSession.Params(meta=_meta(command.ext), params=row)),
+    )
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(wire.UpdateSession,))
 def rename_session(command: commands.RenameSession, _context: Losses) -> Messages:
     row = given(command.ext, "row", wire.SessionChange, wire.SessionChange())
     row = replace(row, id=command.session, title=command.title)
-    return (wire.UpdateSession(id=command.request, params=wire.Changing(meta=_meta(command.ext), params=row)),)
+    return (
+        wire.UpdateSession(id=command.request, params=wire.UpdateSession.Params(meta=_meta(command.ext), params=row)),
+    )
 
 
 @FROM_COMMAND.rule(commands.DeleteSession, produces=(wire.DeleteSession,))
 def delete_session(command: commands.DeleteSession, _context: Losses) -> Messages:
-    params = wire.Deleting(meta=_meta(command.ext), params=command.session)
+    params = wire.DeleteSession.Params(meta=_meta(command.ext), params=command.session)
     return (wire.DeleteSession(id=command.request, params=params),)
 
 
 @FROM_COMMAND.rule(commands.StoreWrite, produces=(wire.Write,), fidelity=Lossy(("session",)))
 def store_write(command: commands.StoreWrite, _context: Losses) -> Messages:
-    params = wire.StoreCall(meta=_meta(command.ext), method=command.method, params=command.params)
+    params = wire.Write.Params(meta=_meta(command.ext), method=command.method, params=command.params)
     return (wire.Write(id=command.request, params=params),)
 
 

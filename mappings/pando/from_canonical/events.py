@@ -43,7 +43,7 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     if event.request or context.request:
         return _answer(context, event.request, replies.listed(event, context.asked, context.instance))
     rows = None if event.ext and "pando.sessions" in event.ext else [replies.row(summary) for summary in event.sessions]
-    return (wire.SessionList(payload=wire.Sessions(sessions=rows), **context.envelope),)
+    return (wire.SessionList(payload=wire.SessionList.Payload(sessions=rows), **context.envelope),)
 
 
 def _described(make: Callable[..., Struct]) -> Callable[[Any, Context], Messages]:
@@ -72,7 +72,9 @@ def message_appended(event: events.MessageAppended, context: Context) -> Message
     if message.role == "assistant" and not (message.ext and "pando.role" in message.ext):
         context.lose(event, why="the tokens carry the assistant's text")
         return ()
-    payload = wire.Said(session_id=context.session, message_id=message.id, role=role, content=message.text)
+    payload = wire.MessageAppend.Payload(
+        session_id=context.session, message_id=message.id, role=role, content=message.text
+    )
     return (wire.MessageAppend(payload=payload, **context.envelope),)
 
 
@@ -80,12 +82,14 @@ def message_appended(event: events.MessageAppended, context: Context) -> Message
 def model_turn_started(_event: events.ModelTurnStarted, context: Context) -> Messages:
     if not context.begin_run():
         return ()
-    return (wire.LlmStart(payload=wire.Started(session_id=context.session), **context.envelope),)
+    return (wire.LlmStart(payload=wire.LlmStart.Payload(session_id=context.session), **context.envelope),)
 
 
 @FROM_EVENT.rule(events.TextDelta, produces=(wire.LlmToken, wire.LlmStart))
 def text_delta(event: events.TextDelta, context: Context) -> Messages:
-    token = wire.LlmToken(payload=wire.Delta(session_id=context.session, token=event.text), **context.envelope)
+    token = wire.LlmToken(
+        payload=wire.LlmToken.Payload(session_id=context.session, token=event.text), **context.envelope
+    )
     return (*_begun(context), token)
 
 
@@ -102,7 +106,7 @@ def _begun(context: Context) -> Messages:
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     usage = event.usage
-    ended = wire.Ended(
+    ended = wire.LlmEnd.Payload(
         session_id=context.session,
         tokens_in=(usage.input_tokens or 0) if usage else 0,
         tokens_out=(usage.output_tokens or 0) if usage else 0,
@@ -110,14 +114,16 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     begun, end = _begun(context), wire.LlmEnd(payload=ended, **context.envelope)
     if event.end == "failed":
         text = event.failure.text if event.failure is not None else "the turn failed"
-        payload = wire.Said(session_id=context.session, message_id=event.message, role="system", content=text)
+        payload = wire.MessageAppend.Payload(
+            session_id=context.session, message_id=event.message, role="system", content=text
+        )
         return (*begun, wire.MessageAppend(payload=payload, **context.envelope), end)
     return (*begun, end, *context.rolled_back()) if event.end == "rolled_back" else (*begun, end)
 
 
 @FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolStart, wire.LlmStart))
 def tool_call_started(event: events.ToolCallStarted, context: Context) -> Messages:
-    call = wire.Call(session_id=context.session, tool_name=event.name, call_id=event.call)
+    call = wire.ToolStart.Payload(session_id=context.session, tool_name=event.name, call_id=event.call)
     return (*_begun(context), wire.ToolStart(payload=call, **context.envelope))
 
 
@@ -126,13 +132,13 @@ def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Me
     if not event.done:
         return ()
     params = given(event.ext, "params", str, event.json)
-    call = wire.Call(session_id=context.session, tool_name=event.name, call_id=event.call, params=params)
+    call = wire.ToolStart.Payload(session_id=context.session, tool_name=event.name, call_id=event.call, params=params)
     return (wire.ToolStart(payload=call, **context.envelope),)
 
 
 @FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolEnd,), fidelity=Lossy(("summary",)))
 def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Messages:
-    result = wire.Result(
+    result = wire.ToolEnd.Payload(
         session_id=context.session,
         tool_name=event.name,
         call_id=event.call,
@@ -154,7 +160,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     if not event.parked and context.in_turn:
         return (*start, *words)
     context.end_run()
-    ended = wire.Ended(session_id=context.session, tokens_in=0, tokens_out=0)
+    ended = wire.LlmEnd.Payload(session_id=context.session, tokens_in=0, tokens_out=0)
     return (*start, *words, wire.LlmEnd(payload=ended, **context.envelope))
 
 
@@ -166,7 +172,9 @@ def question_answered(event: events.QuestionAnswered, context: Context) -> Messa
     start = model_turn_started(events.ModelTurnStarted(), context)
     if not event.segments:
         return start
-    payload = wire.Said(session_id=context.session, message_id="", role="user", content=flatten(event.segments))
+    payload = wire.MessageAppend.Payload(
+        session_id=context.session, message_id="", role="user", content=flatten(event.segments)
+    )
     return wire.MessageAppend(payload=payload, **context.envelope), *start
 
 
@@ -175,13 +183,13 @@ def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
     return (wire.InstanceHeartbeat(payload=_pulse(event, context), **context.envelope),)
 
 
-def _pulse(event: events.Heartbeat, context: Context) -> wire.Pulse:
+def _pulse(event: events.Heartbeat, context: Context) -> wire.InstanceHeartbeat.Payload:
     """Return the heartbeat of the original pando if the event has it, else one about this gateway."""
-    report = read_raw(event.report, wire.Pulse)
+    report = read_raw(event.report, wire.InstanceHeartbeat.Payload)
     if report is not None:
         return report
     started = context.instance.started_at
-    return wire.Pulse(
+    return wire.InstanceHeartbeat.Payload(
         instance_id=context.instance.id,
         uptime=duration(context.at - started) if started else "",
         started_at=rfc3339(started),
@@ -190,7 +198,7 @@ def _pulse(event: events.Heartbeat, context: Context) -> wire.Pulse:
 
 @FROM_EVENT.rule(events.BackendShutdown, produces=(wire.InstanceShutdown,))
 def backend_shutdown(event: events.BackendShutdown, context: Context) -> Messages:
-    payload = wire.Shutdown(
+    payload = wire.InstanceShutdown.Payload(
         instance_id=given(event.ext, "instance_id", str, context.instance.id), reason=event.reason or UNSET
     )
     return (wire.InstanceShutdown(payload=payload, **context.envelope),)
@@ -200,7 +208,7 @@ def backend_shutdown(event: events.BackendShutdown, context: Context) -> Message
 def store_changed(event: events.StoreChanged, context: Context) -> Messages:
     try:
         topic: Any = msgspec.convert(event.topic, wire.ChangeTopic)
-        change = msgspec.json.decode(event.change, type=wire.Changed)
+        change = msgspec.json.decode(event.change, type=wire.StoreChange.Payload)
     except msgspec.DecodeError:
         context.lose(event, why="a change of the store that pando does not know")
         return ()

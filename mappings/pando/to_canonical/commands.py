@@ -52,7 +52,7 @@ TO_COMMAND.rule(wire.SessionInterrupt, produces=(commands.CancelTurn,))(_about_s
 @TO_COMMAND.rule(wire.MessageSend, produces=(commands.SubmitInput,))
 def message_send(message: wire.MessageSend) -> Commands:
     params = message.params
-    words = wire.Words() if params is None else params
+    words = wire.MessageSend.Params() if params is None else params
     segments = (Text(text=words.content),) if words.content else ()
     return (commands.SubmitInput(request=message.id, session=words.session_id, segments=segments, ext=_null(params)),)
 

@@ -56,12 +56,12 @@ class PublicationTranslator(Translator[Command, Event]):
 
     def closed(self, cause: str) -> Step[Command]:
         """Publish the shutdown, which real clients rarely read in time (docs/dialects/pando.md, section 4)."""
-        shutdown = wire.Shutdown(instance_id=self._instance.id, reason="graceful shutdown")
+        shutdown = wire.InstanceShutdown.Payload(instance_id=self._instance.id, reason="graceful shutdown")
         return Step(frames=[EVENTS.encode(wire.InstanceShutdown(payload=shutdown, **self._context().envelope))])
 
     def _beat(self) -> Step[Command]:
         now, started = self._clock(), self._instance.started_at
-        pulse = wire.Pulse(
+        pulse = wire.InstanceHeartbeat.Payload(
             instance_id=self._instance.id,
             session_count=self._instance.sessions(),
             uptime=duration(now - started),

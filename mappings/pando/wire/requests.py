@@ -33,19 +33,6 @@ class OfSession(Wire, frozen=True, kw_only=True):
     session_id: str = ""
 
 
-class Words(Wire, frozen=True, kw_only=True):
-    """Params of `message.send`."""
-
-    session_id: str = ""
-    content: str = ""
-
-
-class Project(Wire, frozen=True, kw_only=True):
-    """Params of `state.sync`."""
-
-    project_id: str | UnsetType = UNSET
-
-
 class InstancePing(RequestBase, frozen=True, kw_only=True):
     """Check that the instance is alive."""
 
@@ -92,7 +79,12 @@ class MessageSend(RequestBase, frozen=True, kw_only=True):
     """Send the user's input."""
 
     method: Literal["message.send"] = "message.send"
-    params: Words | None
+
+    class Params(Wire, frozen=True, kw_only=True):
+        session_id: str = ""
+        content: str = ""
+
+    params: Params | None
 
 
 class SessionInterrupt(RequestBase, frozen=True, kw_only=True):
@@ -106,7 +98,11 @@ class StateSync(RequestBase, frozen=True, kw_only=True):
     """Request the whole state at once; no version of pando has a handler for it."""
 
     method: Literal["state.sync"] = "state.sync"
-    params: Project | None = Project()
+
+    class Params(Wire, frozen=True, kw_only=True):
+        project_id: str | UnsetType = UNSET
+
+    params: Params | None = Params()
 
 
 # -- db.write ---------------------------------------------------------------------------------------
@@ -157,33 +153,6 @@ class WriteBase(Wire, frozen=True, kw_only=True):
     method: str = ""
 
 
-class Creating(WriteBase, frozen=True, kw_only=True):
-    """Params of a `db.write` that creates a session."""
-
-    method: Literal["CreateSession"] = "CreateSession"
-    params: NewSession
-
-
-class Changing(WriteBase, frozen=True, kw_only=True):
-    """Params of a `db.write` that changes a session."""
-
-    method: Literal["UpdateSession"] = "UpdateSession"
-    params: SessionChange
-
-
-class Deleting(WriteBase, frozen=True, kw_only=True):
-    """Params of a `db.write` that deletes a session; the inner params are its id."""
-
-    method: Literal["DeleteSession"] = "DeleteSession"
-    params: str
-
-
-class StoreCall(WriteBase, frozen=True, kw_only=True):
-    """Params of any other `db.write`."""
-
-    params: Raw | UnsetType = UNSET
-
-
 class StoredMessage(Struct, frozen=True):
     """The params of a `db.write`: a message of any size, to store."""
 
@@ -195,28 +164,47 @@ class CreateSession(RequestBase, frozen=True, kw_only=True):
     """Create a session by `db.write`."""
 
     method: Literal["db.write"] = "db.write"
-    params: Creating
+
+    class Params(WriteBase, frozen=True, kw_only=True):
+        method: Literal["CreateSession"] = "CreateSession"
+        params: NewSession
+
+    params: Params
 
 
 class UpdateSession(RequestBase, frozen=True, kw_only=True):
     """Change the title and counters of a session by `db.write`."""
 
     method: Literal["db.write"] = "db.write"
-    params: Changing
+
+    class Params(WriteBase, frozen=True, kw_only=True):
+        method: Literal["UpdateSession"] = "UpdateSession"
+        params: SessionChange
+
+    params: Params
 
 
 class DeleteSession(RequestBase, frozen=True, kw_only=True):
-    """Delete a session by `db.write`."""
+    """Delete a session by `db.write`; the inner params are its id."""
 
     method: Literal["db.write"] = "db.write"
-    params: Deleting
+
+    class Params(WriteBase, frozen=True, kw_only=True):
+        method: Literal["DeleteSession"] = "DeleteSession"
+        params: str
+
+    params: Params
 
 
 class Write(RequestBase, frozen=True, kw_only=True):
     """Write anything else by `db.write`."""
 
     method: Literal["db.write"] = "db.write"
-    params: StoreCall
+
+    class Params(WriteBase, frozen=True, kw_only=True):
+        params: Raw | UnsetType = UNSET
+
+    params: Params
 
 
 Request = union_of(RequestBase)

@@ -22,88 +22,6 @@ class Session(Wire, frozen=True, kw_only=True):
     message_count: int = 0
 
 
-class Sessions(Wire, frozen=True, kw_only=True):
-    """Payload of `session.list`."""
-
-    sessions: list[Session] | None = None
-
-
-class Said(Wire, frozen=True, kw_only=True):
-    """Payload of `message.append`."""
-
-    session_id: str = ""
-    message_id: str = ""
-    role: str = ""
-    content: str = ""
-
-
-class Started(Wire, frozen=True, kw_only=True):
-    """Payload of `llm.start`."""
-
-    session_id: str = ""
-
-
-class Delta(Wire, frozen=True, kw_only=True):
-    """Payload of `llm.token`."""
-
-    session_id: str = ""
-    token: str = ""
-
-
-class Ended(Wire, frozen=True, kw_only=True):
-    """Payload of `llm.end`."""
-
-    session_id: str = ""
-    tokens_in: int = 0
-    tokens_out: int = 0
-
-
-class Call(Wire, frozen=True, kw_only=True):
-    """Payload of `tool.start`; `params` is JSON text."""
-
-    session_id: str = ""
-    tool_name: str = ""
-    call_id: str = ""
-    params: str = ""
-
-
-class Result(Wire, frozen=True, kw_only=True):
-    """Payload of `tool.end`."""
-
-    session_id: str = ""
-    tool_name: str = ""
-    call_id: str = ""
-    is_error: bool = False
-    result: str = ""
-
-
-class Pulse(Wire, frozen=True, kw_only=True):
-    """Payload of `instance.heartbeat`."""
-
-    instance_id: str = ""
-    active_session_id: str | UnsetType = UNSET
-    session_count: int = 0
-    uptime: str = ""
-    started_at: str = ZERO
-
-
-class Shutdown(Wire, frozen=True, kw_only=True):
-    """Payload of `instance.shutdown`."""
-
-    instance_id: str = ""
-    reason: str | UnsetType = UNSET
-
-
-class Changed(Wire, frozen=True, kw_only=True):
-    """Payload of the `db.*` topics; its member `payload` names the write method."""
-
-    instance_id: str = ""
-    path: str = ""
-    topic: str = ""
-    payload: Raw = Raw(b"null")
-    timestamp: str = ZERO
-
-
 # -- envelopes --------------------------------------------------------------------------------------
 
 
@@ -121,7 +39,11 @@ class SessionList(Envelope, frozen=True, kw_only=True):
     """The list of all sessions."""
 
     topic: Literal["session.list"] = "session.list"
-    payload: Sessions = Sessions()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        sessions: list[Session] | None = None
+
+    payload: Payload = Payload()
 
 
 class SessionUpdate(Envelope, frozen=True, kw_only=True):
@@ -149,56 +71,106 @@ class MessageAppend(Envelope, frozen=True, kw_only=True):
     """A new message of a session."""
 
     topic: Literal["message.append"] = "message.append"
-    payload: Said = Said()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        session_id: str = ""
+        message_id: str = ""
+        role: str = ""
+        content: str = ""
+
+    payload: Payload = Payload()
 
 
 class LlmStart(Envelope, frozen=True, kw_only=True):
     """A run began."""
 
     topic: Literal["llm.start"] = "llm.start"
-    payload: Started = Started()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        session_id: str = ""
+
+    payload: Payload = Payload()
 
 
 class LlmToken(Envelope, frozen=True, kw_only=True):
     """A piece of the answer."""
 
     topic: Literal["llm.token"] = "llm.token"  # the name of a topic
-    payload: Delta = Delta()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        session_id: str = ""
+        token: str = ""
+
+    payload: Payload = Payload()
 
 
 class LlmEnd(Envelope, frozen=True, kw_only=True):
     """A run ended successfully."""
 
     topic: Literal["llm.end"] = "llm.end"
-    payload: Ended = Ended()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        session_id: str = ""
+        tokens_in: int = 0
+        tokens_out: int = 0
+
+    payload: Payload = Payload()
 
 
 class ToolStart(Envelope, frozen=True, kw_only=True):
-    """A tool call began, or its input is complete."""
+    """A tool call began, or its input is complete: `params` is JSON text."""
 
     topic: Literal["tool.start"] = "tool.start"
-    payload: Call = Call()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        session_id: str = ""
+        tool_name: str = ""
+        call_id: str = ""
+        params: str = ""
+
+    payload: Payload = Payload()
 
 
 class ToolEnd(Envelope, frozen=True, kw_only=True):
     """The result of a tool call."""
 
     topic: Literal["tool.end"] = "tool.end"
-    payload: Result = Result()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        session_id: str = ""
+        tool_name: str = ""
+        call_id: str = ""
+        is_error: bool = False
+        result: str = ""
+
+    payload: Payload = Payload()
 
 
 class InstanceHeartbeat(Envelope, frozen=True, kw_only=True):
     """A periodic sign that the instance is alive."""
 
     topic: Literal["instance.heartbeat"] = "instance.heartbeat"
-    payload: Pulse = Pulse()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        instance_id: str = ""
+        active_session_id: str | UnsetType = UNSET
+        session_count: int = 0
+        uptime: str = ""
+        started_at: str = ZERO
+
+    payload: Payload = Payload()
 
 
 class InstanceShutdown(Envelope, frozen=True, kw_only=True):
     """The instance shuts down."""
 
     topic: Literal["instance.shutdown"] = "instance.shutdown"
-    payload: Shutdown = Shutdown()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        instance_id: str = ""
+        reason: str | UnsetType = UNSET
+
+    payload: Payload = Payload()
 
 
 ChangeTopic = Literal[
@@ -219,10 +191,18 @@ ChangeTopic = Literal[
 
 
 class StoreChange(Envelope, frozen=True, kw_only=True):
-    """A successful write into the store."""
+    """A successful write into the store; the member `payload` of its payload names the write method."""
 
     topic: ChangeTopic
-    payload: Changed = Changed()
+
+    class Payload(Wire, frozen=True, kw_only=True):
+        instance_id: str = ""
+        path: str = ""
+        topic: str = ""
+        payload: Raw = Raw(b"null")
+        timestamp: str = ZERO
+
+    payload: Payload = Payload()
 
 
 Topic = union_of(Envelope)

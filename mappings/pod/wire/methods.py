@@ -1,6 +1,7 @@
 """Methods that a client sends to a pod (docs/dialects/pod.md, section 5): `{"method": NAME, "params": CONTENT}`.
 
-CONTENT is the class `Params` of the method. A method without content is written without `params`. When such a method is read, `params` may be null, but not `{}`.
+CONTENT is the class `Params` of the method. A method without content is written without `params`. When such a method is
+read, `params` may be null, but not `{}`.
 """
 
 from __future__ import annotations

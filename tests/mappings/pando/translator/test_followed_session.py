@@ -14,7 +14,7 @@ from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
 from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.pando.translator.silence import TURN_QUIET
 from dragoman.mappings.pando.vocabulary import keep
-from dragoman.mappings.pando.wire.topics import Delta, LlmToken
+from dragoman.mappings.pando.wire.topics import LlmToken
 from dragoman.mappings.rfc3339 import NS
 from tests.step_counter import count_steps
 
@@ -400,7 +400,7 @@ def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
 def test_no_piece_of_text_is_added_to_a_lost_turn() -> None:
     sessions = FollowedSessions()
     sessions.follow("s").take_event(events.TextDelta(text="old"), 0)
-    token = LlmToken(payload=Delta(session_id="s", token="new"))
+    token = LlmToken(payload=LlmToken.Payload(session_id="s", token="new"))
     assert sessions.add_text(token, 1, lambda *_piece: True)
     sessions.lose_turns()
     assert not sessions.add_text(token, 1, lambda *_piece: True)
