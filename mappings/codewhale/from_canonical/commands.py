@@ -36,9 +36,9 @@ VERSIONS: dict[bytes, Any] = {b"null": UNSET, b'""': None}
 def _call(kind: type[requests.RequestBase], command: Any, params: object = UNSET) -> Requests:
     """Return a request; its method name is the one that a codewhale client used, else the usual name."""
     make: Any = kind
-    method = given(command.ext, "method", str, kind.names[0] if kind.names else kind.group)
+    method = given(command.ext, "method", str, kind.spelling.usual)
     jsonrpc = VERSIONS.get(bytes(carried(command.ext, "jsonrpc") or b""), "2.0")
-    if params is UNSET and kind.group and method == kind.group:
+    if params is UNSET and method == kind.spelling.group:
         params = requests.NoParams()
     return (make(jsonrpc=jsonrpc, id=write_id(command.request), method=method, params=params),)
 
@@ -74,14 +74,14 @@ def get_capabilities(command: commands.GetCapabilities, _context: Losses) -> Req
 )
 def open_session(command: commands.OpenSession, _context: Losses) -> Requests:
     if given(command.ext, "kind", str, "") == "create":
-        usual = UNSET if command.metadata is UNSET else requests.CreateParams(metadata=command.metadata)
-        return _call(requests.Create, command, _params(command.ext, requests.CreateParams, usual))
-    usual_start = requests.StartParams(persist_extended_history=False)
+        usual = UNSET if command.metadata is UNSET else requests.Create.Params(metadata=command.metadata)
+        return _call(requests.Create, command, _params(command.ext, requests.Create.Params, usual))
+    usual_start = requests.Start.Params(persist_extended_history=False)
     params = _params(
-        command.ext, requests.StartParams, usual_start if carried(command.ext, "absent") is None else UNSET
+        command.ext, requests.Start.Params, usual_start if carried(command.ext, "absent") is None else UNSET
     )
     if command.model or command.cwd:
-        start = params if isinstance(params, requests.StartParams) else usual_start
+        start = params if isinstance(params, requests.Start.Params) else usual_start
         params = replace(start, model=start.model or command.model or None, cwd=start.cwd or command.cwd or None)
     return _call(requests.Start, command, params)
 
@@ -89,8 +89,8 @@ def open_session(command: commands.OpenSession, _context: Losses) -> Requests:
 @FROM_COMMAND.rule(commands.ResumeSession, produces=(requests.Resume,), fidelity=Lossy(CLIENT_DETAILS))
 def resume_session(command: commands.ResumeSession, _context: Losses) -> Requests:
     thread = _thread(command)
-    usual = requests.ResumeParams(thread_id=thread, persist_extended_history=False)
-    params = given(command.ext, "params", requests.ResumeParams, usual)
+    usual = requests.Resume.Params(thread_id=thread, persist_extended_history=False)
+    params = given(command.ext, "params", requests.Resume.Params, usual)
     return _call(requests.Resume, command, replace(params, thread_id=thread))
 
 
@@ -100,13 +100,13 @@ def history_for_resume(items: Sequence[Item]) -> Ext | None:
     The source is docs/dialects/codewhale.md, section 2.3.
     """
     history = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
-    return keep(params=requests.ResumeParams(thread_id="", history=history, persist_extended_history=False))
+    return keep(params=requests.Resume.Params(thread_id="", history=history, persist_extended_history=False))
 
 
 def changes_thread(command: commands.ResumeSession) -> bool:
     """Return True if a client's resume changes the thread: its model, its history or another setting."""
-    params = given(command.ext, "params", requests.ResumeParams, None)
-    return params is not None and params != requests.ResumeParams(
+    params = given(command.ext, "params", requests.Resume.Params, None)
+    return params is not None and params != requests.Resume.Params(
         thread_id=params.thread_id,
         cwd=params.cwd,
         persist_extended_history=params.persist_extended_history,
@@ -116,15 +116,15 @@ def changes_thread(command: commands.ResumeSession) -> bool:
 
 def history_length(command: commands.ResumeSession) -> int:
     """Return the number of history items in a client's resume."""
-    params = given(command.ext, "params", requests.ResumeParams, None)
+    params = given(command.ext, "params", requests.Resume.Params, None)
     return len(params.history or ()) if params is not None else 0
 
 
 @FROM_COMMAND.rule(commands.ForkSession, produces=(requests.Fork,))
 def fork_session(command: commands.ForkSession, _context: Losses) -> Requests:
     thread = _thread(command)
-    usual = requests.ForkParams(thread_id=thread, persist_extended_history=False)
-    params = given(command.ext, "params", requests.ForkParams, usual)
+    usual = requests.Fork.Params(thread_id=thread, persist_extended_history=False)
+    params = given(command.ext, "params", requests.Fork.Params, usual)
     return _call(requests.Fork, command, replace(params, thread_id=thread))
 
 
@@ -134,18 +134,18 @@ def fork_session(command: commands.ForkSession, _context: Losses) -> Requests:
 def list_sessions(command: commands.ListSessions, _context: Losses) -> Requests:
     if given(command.ext, "kind", str, "") == "loaded":
         return _call(requests.LoadedList, command, _ignored(command.ext))
-    usual = requests.ListParams.asking(command.limit, command.archived)
-    return _call(requests.List, command, _params(command.ext, requests.ListParams, usual))
+    usual = requests.List.Params.asking(command.limit, command.archived)
+    return _call(requests.List, command, _params(command.ext, requests.List.Params, usual))
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(requests.SetName,))
 def rename_session(command: commands.RenameSession, _context: Losses) -> Requests:
-    return _call(requests.SetName, command, requests.NameParams(thread_id=_thread(command), name=command.title))
+    return _call(requests.SetName, command, requests.SetName.Params(thread_id=_thread(command), name=command.title))
 
 
 @FROM_COMMAND.rule(commands.SetGoal, produces=(requests.GoalSet,))
 def set_goal(command: commands.SetGoal, _context: Losses) -> Requests:
-    params = requests.GoalParams(
+    params = requests.GoalSet.Params(
         thread_id=_thread(command), objective=command.objective, token_budget=command.token_budget
     )
     return _call(requests.GoalSet, command, params)
@@ -157,8 +157,8 @@ ONLY_GOALS = "codewhale writes only its own goals"
 @FROM_COMMAND.rule(commands.StoreWrite, produces=(requests.GoalProgress,), fidelity=Nothing(ONLY_GOALS))
 def store_write(command: commands.StoreWrite, context: Losses) -> Requests:
     """Return the only write of this dialect, goal progress; a write of another dialect is lost."""
-    is_progress = command.method == requests.GoalProgress.kind
-    params = read_raw(command.params, requests.ProgressParams) if is_progress else None
+    is_progress = command.method == requests.GoalProgress.spelling.kind
+    params = read_raw(command.params, requests.GoalProgress.Params) if is_progress else None
     if params is None:
         context.lose(command, why=ONLY_GOALS)
         return ()
@@ -174,7 +174,7 @@ def submit_input(command: commands.SubmitInput, context: Losses) -> Requests:
     images = [as_image(segment) for segment in attachments(command.segments)]
     for _ in range(images.count(None)):
         context.lose(command, "segments", NOT_INLINE)
-    params = requests.MessageParams(
+    params = requests.Message.Params(
         thread_id=_thread(command),
         input=flatten(command.segments),
         images=tuple(image for image in images if image is not None),
@@ -197,7 +197,7 @@ def get_config(command: commands.GetConfig, _context: Losses) -> Requests:
 
 @FROM_COMMAND.rule(commands.SetConfig, produces=(requests.ConfigSet,), fidelity=SERVERS)
 def set_config(command: commands.SetConfig, _context: Losses) -> Requests:
-    return _call(requests.ConfigSet, command, requests.SettingParams(key=command.key, value=command.value))
+    return _call(requests.ConfigSet, command, requests.ConfigSet.Params(key=command.key, value=command.value))
 
 
 @FROM_COMMAND.rule(commands.UnsetConfig, produces=(requests.ConfigUnset,), fidelity=SERVERS)
@@ -215,7 +215,7 @@ def answer_interaction(command: commands.AnswerInteraction, _context: Losses) ->
     if not answers and command.values is not UNSET:
         values = [(name, _text(value)) for name, value in _values(command.values)]
         answers = [Answer(id=name, label=text, value=text) for name, text in values]
-    params = requests.AnswersParams(request_id=command.question, answers=answers)
+    params = requests.SubmitUserInput.Params(request_id=command.question, answers=answers)
     return _call(requests.SubmitUserInput, command, params)
 
 
@@ -230,7 +230,7 @@ def _text(value: object) -> str:
 
 @FROM_COMMAND.rule(commands.PromptOnce, produces=(requests.Prompt,))
 def prompt_once(command: commands.PromptOnce, _context: Losses) -> Requests:
-    params = requests.PromptParams(
+    params = requests.Prompt.Params(
         thread_id=_thread(command) or None,
         prompt=command.prompt,
         model=command.model or None,

@@ -76,13 +76,13 @@ def with_required_params(message: requests.RequestBase, new_id: NewId) -> reques
     """Return a request that a server of 0.10.2 accepts: with an operation key, or with no allowed tools."""
     match message:
         case requests.Start():
-            start = message.params if isinstance(message.params, requests.StartParams) else requests.StartParams()
+            start = message.params if isinstance(message.params, requests.Start.Params) else requests.Start.Params()
             return replace(message, params=_keyed(start, new_id))
         case requests.Resume() | requests.Fork():
             return replace(message, params=_keyed(message.params, new_id))
         case requests.Create():
-            metadata = message.params.metadata if isinstance(message.params, requests.CreateParams) else UNSET
-            return replace(message, params=requests.CreateParams(metadata=_keyed_metadata(metadata, new_id)))
+            metadata = message.params.metadata if isinstance(message.params, requests.Create.Params) else UNSET
+            return replace(message, params=requests.Create.Params(metadata=_keyed_metadata(metadata, new_id)))
         case requests.Message() | requests.Prompt() if message.params.allowed_tools is None:
             tool_free: Any = replace(message.params, allowed_tools=[])
             return replace(message, params=tool_free)

@@ -18,7 +18,7 @@ from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import NEW, given
 from dragoman.mappings.codewhale.wire import results
-from dragoman.mappings.codewhale.wire.requests import ListParams
+from dragoman.mappings.codewhale.wire.requests import List
 from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
 from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.rfc3339 import NS
@@ -191,7 +191,7 @@ def history(event: events.HistorySnapshot, asked: object) -> results.ThreadRespo
 
 def listed(event: events.SessionsListed, asked: object, generation: str) -> Any:
     """Return the result of thread/list or app/thread_loaded_list, whichever was `asked`."""
-    params = given(getattr(asked, "ext", None), "params", ListParams, None)
+    params = given(getattr(asked, "ext", None), "params", List.Params, None)
     wants_none = params is not None and params.limit == 0  # a command has 0 for no limit
     rows = () if wants_none else tuple(row(summary, generation) for summary in event.sessions)
     if given(getattr(asked, "ext", None), "kind", str, "") == "loaded":

@@ -25,9 +25,8 @@ TO_COMMAND = Rules[[], commands.Command]("codewhale -> canonical commands")
 
 def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more: object) -> Ext | None:
     """Return the parts of a request's spelling that its command does not have; `thread` is the thread it names."""
-    names = message.names
     return keep(
-        method=UNSET if names and message.method == names[0] else message.method,
+        method=UNSET if message.method in message.spelling.methods[:1] else message.method,
         jsonrpc=UNSET if message.jsonrpc == "2.0" else (None if message.jsonrpc is UNSET else ""),
         params=params,
         thread_id=thread if thread_id(session_id(thread)) != thread else UNSET,
@@ -41,7 +40,7 @@ def _head(message: RequestBase, thread: str, params: object = UNSET, **more: obj
     return commands.CommandHead(request=read_id(message.id), session=session_id(thread), ext=ext)
 
 
-def _turn_options(params: requests.MessageParams | requests.PromptParams) -> dict[str, object]:
+def _turn_options(params: requests.Message.Params | requests.Prompt.Params) -> dict[str, object]:
     """Return the options of one turn, which only servers of this dialect have."""
     return {name: UNSET if (value := getattr(params, name)) is None else value for name in TURN_OPTIONS}
 
@@ -53,7 +52,7 @@ def _ignored(params: requests.NoParams | Raw | UnsetType) -> object:
 @TO_COMMAND.rule(requests.Create, produces=(commands.OpenSession,))
 def create(message: requests.Create) -> Commands:
     params = message.params
-    metadata = params.metadata if isinstance(params, requests.CreateParams) else UNSET
+    metadata = params.metadata if isinstance(params, requests.Create.Params) else UNSET
     ext = _form(message, UNSET if metadata is not UNSET else params, kind="create")
     return (commands.OpenSession(request=read_id(message.id), metadata=metadata, ext=ext),)
 
@@ -61,7 +60,7 @@ def create(message: requests.Create) -> Commands:
 @TO_COMMAND.rule(requests.Start, produces=(commands.OpenSession,))
 def start(message: requests.Start) -> Commands:
     ext = _form(message, message.params, absent=True if message.params is UNSET else UNSET)
-    params = message.params if isinstance(message.params, requests.StartParams) else requests.StartParams()
+    params = message.params if isinstance(message.params, requests.Start.Params) else requests.Start.Params()
     return (commands.OpenSession(request=read_id(message.id), model=params.model or "", cwd=params.cwd or "", ext=ext),)
 
 
@@ -78,9 +77,9 @@ def fork(message: requests.Fork) -> Commands:
 @TO_COMMAND.rule(requests.List, produces=(commands.ListSessions,))
 def list_threads(message: requests.List) -> Commands:
     params = message.params
-    limit = (params.limit or 0) if isinstance(params, requests.ListParams) else 0
-    archived = isinstance(params, requests.ListParams) and params.include_archived is True
-    usual = params == requests.ListParams.asking(limit, archived)
+    limit = (params.limit or 0) if isinstance(params, requests.List.Params) else 0
+    archived = isinstance(params, requests.List.Params) and params.include_archived is True
+    usual = params == requests.List.Params.asking(limit, archived)
     ext = _form(message, UNSET if usual else params)
     return (commands.ListSessions(request=read_id(message.id), limit=limit, archived=archived, ext=ext),)
 
@@ -102,7 +101,7 @@ def goal_set(message: requests.GoalSet) -> Commands:
 def goal_progress(message: requests.GoalProgress) -> Commands:
     """Return a StoreWrite: the backend's store adds these counts to the goal's progress."""
     params = message.params
-    return (commands.StoreWrite(method=message.kind, params=raw(params), **_head(message, params.thread_id)),)
+    return (commands.StoreWrite(method=message.spelling.kind, params=raw(params), **_head(message, params.thread_id)),)
 
 
 @TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,))

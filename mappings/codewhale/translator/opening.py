@@ -20,7 +20,7 @@ from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.from_canonical.commands import changes_thread, history_length
 from dragoman.mappings.codewhale.ids import session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import given, keep
-from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
+from dragoman.mappings.codewhale.wire.requests import Resume, Start
 from dragoman.mappings.codewhale.wire.values import Thread
 from dragoman.mappings.extras import raw
 from dragoman.mappings.opening import LOST, SessionOpening
@@ -81,7 +81,7 @@ class Opening(SessionOpening):
         """Return the commands for a new server process; [] for a session that was never opened."""
         if state.opening is not None:
             self._wanted = state.opening
-        params = given(self._wanted.ext, "params", StartParams, StartParams())
+        params = given(self._wanted.ext, "params", Start.Params, Start.Params())
         thread = given(state.backend_ids, "thread", Thread, None)
         self._cwd = params.cwd or self._wanted.cwd or state.backend.cwd or (thread.cwd if thread is not None else "")
         self._known = given(state.backend_ids, "thread_id", str, "")
@@ -148,8 +148,8 @@ class Opening(SessionOpening):
         self._unplaced = None
         if not self._cwd or self.resumes_context:
             return command
-        usual = ResumeParams(thread_id=command.session, persist_extended_history=False)
-        params = given(command.ext, "params", ResumeParams, usual)
+        usual = Resume.Params(thread_id=command.session, persist_extended_history=False)
+        params = given(command.ext, "params", Resume.Params, usual)
         if params.cwd is not None:
             return command
         self._unplaced = command

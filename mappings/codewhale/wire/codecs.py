@@ -152,13 +152,13 @@ class Form:
         """Return params as a struct; servers read a `config` of null as absent, like every other optional param."""
         assert self.params is not None  # noqa: S101  # params that are ignored are not decoded
         decoded = decoder_of(self.params.cls).decode(params)
-        null = isinstance(decoded, requests.ResumeParams | requests.ForkParams) and decoded.config == results.NULL
+        null = isinstance(decoded, requests.Resume.Params | requests.Fork.Params) and decoded.config == results.NULL
         return replace(decoded, config=UNSET) if null else decoded
 
 
 FORMS = [Form(kind) for kind in requests.REQUESTS]
-BY_METHOD = {name: form for form in FORMS for name in form.kind.names}
-BY_KIND = {(form.kind.group, form.kind.kind): form for form in FORMS if form.kind.kind}
+BY_METHOD = {name: form for form in FORMS for name in form.kind.spelling.methods}
+BY_KIND = {(form.kind.spelling.group, form.kind.spelling.kind): form for form in FORMS if form.kind.spelling.kind}
 
 
 class Requests:
@@ -183,7 +183,7 @@ class Requests:
         params: Any = message.params
         if message.method in GROUPS:
             body = ENCODER.encode(params) if isinstance(params, Struct) else b"{}"
-            kind = b'{"kind":"%b"' % message.kind.encode()
+            kind = b'{"kind":"%b"' % message.spelling.kind.encode()
             params = Raw(kind + (b"}" if body == b"{}" else b"," + body[1:]))
         elif params is not UNSET:
             params = Raw(ENCODER.encode(params))
@@ -256,8 +256,9 @@ def _found(envelope: Envelope) -> tuple[Form, Any]:
 
 def unknown_kind(method: str, kind: str, *, seed: bool = False) -> str:
     """Return the server's error text for an unknown `kind`."""
-    known = [form.kind for form in FORMS if form.kind.group == method and not (seed and form.kind.later)]
-    names = ", ".join(f"`{known_kind.kind}`" for known_kind in known)
+    spellings = [kind.spelling for kind in requests.REQUESTS]
+    known = [one.kind for one in spellings if one.group == method and not (seed and one.later)]
+    names = ", ".join(f"`{name}`" for name in known)
     return f"unknown variant `{kind}`, expected one of {names}"
 
 
@@ -293,7 +294,7 @@ def _params(method: str, params: object, value: dict[str, Any], pruner: Codewhal
         return dict(zip(names, params, strict=False))
     if not isinstance(params, dict):
         if params is not None:
-            text = f"invalid type: {rust_kind_of(params)}, expected struct {form.kind.struct}"
+            text = f"invalid type: {rust_kind_of(params)}, expected struct {form.kind.spelling.struct}"
             raise PeerError("invalid", text, value=value)
         return params
     members = {name: member for name, member in params.items() if not (tagged and name == "kind")}

@@ -351,7 +351,7 @@ def test_a_client_that_resumes_a_thread_is_shown_it_if_the_server_only_lets_it_b
 
 def test_a_resume_that_brings_history_along_is_refused_if_the_server_only_lets_the_thread_be_read() -> None:
     child = Child("")
-    brought = requests.ResumeParams(thread_id=THREAD, history=[raw({"role": "user", "content": "old"})])
+    brought = requests.Resume.Params(thread_id=THREAD, history=[raw({"role": "user", "content": "old"})])
     child.sent(commands.ResumeSession(request="r", session=SESSION, ext=keep(params=brought)))
     child.tells_facts(tool_free_turns=True)
     (refused,) = child.answers("thread/resume", error=PENDING_WORK)

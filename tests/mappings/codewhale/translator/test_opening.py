@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.mappings.canonical import SessionState, commands, events
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.vocabulary import given, keep
-from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
+from dragoman.mappings.codewhale.wire.requests import Resume, Start
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 OPENED = events.SessionOpened(request="", session=THREAD[7:], ext=keep(thread_id=THREAD))
@@ -17,18 +17,18 @@ def test_a_session_that_was_never_opened_opens_no_thread_by_itself() -> None:
 
 def test_every_resume_has_the_folder_of_the_endpoint_unless_a_client_gave_one() -> None:
     opening = Opening()
-    wanted = commands.OpenSession(ext=keep(params=StartParams(cwd="/route")))
+    wanted = commands.OpenSession(ext=keep(params=Start.Params(cwd="/route")))
     opening.resume(SessionState(id="s", opening=wanted))
-    for said, cwd in ((None, "/route"), (keep(params=ResumeParams(thread_id=THREAD, cwd="/own")), "/own")):
+    for said, cwd in ((None, "/route"), (keep(params=Resume.Params(thread_id=THREAD, cwd="/own")), "/own")):
         (command,), _ = opening.admit_command(commands.ResumeSession(session=THREAD, ext=said))
         assert isinstance(command, commands.ResumeSession)
-        assert given(command.ext, "params", ResumeParams, ResumeParams(thread_id="")).cwd == cwd
+        assert given(command.ext, "params", Resume.Params, Resume.Params(thread_id="")).cwd == cwd
 
 
 def test_a_server_that_knows_the_context_of_a_thread_is_told_no_folder_for_it() -> None:
     opening = Opening()
     opening.resumes_context = True
-    opening.resume(SessionState(id="s", opening=commands.OpenSession(ext=keep(params=StartParams(cwd="/route")))))
+    opening.resume(SessionState(id="s", opening=commands.OpenSession(ext=keep(params=Start.Params(cwd="/route")))))
     (command,), _ = opening.admit_command(commands.ResumeSession(session=THREAD))
     assert isinstance(command, commands.ResumeSession)
     assert command.ext is None

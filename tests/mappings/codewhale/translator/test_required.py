@@ -58,20 +58,20 @@ def sent(request: requests.RequestBase) -> Any:
 
 
 def test_a_thread_is_started_with_a_key() -> None:
-    asked = requests.Start(method="thread/start", params=requests.StartParams(cwd="/w"))
-    assert sent(asked) == requests.StartParams(cwd="/w", operation_key="key-1")
-    assert sent(requests.Start(method="thread/start")) == requests.StartParams(operation_key="key-1")
+    asked = requests.Start(method="thread/start", params=requests.Start.Params(cwd="/w"))
+    assert sent(asked) == requests.Start.Params(cwd="/w", operation_key="key-1")
+    assert sent(requests.Start(method="thread/start")) == requests.Start.Params(operation_key="key-1")
 
 
 def test_a_resume_and_a_fork_have_a_key() -> None:
-    resumed = sent(requests.Resume(method="thread/resume", params=requests.ResumeParams(thread_id=THREAD)))
-    assert resumed == requests.ResumeParams(thread_id=THREAD, operation_key="key-1")
-    forked = sent(requests.Fork(method="thread/fork", params=requests.ForkParams(thread_id=THREAD)))
-    assert forked == requests.ForkParams(thread_id=THREAD, operation_key="key-1")
+    resumed = sent(requests.Resume(method="thread/resume", params=requests.Resume.Params(thread_id=THREAD)))
+    assert resumed == requests.Resume.Params(thread_id=THREAD, operation_key="key-1")
+    forked = sent(requests.Fork(method="thread/fork", params=requests.Fork.Params(thread_id=THREAD)))
+    assert forked == requests.Fork.Params(thread_id=THREAD, operation_key="key-1")
 
 
 def test_the_key_of_a_client_is_kept() -> None:
-    params = requests.StartParams(operation_key="its own")
+    params = requests.Start.Params(operation_key="its own")
     assert sent(requests.Start(method="thread/start", params=params)) is params
 
 
@@ -86,7 +86,7 @@ def test_the_key_of_a_client_is_kept() -> None:
     ],
 )
 def test_the_metadata_of_a_create_has_a_key(metadata: str | None, expected: object) -> None:
-    params = requests.CreateParams(metadata=Raw(metadata.encode())) if metadata else requests.CreateParams()
+    params = requests.Create.Params(metadata=Raw(metadata.encode())) if metadata else requests.Create.Params()
     assert json.loads(bytes(sent(requests.Create(method="thread/create", params=params)).metadata)) == expected
 
 
@@ -99,9 +99,9 @@ def test_other_requests_are_sent_unchanged() -> None:
 def test_a_turn_and_a_prompt_allow_no_tools_unless_the_client_named_some(
     said: list[str] | None, expected: list[str]
 ) -> None:
-    message = requests.MessageParams(thread_id=THREAD, input="hi", allowed_tools=said)
+    message = requests.Message.Params(thread_id=THREAD, input="hi", allowed_tools=said)
     assert sent(requests.Message(method="thread/message", params=message)).allowed_tools == expected
-    prompt = requests.PromptParams(prompt="hi", allowed_tools=said)
+    prompt = requests.Prompt.Params(prompt="hi", allowed_tools=said)
     assert sent(requests.Prompt(method="prompt/run", params=prompt)).allowed_tools == expected
 
 
