@@ -14,7 +14,6 @@ from msgspec import UNSET
 
 from dragoman.mappings.alike import MANY, TEXT, encode_alike
 from dragoman.mappings.canonical import Batch, Event, events
-from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
 from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
 from dragoman.mappings.codewhale.ids import named_thread, thread_id
@@ -58,7 +57,6 @@ class Projection(Context):
         self._hidden = bool(view) and not request
         self._parked_turn = ParkedTurn()
         self._frames: list[tuple[FrameBase, Event]] = []  # held for the result, each with its event
-        self._started = self._ended = False
         self._over = False  # True once the client has its result
         self._bytes = 0  # length of the user's input, which the seed generation uses in response ids
 
@@ -75,7 +73,7 @@ class Projection(Context):
             self._name()
         shown = self._parked_turn.admit_events(batch.events, self.lose)
         functions = FROM_EVENT.functions
-        if len(shown) >= MANY and type(shown[0]) in TEXT and self.streams and self._started and not self._over:
+        if len(shown) >= MANY and type(shown[0]) in TEXT and self.streams and self.started and not self._over:
             alike = encode_alike(shown, TEXT, lambda event: EVENTS.encode(*functions[type(event)](event, self)))
             if alike is not None:
                 return Rendered(frames=alike, losses=self.take_losses())
@@ -97,7 +95,7 @@ class Projection(Context):
             return None
         if self._hidden:
             return hide_text
-        return self._write_text if self.streams and self._started and not self._over else None
+        return self._write_text if self.streams and self.started and not self._over else None
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
         self.at = at
@@ -106,7 +104,7 @@ class Projection(Context):
     def copy(self, request: str | None = None) -> Projection:
         """Return an independent copy; with `request`, for the link that owns the current run from now on."""
         twin = Projection(self.request if request is None else request, self._view)
-        for name in ("session", "turn", "at", "response_id", "_started", "_ended", "_over", "_bytes"):
+        for name in ("session", "turn", "at", "response_id", "started", "ended", "_over", "_bytes"):
             setattr(twin, name, getattr(self, name))
         twin._parked_turn, twin._frames = self._parked_turn.copy(), self._frames.copy()
         if twin.request != self.request:  # another link owns the next run of this turn
@@ -115,26 +113,9 @@ class Projection(Context):
 
     # -- the response that is open ----------------------------------------------------------------------
 
-    @property
-    def streams(self) -> bool:
-        """True if text is streamed as bare lines; the seed generation has text only in the result."""
-        return self.generation != SEED
-
-    def starts(self) -> bool:
-        """Return True if `response_start` must be written: before the first message of a response."""
-        first = not self._started
-        self._started = True
-        return first
-
-    def ends(self, end: str) -> bool:
-        """Return True if `response_end` must be written: once, if the response started or succeeded."""
-        tells = not self._ended and (self._started or end in ANSWERED)
-        self._ended = True
-        return tells
-
     def _begin_run(self) -> None:
         """Reset the state for a new response."""
-        self._started = self._ended = self._over = False
+        self.started = self.ended = self._over = False
 
     def _name(self) -> None:
         thread = self.thread or thread_id(self.session)

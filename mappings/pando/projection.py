@@ -27,14 +27,13 @@ ANSWERS = frozenset((events.Pong, events.Reply, events.SessionOpened, events.Tur
 class Projection(Context):
     """The rendering of one session as published messages of this instance."""
 
-    __slots__ = ("_count", "_ids", "_ids_of", "_parked_turn", "_started", "_title", "_turn", "_turn_count")
+    __slots__ = ("_count", "_ids", "_ids_of", "_parked_turn", "_title", "_turn_count")
+    alone = False
 
     def __init__(self, _request: str = "", _view: str = "", instance: Instance = NOBODY) -> None:
         super().__init__(instance)
         self._parked_turn = ParkedTurn()
         self._ids: Ext | None = None
-        self._turn = ""
-        self._started = False
         self._title = ""
         self._count = 0
         self._turn_count = 0
@@ -46,11 +45,11 @@ class Projection(Context):
             self._ids_of, self._ids = batch.session, batch.ids
             (self.session,) = public_ids(batch.session, batch.ids)
         self.now(batch.at)
-        if batch.turn != self._turn:
-            self._turn, self._started, self._turn_count = batch.turn, False, 0
+        if batch.turn != self.turn:
+            self.turn, self.started, self._turn_count = batch.turn, False, 0
         functions, encode, is_heard = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
         shown = self._parked_turn.admit_events(batch.events, self.lose)
-        if len(shown) >= MANY and type(shown[0]) in TEXT and self._started:
+        if len(shown) >= MANY and type(shown[0]) in TEXT and self.started:
             alike = encode_alike(shown, TEXT, lambda event: encode(*functions[type(event)](event, self)))
             if alike is not None:
                 return Rendered(frames=alike if is_heard else [], losses=self.take_losses())
@@ -65,7 +64,7 @@ class Projection(Context):
 
     def text_writer(self, delta: DeltaType) -> TextWriter | None:
         """Return a fast writer for further text; None for reasoning, and while a question parks the turn."""
-        is_shown = self._started and not self._parked_turn.parked and delta is events.TextDelta
+        is_shown = self.started and not self._parked_turn.parked and delta is events.TextDelta
         return self._write_text if is_shown else None
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
@@ -78,27 +77,10 @@ class Projection(Context):
     def copy(self, _request: str | None = None) -> Projection:
         """Return an independent copy; all subscribers get the same messages, whoever owns the run."""
         twin = Projection(instance=self.instance)
-        for name in ("session", *self.__slots__):
+        for name in ("session", "turn", "started", *self.__slots__):
             setattr(twin, name, getattr(self, name))
         twin._parked_turn = self._parked_turn.copy()
         return twin
-
-    @property
-    def in_turn(self) -> bool:
-        return bool(self._turn)
-
-    @property
-    def has_begun(self) -> bool:
-        return self._started
-
-    def begin_run(self) -> bool:
-        """Begin the run, unless it has begun; return True if so: `llm.start` must be written."""
-        first = not self._started
-        self._started = True
-        return first
-
-    def end_run(self) -> None:
-        self._started = False
 
     def rolled_back(self) -> Messages:
         """Return the description of the session without the turn's messages."""

@@ -14,7 +14,7 @@ from dragoman.mappings.pod.wire.codecs import EVENTS, METHODS
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
-    return Projection(live=False).write(burst.items, burst.at)
+    return Projection(alone=True).write(burst.items, burst.at)
 
 
 FROM_SERVER = Direction(

@@ -20,10 +20,10 @@ from dragoman.mappings.pod.wire.codecs import EVENTS
 
 
 class Projection(Context):
-    """The rendering of one session; `live` is False if each line is translated without the others (`translate`)."""
+    """The rendering of one session; `alone` is True if each line is translated without the others (`translate`)."""
 
-    def __init__(self, _request: str = "", _view: str = "", *, live: bool = True) -> None:
-        super().__init__(live=live)
+    def __init__(self, _request: str = "", _view: str = "", *, alone: bool = False) -> None:
+        super().__init__(alone=alone)
         self._parked_turn = ParkedTurn()
 
     def render(self, batch: Batch) -> Rendered:
@@ -45,7 +45,7 @@ class Projection(Context):
 
     def copy(self, _request: str | None = None) -> Projection:
         """Return an independent copy; all pod clients get the same frames, whoever owns the run."""
-        twin = Projection(live=self.live)
+        twin = Projection(alone=self.alone)
         twin.session, twin.turn, twin.at = self.session, self.turn, self.at
         twin.parked, twin._parked_turn = self.parked, self._parked_turn.copy()
         twin.turns, twin.model_calls = Counter(last=self.turns.last), Counter(last=self.model_calls.last)

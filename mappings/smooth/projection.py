@@ -24,7 +24,6 @@ from dragoman.mappings.canonical.events import (
     ToolCallArguments,
     ToolCallFinished,
 )
-from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
 from dragoman.mappings.extras import as_json, raw
 from dragoman.mappings.parked_turn import ParkedTurn
@@ -45,9 +44,6 @@ TOO_LARGE = f"above {MAX_EVENT} bytes"
 PIECE = 64_000
 """Characters of a text that fits into MAX_EVENT: a frame has it twice, and a character takes up to 6 bytes."""
 
-HELD_MAX = 64
-"""Errors held until the end of a turn; further ones are counted as losses."""
-
 
 class Projection(Context):
     """The rendering of one session; `request` is the id of the link's own turn, "" for all other links.
@@ -57,22 +53,18 @@ class Projection(Context):
     the answer is another turn for them.
     """
 
-    __slots__ = ("_held", "_parked_turn", "_view", "request", "runs")
+    __slots__ = ("_parked_turn",)
 
     def __init__(self, request: str = "", view: str = "") -> None:
-        super().__init__()
+        super().__init__(view=view)
         self.request = request
         self.alone = False
-        self._view = view
-        self.seed = SEED in view.split()
         self._parked_turn = ParkedTurn()
-        self.runs = 0  # the number of runs of this turn that ended with a question in words
-        self._held: list[ErrorReported] = []
 
     def render(self, batch: Batch) -> Rendered:
         """Return the frames that broadcast this batch."""
         frames: list[bytes] = []
-        if batch.turn != self.turn and self._held:
+        if batch.turn != self.turn and self.held:
             self._release_errors(frames)  # a turn without an end
         if batch.turn != self.turn:
             self.turn, self.runs, self.earlier_text = batch.turn, 0, 0
@@ -80,7 +72,7 @@ class Projection(Context):
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
         events: Sequence[Event] = batch.events
-        if self._view and (self._parked_turn.parked or len(events) != 1 or type(events[0]) is not TextDelta):
+        if self.view and (self._parked_turn.parked or len(events) != 1 or type(events[0]) is not TextDelta):
             events = self._in_view(events)  # a single token needs no check, unless the turn is parked
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
         if speaking.keys().isdisjoint(map(type, events)):  # stops at the first event with a form
@@ -117,18 +109,10 @@ class Projection(Context):
 
     def copy(self, request: str | None = None) -> Projection:
         """Return an independent copy; with `request`, for the link that owns the current run from now on."""
-        twin = Projection(self.request if request is None else request, self._view)
-        twin.turn, twin.earlier_text, twin.runs = self.turn, self.earlier_text, self.runs
-        twin._parked_turn, twin._held = self._parked_turn.copy(), self._held.copy()
+        twin = Projection(self.request if request is None else request, self.view)
+        twin.turn, twin.earlier_text, twin.runs, twin.held = self.turn, self.earlier_text, self.runs, self.held
+        twin._parked_turn = self._parked_turn.copy()
         return twin
-
-    def asks_in_words(self, kind: str) -> bool:
-        """Return True if the gateway asks these clients for a form of this kind in words."""
-        return bool(kind) and kind in self._view.split()
-
-    def end_run(self, question: QuestionAsked | QuestionAnswered) -> None:
-        """Begin a new run after a question in words, with another request id and without the text so far."""
-        self.request, self.earlier_text, self.runs = "", len(question.before), question.number
 
     def _in_view(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events to show these clients now; hold the others while a question in words parks the turn."""
@@ -154,21 +138,6 @@ class Projection(Context):
     def _run_id(self) -> str:
         """Return the id of a run that another link began: the turn's id, or one derived from it after a question."""
         return derived(self.turn, f"run {self.runs}") if self.turn and self.runs else self.turn
-
-    def hold_error(self, event: ErrorReported) -> bool:
-        """Hold an error until its turn has ended and return True; return False outside of a turn."""
-        if not self.turn:
-            return False
-        if len(self._held) < HELD_MAX:
-            self._held.append(event)
-        else:
-            self.lose(event, why=f"more than {HELD_MAX} errors in one turn")
-        return True
-
-    def take_held_errors(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
-        """Remove and return the held errors, without those that repeat the turn's `failure`."""
-        waited, self._held = self._held, []
-        return [event for event in waited if (event.cause, event.text) != failure]
 
     def _release_errors(self, frames: list[bytes]) -> None:
         context = Context(at=self.timestamp * NS_PER_MS)

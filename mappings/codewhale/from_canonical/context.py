@@ -1,7 +1,7 @@
 """The context that a rule toward codewhale gets beside its item: the request to answer, and the open response.
 
-The base class serves a single item (`Direction.write`, an answer to one link). The projection of a session is a
-subclass. Rules return lines, answers, and EventFrames, which `bundled` puts into the result that follows them.
+A Context serves a single item (`Direction.write`, an answer to one link). The projection of a session is a subclass.
+Rules return lines, answers, and EventFrames, which `bundled` puts into the result that follows them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.codewhale.ids import answer_id
-from dragoman.mappings.codewhale.vocabulary import HEAD
+from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, decoder_of
 from dragoman.mappings.codewhale.wire.frames import EventFrame, FrameBase
@@ -28,7 +29,8 @@ class Context(Losses):
     """The facts that rules toward codewhale need beside their item.
 
     `request` is the request id of an answer. `asked` is the command that it answers, None if it is unknown. `at` is in
-    ns. `generation` is the peer's. `alone` is True if each message is translated without the others (`translate`).
+    ns. `generation` is the peer's. `alone` is True if the item is written without the others of its session. `started`
+    and `ended` tell if the open response has its first and its last line.
     """
 
     alone = True
@@ -50,6 +52,7 @@ class Context(Losses):
         self.thread = ""
         self.turn = ""
         self.response_id = ""
+        self.started = self.ended = False
 
     def answer(self, result: object, request: str = "") -> results.Answer:
         """Return an answer with this result, to the context's request or else to `request`."""
@@ -61,16 +64,19 @@ class Context(Losses):
 
     def starts(self) -> bool:
         """Return True if `response_start` must be written: always in `translate`, else once a run."""
-        return True
+        first, self.started = self.alone or not self.started, True
+        return first
 
     def ends(self, end: str) -> bool:
         """Return True if `response_end` must be written: always in `translate`, else if it started or succeeded."""
-        return True
+        tells = self.alone or (not self.ended and (self.started or end in ANSWERED))
+        self.ended = True
+        return tells
 
     @property
     def streams(self) -> bool:
-        """True if text is streamed as bare lines; the seed generation has text only in the result."""
-        return True
+        """True if text is streamed as bare lines; clients of the seed generation get text only in the result."""
+        return self.alone or self.generation != SEED
 
     def original(self, event: Any) -> Any:
         """Return the EventFrame from which `event` was read, in `translate`; else None."""

@@ -1,7 +1,6 @@
 """The context that a rule toward pando gets beside its item: the publisher, the time and the session.
 
-The base class serves a single item (`Direction.write`, an answer to one link). The projection of a session is a
-subclass.
+A Context serves a single item (`Direction.write`, an answer to one link). The projection of a session is a subclass.
 """
 
 from __future__ import annotations
@@ -37,10 +36,12 @@ class Context(Losses):
     """The facts that rules toward pando need beside their item.
 
     `session` is the session id in payloads. `at` is in ns. `request` is the id of the call or reply. `asked` is the
-    command that is answered, None if it is unknown.
+    command that is answered, None if it is unknown. `alone` is True if the item is written without the others of its
+    session. `turn` is the UUID of the turn, "" outside of any turn. `started` is True if the turn has its `llm.start`.
     """
 
-    __slots__ = ("asked", "at", "envelope", "instance", "request", "session")
+    __slots__ = ("asked", "at", "envelope", "instance", "request", "session", "started", "turn")
+    alone = True
 
     def __init__(
         self,
@@ -55,6 +56,8 @@ class Context(Losses):
         self.session = ""
         self.request = request
         self.asked = asked
+        self.turn = ""
+        self.started = False
         self.envelope = EnvelopeFields(instance_id=instance.id, project_id="", session_id=UNSET, timestamp="")
         self.now(at)
 
@@ -71,21 +74,14 @@ class Context(Losses):
         self.envelope["timestamp"] = rfc3339(at)
 
     @property
-    def in_turn(self) -> bool:
-        """True if a turn is open."""
-        return False
-
-    @property
     def has_begun(self) -> bool:
         """True if `llm.start` was written for the turn; in `translate` content has none before it."""
-        return True
+        return self.alone or self.started
 
     def begin_run(self) -> bool:
         """Begin a run with a model turn; return True if `llm.start` must be written, in `translate` for each one."""
-        return True
-
-    def end_run(self) -> None:
-        """End the run for a question: the turn goes on in another one."""
+        first, self.started = self.alone or not self.started, True
+        return first
 
     def rolled_back(self) -> Messages:
         """Return the messages that, beside the end of the turn, announce a rollback."""

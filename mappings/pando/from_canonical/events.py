@@ -157,9 +157,9 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     """Publish a question in words (docs/translation.md, rule 3.3); the run ends for viewers, the turn continues."""
     start = model_turn_started(events.ModelTurnStarted(), context)
     words = text_delta(events.TextDelta(text=event.paragraph), context)
-    if not event.parked and context.in_turn:
+    if not event.parked and context.turn:
         return (*start, *words)
-    context.end_run()
+    context.started = False  # the turn goes on in another run
     ended = wire.LlmEnd.Payload(session_id=context.session, tokens_in=0, tokens_out=0)
     return (*start, *words, wire.LlmEnd(payload=ended, **context.envelope))
 

@@ -25,11 +25,11 @@ class Counter(Struct):
 
 
 class Context(Losses):
-    """The state of one writer; `live` is False if each line is translated without the others (`translate`)."""
+    """The state of one writer; `alone` is True if each line is translated without the others (`translate`)."""
 
-    def __init__(self, *, live: bool = True) -> None:
+    def __init__(self, *, alone: bool = False) -> None:
         super().__init__()
-        self.live = live
+        self.alone = alone
         self.session = ""
         self.turn = ""  # UUID of the turn, "" outside of any turn
         self.parked = False  # True after a question in words ended the run

@@ -57,7 +57,7 @@ Messages = tuple[wire.EventBase, ...]
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
     # An attached client never gets a second snapshot: a changed history reaches it as a rotation.
-    if event.rotated or context.live:
+    if event.rotated or not context.alone:
         rotated = wire.SegmentRotated(data=wire.SegmentRotated.Data(entry=_start(event, context)))
         # After a reconnect the backend reports its status only in its history.
         if event.rotated or event.status is None:

@@ -64,7 +64,7 @@ class ServerTranslator(Translator[Command, Event]):
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
         """Write answers to this client. Success has no answer in pod: the events that follow show it."""
-        projection = Projection(live=False)
+        projection = Projection(alone=True)
         answers = []
         for item in items:
             answer = self._answer_in_pod_terms(item)
@@ -84,7 +84,7 @@ class ServerTranslator(Translator[Command, Event]):
             changed = [wire.Status(data=wire.State(status=state.status))] * (state.status != shown)
             return Step(frames=[EVENTS.encode(message) for message in (rotation(state, now), *changed)])
         self._session = state
-        alerts = Projection(live=False).write(state.alerts, now)
+        alerts = Projection(alone=True).write(state.alerts, now)
         early, self._early = self._early, []
         frames = [*alerts.frames, snapshot_line(state), *early]
         return Step(frames=frames, losses=alerts.losses)

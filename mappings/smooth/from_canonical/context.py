@@ -10,12 +10,16 @@ from msgspec import UNSET
 from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.values import Cause, Ext
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, given
+from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, SEED, given
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
 
 Messages = tuple[object, ...]
 """Wire structs, or untyped JSON for a message that is passed on unchanged."""
+
+
+HELD_MAX = 64
+"""Errors held until the end of a turn; further ones are counted as losses."""
 
 
 class Context(Losses):
@@ -24,12 +28,16 @@ class Context(Losses):
     `request_id` is the id inside `data`, `top` the one at the top of the frame (None omits it). `timestamp` is in ms.
     `turn` is the UUID of the turn, "" outside of any turn. `asked` is the command that is answered, if any. `alone` is
     True if the item is written without the other items of its turn. `earlier_text` counts the characters of the turn's
-    text in earlier runs: a question in words ends a run. `seed` is True if the clients speak the seed generation.
+    text in earlier runs: a question in words ends a run. `view` names the forms that clients are asked in words, and
+    the seed generation if they speak it; then `seed` is True.
     """
 
-    __slots__ = ("alone", "asked", "earlier_text", "request_id", "seed", "timestamp", "top", "turn")
+    __slots__ = (
+        *("alone", "asked", "earlier_text", "held", "request", "request_id"),
+        *("runs", "seed", "timestamp", "top", "turn", "view"),
+    )
 
-    def __init__(self, request: str = "", at: int = 0, asked: Command | None = None) -> None:
+    def __init__(self, request: str = "", at: int = 0, asked: Command | None = None, view: str = "") -> None:
         super().__init__()
         self.request_id = request
         self.top: str | None = request or None
@@ -37,23 +45,35 @@ class Context(Losses):
         self.turn = ""
         self.asked = asked
         self.earlier_text = 0
-        self.seed = False
         self.alone = True
+        self.view = view
+        self.seed = SEED in view.split()
+        self.request = ""  # the request id of the link's own turn
+        self.runs = 0  # the number of runs of this turn that ended with a question in words
+        self.held: tuple[events.ErrorReported, ...] = ()
 
     def hold_error(self, event: events.ErrorReported) -> bool:
-        """Hold an error until the end of its turn; return False if it must be written now."""
-        return False
-
-    def asks_in_words(self, kind: str) -> bool:
-        """Return True if the gateway asks these clients for a form of this kind in words."""
-        return False
-
-    def end_run(self, question: events.QuestionAsked | events.QuestionAnswered) -> None:
-        """Begin a new run, with another request id, after a question in words."""
+        """Hold an error until its turn has ended and return True; return False outside of a turn."""
+        if not self.turn:
+            return False
+        if len(self.held) < HELD_MAX:
+            self.held += (event,)
+        else:
+            self.lose(event, why=f"more than {HELD_MAX} errors in one turn")
+        return True
 
     def take_held_errors(self, failure: tuple[Cause, str] | None) -> list[events.ErrorReported]:
         """Remove and return the held errors, without those that repeat the turn's `failure`."""
-        return []
+        waited, self.held = self.held, ()
+        return [event for event in waited if (event.cause, event.text) != failure]
+
+    def asks_in_words(self, kind: str) -> bool:
+        """Return True if the gateway asks these clients for a form of this kind in words."""
+        return bool(kind) and kind in self.view.split()
+
+    def end_run(self, question: events.QuestionAsked | events.QuestionAnswered) -> None:
+        """Begin a new run after a question in words, with another request id and without the text so far."""
+        self.request, self.earlier_text, self.runs = "", len(question.before), question.number
 
 
 def code_of(cause: Cause, ext: Ext | None) -> str:
