@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.dialect import Burst, Direction, Rendered
+from dragoman.mappings.dialect import Direction
 from dragoman.mappings.losses import command_writer
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
@@ -12,17 +11,12 @@ from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pod.to_canonical.events import TO_EVENT
 from dragoman.mappings.pod.wire.codecs import EVENTS, METHODS
 
-
-def _write_events(burst: Burst[Event]) -> Rendered:
-    return Projection(alone=True).write(burst.items, burst.at)
-
-
 FROM_SERVER = Direction(
     codec=EVENTS,
     to_canonical=TO_EVENT,
     from_canonical=FROM_EVENT,
     envelope=None,  # messages of a pod have neither a request id nor a time
-    write=_write_events,
+    write=lambda burst: Projection(alone=True).write(burst.items, burst.at),
 )
 
 FROM_CLIENT = Direction(

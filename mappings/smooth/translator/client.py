@@ -31,9 +31,7 @@ from dragoman.mappings.dialect import (
     TextSink,
     Translator,
 )
-from dragoman.mappings.losses import Losses
-from dragoman.mappings.smooth.directions import FROM_SERVER
-from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.to_canonical.replies import typed_answer
 from dragoman.mappings.smooth.translator.opening import Opening
 from dragoman.mappings.smooth.vocabulary import given
@@ -143,14 +141,13 @@ class ClientTranslator(Translator[Event, Command]):
 
     # -- to the server ----------------------------------------------------------------------------------
 
-    def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
-        for command in written:
+    def _write_commands(self, items: Sequence[Command], step: Step[Event]) -> None:
+        for command in items:
             own = self._new_id()
-            losses = Losses()
-            messages = FROM_COMMAND.functions[type(command)](msgspec.structs.replace(command, request=own), losses)
-            step.losses += losses.take_losses()
-            step.frames += [ACTIONS.encode(message) for message in messages]
-            failure = None if messages else NO_ACTION
+            written = FROM_CLIENT.write(Burst(items=[msgspec.structs.replace(command, request=own)]))
+            step.losses += written.losses
+            step.frames += written.frames
+            failure = None if written.frames else NO_ACTION
             if isinstance(command, commands.CancelTurn) and not self._has_turn:
                 self._ends_unheard, failure = True, NO_TURN
             if failure is None:
