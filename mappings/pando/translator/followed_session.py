@@ -124,6 +124,8 @@ class FollowedSession:
         """Note an input that is sent, so that its echo is not mistaken for another client's input."""
         self.known.note_sent(text)
         self.input.submit()
+        if not self.open:
+            self.interrupt.forget()
 
     def note_answer(self, now: int) -> None:
         """Note the answer to an input; the held publications may belong to a run that another client began."""
@@ -155,7 +157,8 @@ class FollowedSession:
         self._published_at, self._updated, self._last = now, False, None
         if not self.open:
             self.open, self._ending = True, None
-            self.interrupt.forget()
+            if input is None:  # an input of ours may be interrupted before its answer comes
+                self.interrupt.forget()
             self.input.begin(input)
             self._output = self._output.next(stored=not self.known.unanswered)
         self._output.note_time(now)

@@ -468,6 +468,16 @@ def test_an_interrupted_turn_ends_after_a_short_silence_if_no_update_comes() -> 
     assert primary.sends("message.list", PART) == CANCELLED
 
 
+def test_a_turn_may_be_interrupted_before_its_input_is_answered() -> None:
+    primary = Primary().opened()
+    primary.sent(run())
+    primary.sent(commands.CancelTurn(request="c", session="s-1"))
+    primary.sends("message.send", {"ok": True})
+    primary.sends("session.interrupt", {"ok": True})
+    primary.publishes("llm.end")
+    assert primary.sends("message.list", NEW)[-2:] == CANCELLED
+
+
 def test_an_interrupted_turn_that_still_publishes_has_not_ended() -> None:
     primary = interrupted()
     primary.sends("session.interrupt", {"ok": True})
