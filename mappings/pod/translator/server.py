@@ -81,7 +81,7 @@ class ServerTranslator(Translator[Command, Event]):
         now = self._clock()
         if self._session is not None:
             shown, self._session = self._session.status, state
-            changed = [wire.Status(data=wire.State(status=state.status))] * (state.status != shown)
+            changed = [wire.Status(data=wire.Status.Data(status=state.status))] * (state.status != shown)
             return Step(frames=[EVENTS.encode(message) for message in (rotation(state, now), *changed)])
         self._session = state
         alerts = Projection(alone=True).write(state.alerts, now)
