@@ -182,8 +182,7 @@ class Sessions:
     def _rested(self, session: Session) -> None:
         for act in self.on_rested:
             act(session)
-        end = self.tell if self.listener_sessions.is_lasting(session) else self.drop
-        end(session)
+        (self.tell if self.listener_sessions.is_lasting(session) else self.drop)(session)
 
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.
