@@ -124,8 +124,7 @@ class FollowedSession:
         """Note an input that is sent, so that its echo is not mistaken for another client's input."""
         self.known.note_sent(text)
         self.input.submit()
-        if not self.open:
-            self.interrupt.forget()
+        self.interrupt = self.interrupt if self.open else Interrupt()
 
     def note_answer(self, now: int) -> None:
         """Note the answer to an input; the held publications may belong to a run that another client began."""
