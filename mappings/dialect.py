@@ -515,6 +515,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     seeks_turns: bool = False
     # A rename names a session as lists do; the other commands use another id, which servers look up.
     renames_listed: bool = False
+    # A client that opens or reads a session is answered with its whole history.
+    answers_with_history: bool = False
     # Renders in slices what `attach` shows of a history, keeps it in the state, and yields the bytes of each slice.
     # Set if a client is shown the whole history at once.
     render_history: Callable[[SessionState], Iterator[int]] | None = None

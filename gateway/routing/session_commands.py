@@ -47,8 +47,16 @@ class SessionCommands:
         """Return the session of this name and of any owner; a forgotten session may be restored."""
         return self._sessions.index.find_session(name) or self._backend.find_session(name)
 
-    def show_session(self, link: Link, session: Session, request: str, agent: str = "") -> None:
-        """Answer with a session, and attach the client to it."""
+    def show_session(
+        self, link: Link, session: Session, request: str, agent: str = "", *, awaits_history: bool = True
+    ) -> None:
+        """Answer with a session, and attach the client to it; the history is awaited if it is a part of the answer."""
+        if awaits_history and link.dialect.answers_with_history:
+            show = partial(self.show_session, link, session, request, agent, awaits_history=False)
+            self._sessions.claim(link, session)
+            session.presence.connect_for_query()
+            session.pending.when_known(lambda: show() if link.alive else None)
+            return
         state = session.state
         session.delivery.enter()
         if link.id in session.delivery.attachments:
@@ -113,7 +121,8 @@ class SessionCommands:
         if isinstance(command, OpenSession):
             self._sessions.choose(link, session, command.session)
             session.describe()
-        self.show_session(link, session, command.request, command.agent)
+        is_new = isinstance(command, OpenSession)
+        self.show_session(link, session, command.request, command.agent, awaits_history=not is_new)
 
     def get_session(self, link: Link, command: GetSession) -> None:
         """Answer a client that looks at a session, or let the backend answer it."""

@@ -30,6 +30,7 @@ DIALECT = Dialect(
     has_request_ids=True,
     single_session=False,
     lists_silent=True,
+    answers_with_history=True,
     takes_images=True,
     forgets_context=True,
     keeps_turns=True,

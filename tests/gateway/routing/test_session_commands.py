@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical.commands import GetHistory
+from tests.gateway.backends.in_memory_pando import frames, in_memory_pando_gateway, row
+from tests.gateway.backends.in_memory_pando import send as sends
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.pod_messages import delta, run, snapshot, took
 from tests.gateway.smooth_client_messages import (
@@ -212,3 +215,37 @@ async def test_a_pod_client_is_shown_the_session_as_it_connects() -> None:
         assert shown["event"] == "snapshot"
         assert len([entry for entry in shown["data"]["entries"] if entry["kind"] == "user_input"]) == 1
         assert "tui" in made.session.delivery.attachments
+
+
+# -- a history that is a part of the answer --------------------------------------------------------------
+
+KEPT = "0b0e9b0e-0000-4000-8000-000000000001"
+STORED = [
+    {"id": "m0", "role": "user", "content": "Hi", "created_at": "2026-05-09T23:28:20Z"},
+    {"id": "m1", "role": "assistant", "content": "Hello", "created_at": "2026-05-09T23:28:20Z"},
+]
+
+
+@pytest.mark.parametrize("method", ["thread/resume", "thread/read"])
+async def test_a_codewhale_client_that_opens_a_stored_session_is_shown_its_history(method: str) -> None:
+    """The result of both has the history (docs/dialects/codewhale.md, section 3), which a pando is asked for then."""
+    async with in_memory_pando_gateway() as made:
+        client = made.join("codewhale")
+        await sends(client, {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"thread_id": f"thread-{KEPT}"}})
+        await made.begins(row(KEPT))
+        assert frames(client) == []
+        await made.answers("message.list", STORED)
+        (answer,) = frames(client)
+        assert [item["content"] for item in answer["result"]["data"]["history"]] == ["Hi", "Hello"]
+
+
+async def test_a_codewhale_client_does_not_wait_for_a_history_that_does_not_come() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = made.join("codewhale")
+        resume = {"jsonrpc": "2.0", "id": 1, "method": "thread/resume", "params": {"thread_id": f"thread-{KEPT}"}}
+        await sends(client, resume)
+        await made.begins(row(KEPT))
+        made.time.passes(Limits().snapshot_wait)
+        await settle()
+        (answer,) = frames(client)
+        assert (answer["result"]["status"], answer["result"]["data"]["history"]) == ("resumed", [])
