@@ -191,8 +191,7 @@ class FollowedSession:
 
     def streams(self, now: int) -> bool:
         """Return True if a piece of text only appends to the open text: it begins, ends and releases nothing."""
-        waits = self._ending or self._cause or self.held
-        return self.open and not waits and self._output.streams(now)
+        return self.open and not (self._ending or self._cause or self.held) and self._output.streams(now)
 
     def add_text(self, text: str, now: int) -> None:
         """Note a piece of text that a fast reader passed on while `streams` was True."""
