@@ -335,7 +335,7 @@ def in_steps(seq: int, t: int, entries: Iterable[Line]) -> list[StepLine]:
     steps: list[StepLine] = []
     last = RECEIVED
     for number, entry in enumerate(entries, seq):
-        rank = (RECEIVED if entry.dir == "receive" else SENT) if isinstance(entry, FrameLine) else _rank(entry)
+        rank = _rank(entry)
         if not steps or rank < last:
             steps.append(StepLine(seq=number, t=t))
         step, last = steps[-1], rank

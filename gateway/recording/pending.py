@@ -163,7 +163,7 @@ def _make_lines(steps: Sequence[GatheredStep | TextRun], around: KnownAround) ->
     """Return the StepLines of gathered steps. `around` is known of earlier texts, and learns of these."""
     lines: list[StepLine] = []
     for step in steps:
-        for line in _folded(step, around) if isinstance(step, TextRun) else _step_lines(*step, around):
+        for line in _folded(step, around) if isinstance(step, TextRun) else _text_and_rest(*step, around):
             lines += readable(line)
     return lines
 
@@ -175,35 +175,13 @@ def _size(frames: Sequence[Frame]) -> int:
         return sum(len(part) for frame in frames if isinstance(frame, Parts) for part in frame.parts)
 
 
-def _step_lines(seq: int, t: int, notes: Sequence[Note], around: KnownAround | None = None) -> list[StepLine]:
-    """Return the StepLines of a step, numbered from `seq`: frames that were sent stand last.
-
-    With what is known `around` texts, a text with which the events begin is folded, as if it had come alone.
-    """
-    entries: list[Line] = []
-    sent: list[Line] = []
-    for note in notes:
-        if isinstance(note, FramesNote):
-            lines = sent if note.tapped.dir == "send" else entries
-            for frame in note.frames:
-                lines.append(frame_line(*note.tapped, frame))
-        elif isinstance(note, Batch):
-            if around is not None and len(note.events) >= STREAM_MIN and note.events[0].streamed:
-                split = _text_and_rest(seq, t, notes, note, around)
-                if split:
-                    return split
-            for position, event in enumerate(note.events, note.first_seq):
-                cursor = f"{note.epoch}:{position}"
-                entries.append(EventLine(cursor=cursor, event=event, turn=note.turn, origin=note.origin, at=note.at))
-        else:
-            entries.append(note)
-    return in_steps(seq, t, entries + sent)
-
-
-def _text_and_rest(seq: int, t: int, notes: Sequence[Note], batch: Batch, around: KnownAround) -> list[StepLine]:
-    """Return a step whose batch begins with a text as the folded text and the rest; [] if it cannot be folded."""
-    kind = type(batch.events[0])
-    length = len([*takewhile(lambda event: type(event) is kind, batch.events)])
+def _text_and_rest(seq: int, t: int, notes: Sequence[Note], around: KnownAround) -> list[StepLine]:
+    """Return the StepLines of a step. A text with which its events begin is folded, as if it had come alone."""
+    batch = next((note for note in notes if type(note) is Batch), None)
+    events: Sequence[Event] = batch.events if batch is not None else ()
+    length = len([*takewhile(lambda event: type(event) is type(events[0]), events)])
+    if batch is None or length < STREAM_MIN or not events[0].streamed:
+        return _step_lines(seq, t, notes)
     text, rest = list[Note](), list[Note]()
     for note in notes:
         if type(note) is FramesNote and len(note.frames) >= length:
@@ -211,13 +189,31 @@ def _text_and_rest(seq: int, t: int, notes: Sequence[Note], batch: Batch, around
             if len(note.frames) > length:
                 rest.append(FramesNote(note.tapped, note.frames[length:]))
         elif note is batch:
-            text.append(structs.replace(batch, events=batch.events[:length]))
-            rest.append(structs.replace(batch, events=batch.events[length:], first_seq=batch.first_seq + length))
+            text.append(structs.replace(batch, events=events[:length]))
+            rest.append(structs.replace(batch, events=events[length:], first_seq=batch.first_seq + length))
         else:
             rest.append(note)
-    run = run_of(t, text) if length >= STREAM_MIN else None
-    line = _step_with_rounds(run, run.columns(), around) if run is not None else None
-    return [structs.replace(line, seq=seq), *_step_lines(seq + line.count, t, rest)] if line is not None else []
+    run = run_of(t, text)
+    if run is None or (line := _step_with_rounds(run, run.columns(), around)) is None:
+        return _step_lines(seq, t, notes)
+    return [structs.replace(line, seq=seq), *_step_lines(seq + line.count, t, rest)]
+
+
+def _step_lines(seq: int, t: int, notes: Sequence[Note]) -> list[StepLine]:
+    """Return the StepLines of a step, numbered from `seq`: frames that were sent stand last."""
+    entries: list[Line] = []
+    sent: list[Line] = []
+    for note in notes:
+        if isinstance(note, FramesNote):
+            lines = sent if note.tapped.dir == "send" else entries
+            lines += [frame_line(*note.tapped, frame) for frame in note.frames]
+        elif isinstance(note, Batch):
+            for position, event in enumerate(note.events, note.first_seq):
+                cursor = f"{note.epoch}:{position}"
+                entries.append(EventLine(cursor=cursor, event=event, turn=note.turn, origin=note.origin, at=note.at))
+        else:
+            entries.append(note)
+    return in_steps(seq, t, entries + sent)
 
 
 # -- steps of a streamed text ----------------------------------------------------------------------------------------
