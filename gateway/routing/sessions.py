@@ -182,7 +182,8 @@ class Sessions:
     def _rested(self, session: Session) -> None:
         for act in self.on_rested:
             act(session)
-        (self.tell if self.listener_sessions.is_lasting(session) else self.drop)(session)
+        end = self.tell if self.listener_sessions.is_lasting(session) else self.drop
+        end(session)
 
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.
@@ -257,8 +258,7 @@ class Sessions:
 
     def replace_session(self, session: Session) -> None:
         """Drop a session and show its clients the one that is behind their listener now."""
-        here = session.presence.clients
-        left = [link for link in here if isinstance(link, Link) and link.dialect.single_session]
+        left = [link for link in session.presence.clients if isinstance(link, Link) and link.dialect.single_session]
         for link in left:
             session.presence.detach(link)
         self.drop(session)

@@ -156,7 +156,7 @@ def test_a_fault_in_a_step_references_no_other_exception() -> None:
 
 
 PLAIN = {int, float, bool, str, bytes, types.NoneType, UUID, msgspec.Raw, msgspec.UnsetType}
-CONTAINERS = {tuple, list, dict, Sequence, Mapping, typing.ClassVar, typing.Union, types.UnionType}
+CONTAINERS = {tuple, list, dict, Sequence, Mapping, typing.Union, types.UnionType}
 OPAQUE = {Any, object}
 """JSON that was decoded: it has no cycles and no objects of ours."""
 
@@ -190,7 +190,7 @@ def reached(kind: Any, seen: set[Any]) -> Iterator[Any]:
         elif isinstance(origin, type) and issubclass(origin, Struct):  # a generic struct
             for argument in (origin, *arguments):
                 yield from reached(argument, seen)
-        elif origin is not typing.Literal:
+        elif origin not in (typing.Literal, typing.ClassVar):  # no instance refers to a variable of its class
             yield origin
     elif isinstance(kind, type) and (issubclass(kind, Struct) or hasattr(kind, "_fields")):
         if kind not in seen:
