@@ -75,7 +75,7 @@ class NormalForm:
 
     @property
     def last_model_turn(self) -> int:
-        """The index of the model turn that began last."""
+        """The index of the model turn that began last, 0 before the first one."""
         return self._runs.last_model_turn
 
     def feed(self, events: Sequence[Event], at: int) -> list[Run]:

@@ -111,8 +111,8 @@ class Runs:
 
     @property
     def last_model_turn(self) -> int:
-        """The index of the model turn that began last."""
-        return self._model_turns - 1
+        """The index of the model turn that began last, 0 before the first one."""
+        return max(0, self._model_turns - 1)
 
     def start_model_turn(self, event: ModelTurnStarted) -> None:
         """Emit the start of a model turn, with the next index of the session if its dialect does not count them."""

@@ -81,6 +81,10 @@ def test_the_session_counts_on_from_the_number_that_the_backend_told() -> None:
     assert session.feed(ModelTurnStarted(index=7), ModelTurnStarted())[-1] == ModelTurnStarted(index=8)
 
 
+def test_a_question_before_any_model_turn_is_shown_again_in_a_turn_that_a_pod_can_number() -> None:
+    assert Session().form.last_model_turn == 0, "a pod's `turn` is no negative number (docs/dialects/pod.md, section 6)"
+
+
 def test_later_events_of_a_turn_ended_by_the_gateway_are_discarded_and_counted() -> None:
     session = accepted()
     session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
