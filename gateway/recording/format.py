@@ -110,8 +110,8 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     If it has none of them, `missing` says why it is not recorded. `redacted` frames were emptied: the events are the
     truth then.
 
-    In a StepLine with `rounds` only `around` is set: see there. With `words`, which only files have, it stands for one
-    frame for each word: the word, with its escapes, joined by the strings `around` it.
+    In a StepLine with `rounds` only `around` is set: see there. With `words`, which only files of earlier builds have,
+    it stands for one frame for each word: the word, with its escapes, joined by the strings `around` it.
     """
 
     seq: int = 0
@@ -157,7 +157,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     client that gave it, or UP if the gateway gave it to the backend. The cursor of what is not in the log is that of
     the next event of the log.
 
-    With `texts` it stands for one event for each text: in a StepLine with `rounds`, and in files.
+    With `texts` it stands for one event for each text: in a StepLine with `rounds`, and in files of earlier builds.
     """
 
     seq: int = 0
@@ -200,7 +200,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
             seq=seq,
             t=t,
             cursor=f"{epoch}:{position + place}",
-            event=structs.replace(self.event, text=text),  # type: ignore[type-var]  # a delta: format.py checked
+            event=structs.replace(self.event, text=text),  # type: ignore[type-var]  # a delta: _check_texts refuses others
             turn=self.turn,
             origin=self.origin,
             at=at,
