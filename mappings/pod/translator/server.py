@@ -80,9 +80,11 @@ class ServerTranslator(Translator[Command, Event]):
         """Write the alerts and the snapshot; a client that already has a snapshot gets a rotation, and a new status."""
         now = self._clock()
         if self._session is not None:
-            shown, self._session = self._session.status, state
-            changed = [wire.Status(data=wire.Status.Data(status=state.status))] * (state.status != shown)
-            return Step(frames=[EVENTS.encode(message) for message in (rotation(state, now), *changed)])
+            shown: list[wire.EventBase] = [rotation(state, now)]
+            if state.status != self._session.status:
+                shown.append(wire.Status(data=wire.Status.Data(status=state.status)))
+            self._session = state
+            return Step(frames=[EVENTS.encode(message) for message in shown])
         self._session = state
         alerts = Projection(alone=True).write(state.alerts, now)
         early, self._early = self._early, []
