@@ -59,13 +59,35 @@ class ReplayedKind(SessionOpener):
             self._services,
             self._connect_upstream,
             resume=resume,
-            taken=lambda conversation: self._sessions.resume(session, conversation),
+            taken=lambda conversation: self._resume(session, conversation),
             visible=lambda conversation: self._may_resume(session, conversation),
             stored=self._sessions.upstream.stores_history,
         )
         if not resume:
             session.pending.note_history()  # a new conversation has no history to wait for
         return loader
+
+    def _resume(self, session: Session, conversation: str) -> bool:
+        """Give a session the id of the conversation that it is about to resume.
+
+        If another session has the conversation open, move the clients there with what they wait for, and return True.
+        """
+        sessions = self._sessions
+        own = canonical_id(sessions.route.name, conversation)
+        other = sessions.index.find_session(conversation) or sessions.index.find_session(own)
+        if other is None:
+            sessions.rename_session(session, own)
+        if other is None or other is session:
+            return False
+        links, waiting = session.presence.clients, session.in_flight.take_all()
+        sessions.listener_sessions.move(session, other)
+        self._services.schedule(0, lambda: sessions.drop(session))  # once what it has to say to them is said
+        for link in links:
+            session.presence.detach(link)
+            other.presence.enter(link)
+        for client, command in waiting:
+            other.command(client, command)
+        return True
 
     def _may_resume(self, session: Session, conversation: str) -> bool:
         """Return True if no client of `session` would be shown a conversation of another owner."""

@@ -19,8 +19,6 @@ from dragoman.gateway.identity.roles import needed_role
 from dragoman.gateway.link import Link
 from dragoman.gateway.observability import audit
 from dragoman.gateway.overload.fair_queue import LEAVE, WorkOfLinks
-from dragoman.gateway.routing.catch_ups import CatchUps
-from dragoman.gateway.routing.lists import Lists
 from dragoman.gateway.routing.past_sessions import KnownSessions
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_commands import SessionCommands, refuse_unknown
@@ -44,7 +42,7 @@ from dragoman.mappings.canonical.commands import (
     ShutdownBackend,
     StoreWrite,
 )
-from dragoman.mappings.canonical.events import BackendShutdown, Pong, Reply, SessionClosed
+from dragoman.mappings.canonical.events import BackendShutdown, Pong, Reply
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Dialect
@@ -83,11 +81,11 @@ class Router:
         self.upstream = upstream
         self._all = Sessions(route, services, upstream, self._enter, recorder, events, known)
         self._backend = make_kind(self._all)
+        self.subscribed = self._backend.subscribed
         self._work = WorkOfLinks(services.queue)
-        self._commands = SessionCommands(self._all, self._backend)
-        self._lists = Lists(self._all, self._backend, self._do_work)
-        self._catch_ups = CatchUps(self._all.index, self._do_work)
-        self.drained = self._catch_ups.drained
+        self._commands = SessionCommands(self._all, self._backend, self._do_work)
+        self.close_session = self._commands.close_session
+        self._catching_up: set[str] = set()  # ids of links, each with one catch-up that waits for its next slice
         self._policy = self._all.policy
         self.watch = self._all.watchers.append
         self.busy = self._all.busy
@@ -111,17 +109,6 @@ class Router:
     def published(self) -> int:
         """Number of sessions that are published to every subscriber."""
         return self._all.publications.count
-
-    def close_session(self, session: Session) -> str:
-        """Close a session for an operator. Return why it cannot be closed, or ""."""
-        if self._backend.cannot_delete:
-            return self._backend.cannot_delete.replace("deleted", "closed")
-        audit.note("close", "operator", session=session.state.id)
-        session.delivery.enter()
-        session.give_up(Failure(cause="upstream_lost", text="an operator closed the session"))
-        session.describe(SessionClosed)
-        self._all.replace_session(session)
-        return ""
 
     async def end_turns(self, links: Collection[Link], why: str) -> None:
         """Fail each open turn without other clients, in turn with the work of others; drop its further events."""
@@ -192,10 +179,6 @@ class Router:
             self._all.assign_listener(ingress, session)
         return session
 
-    def subscribed(self) -> None:
-        """Connect for a client that subscribed to all sessions, if the backend has one connection for all of them."""
-        self._backend.subscribed()
-
     def leave_some(self, link: Link) -> None:
         """Detach a peer that went away from some of its sessions: many take several turns."""
         for own in list(islice(link.sessions, LEFT_AT_ONCE)):
@@ -210,7 +193,20 @@ class Router:
             self._all.publications.remove_link(link)
         self._all.gone(link)
         self._work.stop_link(link.id)
-        self._catch_ups.stop_link(link)
+        self._catching_up.discard(link.id)
+
+    def drained(self, link: Link) -> None:
+        """Deliver the events that were kept for a peer, which has now read everything that it was sent."""
+        if link.id not in self._catching_up:
+            self._catching_up.add(link.id)
+            self._do_work(link, self._catch_up(link))
+
+    def _catch_up(self, link: Link) -> Iterator[None]:
+        try:
+            for session in self._all.index.sessions_behind(link):
+                yield from session.delivery.catch_up(link)
+        finally:
+            self._catching_up.discard(link.id)
 
     def _do_work(self, link: Link, work: Iterator[None]) -> None:
         """Do work of a link in slices, between which other links are served."""
@@ -238,7 +234,7 @@ class Router:
             case ListSessions() | GetSession() | ResumeSession() if link.dialect.single_session:
                 self._commands.describe_own(link, command)
             case ListSessions():
-                self._lists.tell_page(link, command)
+                self._commands.list_sessions(link, command)
             case OpenSession():
                 self._commands.open_session(link, command)
             case ResumeSession():

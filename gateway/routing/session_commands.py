@@ -1,11 +1,12 @@
-"""The commands of clients about one session: open, resume, show and delete it.
+"""The commands of clients about sessions: list, open, resume, show and delete them.
 
-A session of another principal is answered exactly like an unknown one.
+A session of another principal is answered exactly like an unknown one. A list has the sessions that are open here, and
+those that the backend has. A client whose listener shows one session gets that, or what its listener's directory has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from dragoman.gateway.backends.kind import BackendKind, not_found
@@ -13,11 +14,14 @@ from dragoman.gateway.ingress import AboutPods
 from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.observability import audit
 from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.session_index import Rows, completed
+from dragoman.gateway.routing.session_list import ListedRow, WantedPage
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import DeleteSession, GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.values import Failure, SessionSummary
 from dragoman.mappings.dialect import Loss
 
 ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
@@ -25,11 +29,14 @@ ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 
 
 class SessionCommands:
-    """The commands of clients that name one session of a route, or open one."""
+    """The commands of clients about the sessions of a route. `do_work` does work of a link in slices."""
 
-    def __init__(self, sessions: Sessions, backend: BackendKind) -> None:
+    def __init__(
+        self, sessions: Sessions, backend: BackendKind, do_work: Callable[[Link, Iterator[None]], None]
+    ) -> None:
         self._sessions = sessions
         self._backend = backend
+        self._do_work = do_work
 
     def find_session(self, link: Link, name: str) -> Session | None:
         """Return the session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
@@ -172,6 +179,70 @@ class SessionCommands:
             refuse_unknown(link, command)
             return
         link.send([Reply(request=command.request)])
+
+    def close_session(self, session: Session) -> str:
+        """Close a session for an operator. Return why it cannot be closed, or ""."""
+        if self._backend.cannot_delete:
+            return self._backend.cannot_delete.replace("deleted", "closed")
+        audit.note("close", "operator", session=session.state.id)
+        session.delivery.enter()
+        session.give_up(Failure(cause="upstream_lost", text="an operator closed the session"))
+        session.describe(SessionClosed)
+        self._sessions.replace_session(session)
+        return ""
+
+    # -- lists -----------------------------------------------------------------------------------------
+
+    def list_sessions(self, link: Link, command: ListSessions) -> None:
+        """Answer with a page, once the backend has told the sessions that it has."""
+        self._backend.list_sessions(link, command, lambda rows: self._tell_page(link, command, rows))
+
+    def _tell_page(self, link: Link, command: ListSessions, rows: Rows) -> None:
+        def tell(page: SessionsListed | None) -> None:
+            if page is not None:
+                link.send([page])
+            else:  # the first page again would be paged through for ever
+                link.refuse(command.request, "invalid", "unknown cursor")
+
+        open_rows, other_rows = self._divide(link, rows)
+        wanted = WantedPage(
+            principal=link.principal,
+            silent=link.dialect.lists_silent,
+            command=command,
+            row_of=self._row_of,
+            open_rows=open_rows,
+            other_rows=other_rows,
+        )
+        self._do_work(link, self._sessions.list.take_page(wanted, tell))
+
+    def _divide(self, link: Link, rows: Rows) -> tuple[dict[str, ListedRow], list[ListedRow]]:
+        """Return the rows of sessions that are open here, by their ids, and of others that the client sees."""
+        open_rows: dict[str, ListedRow] = {}
+        others: list[ListedRow] = []
+        stored = self._sessions.upstream.stores_history
+        for row in rows:
+            session = self._find_open(row)
+            if self._sessions.past.is_hidden(row.session) or self._sessions.is_foreign(link, row.session):
+                continue
+            if session is not None:
+                open_rows[session.state.id] = self._listed(completed(session, row, stored=stored), session)
+            else:
+                others.append(self._listed(row))
+        return open_rows, others
+
+    def _find_open(self, row: SessionSummary) -> Session | None:
+        """Return the session of a row that is open here: under the id that its backend gave it, or an older one."""
+        names = (row.session, *self._sessions.upstream.public_ids(row.session, row.ext))
+        return next(filter(None, map(self._sessions.index.find_session, names)), None)
+
+    def _row_of(self, session: Session) -> ListedRow | None:
+        """Return the row of an open session; None if no list shows it."""
+        row = self._backend.row_of(session)
+        return self._listed(row, session) if self._backend.is_worth_listing(row) else None
+
+    def _listed(self, row: SessionSummary, session: Session | None = None) -> ListedRow:
+        exists = session is not None and session.state.backend_ids is not None and self._sessions.upstream.lists_silent
+        return ListedRow(row=row, is_shown=bool(row.messages or row.title) or exists)
 
 
 def refuse_unknown(link: Link, command: Command) -> None:

@@ -20,17 +20,29 @@ from dragoman.mappings.canonical.values import BackendInfo, Ext
 from dragoman.mappings.dialect import Dialect
 
 if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import Recorder
     from dragoman.gateway.recording.session_recorder import SessionRecorder
 
 Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 
 
 class SessionFactory:
-    """Makes sessions with the options, limits and upstream dialect of a route. `observer` is that of each session."""
+    """Makes sessions with the options, limits and upstream dialect of a route, recorded if there is a `recorder`.
 
-    def __init__(self, route: Route, services: Services, upstream: Dialect, observer: SessionObserver) -> None:
+    `observer` is that of each session.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        services: Services,
+        upstream: Dialect,
+        observer: SessionObserver,
+        recorder: Recorder | None = None,
+    ) -> None:
         self._upstream = upstream
         self._observer = observer
+        self._recorder = recorder
         self.change_route(route, services)
 
     def change_route(self, route: Route, services: Services) -> None:
@@ -47,14 +59,27 @@ class SessionFactory:
         name: str = "",
         ids: Ext | None = None,
         owner: str = "",
-        record: Callable[[SessionState], SessionRecorder | None] = lambda _state: None,
     ) -> Session:
-        """Return a session with the backend that `connect` makes, and with the recorder that `record` makes, if any.
+        """Return a session with the backend that `connect` makes.
 
         `owner` is that of a forgotten session with the same id.
         """
-        self._services.queue.spend(OPEN)
-        state = SessionState(
+        state = self._state(id, name, ids, owner)
+        recorder = self._recorder.record_session(state) if self._recorder is not None else None
+        return self._session(state, connect, recorder)
+
+    def make_unopened(self, connect: Callable[[Session], Backend]) -> Session:
+        """Return a session with a provisional id, under which its recording begins."""
+        state = self._state(self._services.new_id())
+        recorder = self._recorder.record_unopened(state) if self._recorder is not None else None
+        return self._session(state, connect, recorder)
+
+    def make_unlisted(self, id: str, connect: Callable[[Session], Backend]) -> Session:
+        """Return a session that no client uses, and that is not recorded."""
+        return self._session(self._state(id), connect, None)
+
+    def _state(self, id: str, name: str = "", ids: Ext | None = None, owner: str = "") -> SessionState:
+        return SessionState(
             id=id,
             owner=owner,
             opened_at=self._services.clock(),
@@ -62,6 +87,11 @@ class SessionFactory:
             backend=BackendInfo(name=name or _pod_name(self._route)),
             backend_ids=ids,
         )
+
+    def _session(
+        self, state: SessionState, connect: Callable[[Session], Backend], recorder: SessionRecorder | None
+    ) -> Session:
+        self._services.queue.spend(OPEN)
         return Session(
             state,
             self._route,
@@ -69,7 +99,7 @@ class SessionFactory:
             self._services,
             connect=connect,
             observer=self._observer,
-            recorder=record(state),
+            recorder=recorder,
         )
 
     def complete(self, command: Opening) -> Opening:

@@ -20,7 +20,6 @@ from dragoman.gateway.routing.past_sessions import KnownSessions, PastSessions
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.publications import Publications
 from dragoman.gateway.routing.quota import SessionQuota
-from dragoman.gateway.routing.session_accounts import SessionAccounts
 from dragoman.gateway.routing.session_factory import SessionFactory
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
@@ -73,7 +72,7 @@ class Sessions:
         self.list = SessionList(self.index, self.policy, services.queue.budget)
         self.quota = SessionQuota(services)
         self.busy = BusySessions()
-        self._accounts = SessionAccounts(services, self.list, self.quota, self.busy, recorder)
+        self._recorder = recorder
         self.listener_sessions = ListenerSessions()
         self.past = PastSessions(route.name, known or KnownSessions())
         self.publications = Publications(self.index, self.policy)
@@ -85,9 +84,9 @@ class Sessions:
             on_run=events.on_run,
             changed=self.list.changed,
         )
-        self._factory = SessionFactory(route, services, upstream, observer)
+        self._factory = SessionFactory(route, services, upstream, observer, recorder)
         self.complete = self._factory.complete
-        self.make_unlisted = self._factory.make
+        self.make_unlisted = self._factory.make_unlisted
         self._unopened = UnopenedSessions()
         self.watchers: list[Callable[[Session], None]] = []
         """Functions that are called with each session that is new, has changed or is over."""
@@ -119,8 +118,7 @@ class Sessions:
         """
         if principal is not None:
             self.quota.check(principal)
-        owner, record = self.past.owner_of(id), self._accounts.record_session
-        session = self.make_unlisted(id, connect, name=name, ids=ids, owner=owner, record=record)
+        session = self._factory.make(id, connect, name=name, ids=ids, owner=self.past.owner_of(id))
         self._add(session)
         session.presence.await_client()
         return session
@@ -131,7 +129,7 @@ class Sessions:
         Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
         self.quota.check(link.principal, len(self._unopened.sessions_of(link)))
-        session = self.make_unlisted(self.services.new_id(), connect, record=self._accounts.record_unopened)
+        session = self._factory.make_unopened(connect)
         self.policy.claim(link.principal, session.state)
         self.quota.note_owner(session.state)
         self._unopened.add(session, link)
@@ -161,10 +159,26 @@ class Sessions:
             session.commands.give_all(object, Failure(cause="not_found", text="session not found"))
             return session
         self._unopened.remove(session)
-        self._accounts.rename(session, own)
-        self._add(session)
+        self.rename_session(session, own)
         session.presence.await_client()
         return session
+
+    def rename_session(self, session: Session, own: str) -> None:
+        """List a session under the id that its backend has for it, and move everything there from the provisional one.
+
+        A session that is listed under its provisional id is over under that.
+        """
+        if session in self.index:
+            self.index.drop(session)
+            self.tell(session)
+        provisional = session.state.id
+        session.presence.rename(own)
+        self.list.forget(provisional)
+        self.quota.forget(provisional)
+        self.services.ledger.move_session(provisional, own)
+        if self._recorder is not None:
+            self._recorder.name_session(provisional, session.state)
+        self._add(session)
 
     def gone(self, link: Link) -> None:
         """Detach a client that is gone. Drop its sessions that nobody has used or the backend has not opened yet."""
@@ -206,30 +220,6 @@ class Sessions:
         known = (name, canonical_id(self.route.name, name))
         return any(map(self.index.find_session, known)) or self._unopened.is_chosen(link.dialect.name, name)
 
-    def resume(self, session: Session, conversation: str) -> bool:
-        """Give a session the id of the conversation that it is about to resume.
-
-        If another session has the conversation open, move the clients there with what they wait for, and return True.
-        """
-        own = canonical_id(self.route.name, conversation)
-        other = self.index.find_session(conversation) or self.index.find_session(own)
-        if other is None:
-            self.index.drop(session)
-            self.tell(session)  # it is over under its provisional id
-            self._accounts.rename(session, own)
-            self._add(session)
-        if other is None or other is session:
-            return False
-        links, waiting = session.presence.clients, session.in_flight.take_all()
-        self.listener_sessions.move(session, other)
-        self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
-        for link in links:
-            session.presence.detach(link)
-            other.presence.enter(link)
-        for client, command in waiting:
-            other.command(client, command)
-        return True
-
     async def stop(self) -> None:
         """Stop every session: the gateway ends."""
         await _stop_in_slices(lambda: (*self.index, *self._unopened))
@@ -238,16 +228,25 @@ class Sessions:
         """Stop a session and forget it: it leaves every table."""
         if session in self._unopened:
             self._unopened.remove(session)
-            session.stop()
-            self._accounts.forget(session)
+            self._end(session)
         elif session in self.index:
-            session.stop()
-            self._accounts.forget(session)
+            self._end(session)
             if not self.policy.shared:
                 self.past.note_owner(self.index.names(session), session.state.owner)
             self.index.drop(session)
             self.listener_sessions.remove_session(session)
             self.tell(session)
+
+    def _end(self, session: Session) -> None:
+        """Stop a session; its losses stay in the sums, and its recording is closed."""
+        session.stop()
+        own = session.state.id
+        self.list.forget(own)
+        self.quota.forget(own)
+        self.busy.note(session, False)  # the observer of the session is not called any more
+        self.services.ledger.move_session(own, "")
+        if self._recorder is not None:
+            self._recorder.end_session(own)
 
     def is_foreign(self, link: Link, name: str) -> bool:
         """Return True if a session that the client calls so belongs to another principal, as far as it is known."""

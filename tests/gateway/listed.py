@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from dragoman.gateway.link import Link
-from dragoman.gateway.routing.lists import Lists
 from dragoman.gateway.routing.router import Router
+from dragoman.gateway.routing.session_commands import SessionCommands
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
@@ -31,11 +31,11 @@ def unexpected(error: Exception) -> None:
 
 def listed(router: Router, command: ListSessions, *rows: Sequence[SessionSummary], **options: Any) -> SessionsListed:
     """Return a page of the list of a route; see `page_of`."""
-    return page_of(router._lists, command, *rows, **options)
+    return page_of(router._commands, command, *rows, **options)
 
 
 def page_of(
-    lists: Lists,
+    lists: SessionCommands,
     command: ListSessions,
     rows: Sequence[SessionSummary] = (),
     *,
@@ -53,7 +53,7 @@ def page_of(
         fail=unexpected,
     )
     lists._sessions.services.queue.budget.left = 1 << 40  # units: the page is made in one slice
-    lists._tell(link, command, rows)
+    lists._tell_page(link, command, rows)
     (answer,) = answers
     if not isinstance(answer, SessionsListed):
         raise UnknownCursor

@@ -28,8 +28,8 @@ from dragoman.gateway.pods import live
 from dragoman.gateway.pods.index import NEWEST
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.lists import Lists
 from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.session_commands import SessionCommands
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
@@ -78,7 +78,7 @@ class ManyPods:
         )
         pods = Pods(upstream, self._is_alive, clock=lambda: 1 << 62)
         self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, pods)
-        self.lists = Lists(self.sessions, self.kind, do_at_once)
+        self.lists = SessionCommands(self.sessions, self.kind, do_at_once)
 
     def _count(self, call: str) -> None:
         self.calls[call] += 1

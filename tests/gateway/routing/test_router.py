@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical.commands import ListSessions, SetGoal
 from dragoman.mappings.canonical.events import TextDelta
@@ -343,3 +347,34 @@ async def test_turns_that_end_together_end_in_many_steps(monkeypatch: pytest.Mon
     await route.router.end_turns(links, "this route is not served any more")
     assert not route.router.busy
     assert (sum(ended), max(ended) <= 4) == (number, True), ended
+
+
+def lagging(monkeypatch: pytest.MonkeyPatch) -> tuple[Router, list[Iterator[None]], Link]:
+    """Return a router, the work that it leaves to the test, and a link that lags in one session."""
+    route, waiting = CountedRoute(), list[Iterator[None]]()
+    link = route.connect("slow")
+    link.behind[route.open_session(link).state.id] = None
+    monkeypatch.setattr(route.router, "_do_work", lambda _link, work: waiting.append(work))
+    return route.router, waiting, link
+
+
+def test_a_link_that_is_drained_again_before_its_next_slice_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    router, waiting, link = lagging(monkeypatch)
+    router.drained(link)
+    router.drained(link)
+    assert len(waiting) == 1
+
+
+def test_a_link_that_has_done_its_slices_may_be_drained_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    router, waiting, link = lagging(monkeypatch)
+    router.drained(link)
+    assert list(waiting[0]) == []
+    router.drained(link)
+    assert len(waiting) == 2
+
+
+def test_a_link_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    router, _waiting, link = lagging(monkeypatch)
+    router.drained(link)
+    router.gone(link)
+    assert not router._catching_up

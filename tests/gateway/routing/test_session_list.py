@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.overload.fair_queue import STEP
-from dragoman.gateway.routing.session_list import LIST_MAX, PAGE, ROW, WantedPage
+from dragoman.gateway.routing.session_list import LIST_DEFAULT, LIST_MAX, PAGE, ROW, WantedPage
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.session.titles import note_renamed
 from dragoman.mappings.canonical.commands import ListSessions, RenameSession
@@ -17,7 +17,7 @@ from dragoman.mappings.canonical.events import SessionsListed, TextDelta
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.rfc3339 import NS
-from tests.gateway.listed import listed
+from tests.gateway.listed import UnknownCursor, listed
 from tests.gateway.routing.counted_route import CountedRoute, touched
 from tests.idle import settle
 from tests.step_counter import count_steps
@@ -215,7 +215,7 @@ def wanted_page(route: CountedRoute, query: str = "") -> WantedPage:
         principal="local",
         silent=False,
         command=ListSessions(query=query),
-        row_of=route.router._lists._row_of,
+        row_of=route.router._commands._row_of,
         open_rows={},
         other_rows=[],
     )
@@ -234,3 +234,44 @@ def test_a_list_without_matches_is_read_in_slices() -> None:
         slices += 1
     assert slices >= 2 * 1_000 * ROW // STEP
     assert told == [SessionsListed(request="", sessions=())]
+
+
+def page(rows: list[SessionSummary], command: ListSessions, *, silent: bool = False) -> SessionsListed:
+    """Return a page of the rows of a backend, without open sessions."""
+    return listed(CountedRoute().router, command, rows, silent=silent)
+
+
+def made_rows(count: int) -> list[SessionSummary]:
+    return [SessionSummary(session=f"{n}", title=f"t{n}", updated_at=n, messages=1) for n in range(count)]
+
+
+def test_a_list_is_paged_newest_first() -> None:
+    first = page(made_rows(5), ListSessions(limit=2))
+    second = page(made_rows(5), ListSessions(limit=2, cursor=first.next_cursor or ""))
+    third = page(made_rows(5), ListSessions(limit=2, cursor=second.next_cursor or ""))
+    assert [[row.session for row in page.sessions] for page in (first, second, third)] == [
+        ["4", "3"],
+        ["2", "1"],
+        ["0"],
+    ]
+    assert third.next_cursor is None
+
+
+def test_an_unknown_cursor_is_refused() -> None:
+    with pytest.raises(UnknownCursor):
+        page(made_rows(5), ListSessions(cursor="gone"))
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(0, LIST_DEFAULT), (1000, LIST_MAX), (3, 3)])
+def test_the_requested_limit_bounds_the_rows_of_a_page(asked: int, shown: int) -> None:
+    assert len(page(made_rows(LIST_MAX + 1), ListSessions(limit=asked)).sessions) == shown
+
+
+def test_a_session_without_messages_and_title_is_left_out_of_lists() -> None:
+    told = [
+        SessionSummary(session="a"),
+        SessionSummary(session="b", title="atlas"),
+        SessionSummary(session="c", messages=1),
+    ]
+    assert {row.session for row in page(told, ListSessions()).sessions} == {"b", "c"}
+    assert len(page(told, ListSessions(), silent=True).sessions) == 3, "to a dialect that lists them from the start"

@@ -6,6 +6,7 @@ import asyncio
 
 from dragoman.gateway.routing.sessions import STOPPED_AT_ONCE
 from dragoman.gateway.session.session import NO_BACKEND
+from dragoman.mappings.dialect import Loss
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import ask
@@ -121,3 +122,24 @@ async def test_a_backend_makes_no_session_while_the_sessions_stop() -> None:
 
 def stopped(route: CountedRoute) -> int:
     return sum(session.backend is NO_BACKEND for session in route.router.sessions)
+
+
+def test_the_losses_of_a_provisional_id_count_for_the_session_that_was_opened() -> None:
+    route = CountedRoute()
+    link = route.connect("a")
+    session = route.open_session(link)
+    route.ledger.record([Loss(kind="Gap", why="a test")], session=session.state.id)
+    route.router._all.rename_session(session, "own")
+    assert [entry.session for entry in route.ledger.entries()] == ["own"]
+    assert (session.state.id, list(link.sessions)) == ("own", ["own"])
+
+
+def test_a_session_that_was_dropped_counts_for_no_owner() -> None:
+    route = CountedRoute()
+    session = route.open_session(route.connect("a"))
+    route.ledger.record([Loss(kind="Gap", why="a test")], session=session.state.id)
+    sessions = route.router._all
+    before = sessions.quota.has_owners
+    sessions.drop(session)
+    assert (before, sessions.quota.has_owners) == (True, False)
+    assert [entry.session for entry in route.ledger.entries()] == [""]
