@@ -7,6 +7,11 @@
     late       the deadline is over, and its client was told; an input may still be taken
     refused    it never reached the backend: too many wait, or another turn runs
     cancelled  the turn is ended by the backend, or here when it cannot or does not (rule 3.4)
+
+A cancelled turn may go on for a limited time:
+
+    cancel_deadline   the backend has not ended the turn: it is ended for the clients, and further input is refused
+    accept_deadline   after that: the connection is closed if this ends the turn. The next input gets a new one.
 """
 
 from __future__ import annotations
@@ -17,15 +22,15 @@ from typing import Any, get_args
 from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
-from dragoman.gateway.session import titles
-from dragoman.gateway.session.cancel_deadline import CancelDeadline
+from dragoman.gateway.session import one_time_codes, titles
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
-from dragoman.gateway.session.turn_states import CancelState, ConnectionState, Trigger
+from dragoman.gateway.session.turn_states import CancelState, ConnectionState, Trigger, TurnState
+from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import (
     InteractionInvalid,
@@ -71,7 +76,7 @@ class Commands:
         self._in_flight = context.in_flight
         self._inputs = inputs
         self._questions = questions
-        self.deadline = CancelDeadline(context)
+        self.deadline = Deadline(context.services.schedule)  # of a cancelled turn
         self._held: list[tuple[Client | None, commands.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -97,7 +102,7 @@ class Commands:
             case commands.AnswerApproval() | commands.AnswerInteraction():
                 self._questions.answer(client, command)
             case commands.AnswerOtp():
-                self._questions.codes.answer(client, command)
+                one_time_codes.send(context, client, command)
             case commands.RenameSession() if titles.are_kept_here(context):
                 titles.rename(context, client, command)
             case _:
@@ -155,7 +160,7 @@ class Commands:
         if states.busy and states.cancel is CancelState.NONE:
             audit.note("cancel", client or "gateway", session=self._context.state.id)
             states.on(Trigger.CANCELLED)
-            self.deadline.begin(self._force)
+            self.deadline.start(self._context.services.limits.cancel_deadline, self._expire)
         self._in_flight.forward(client, command)
 
     def release(self) -> None:
@@ -175,6 +180,25 @@ class Commands:
         if self._context.state.turn is not None:
             self.give_all(commands.CancelTurn)  # an error later would end the turn a second time
             self._context.effects.deliver(self._context.form.cut("cancelled", None, now, discard=not unaccepted), now)
+
+    def _expire(self) -> None:
+        self._context.log.warning("the backend did not end the cancelled turn in time; the gateway ends it for clients")
+        self._force()
+        self.note_discarded()
+
+    def note_discarded(self) -> None:
+        """Start `accept_deadline`, before which the backend must end a turn that is over for its clients."""
+        self.deadline.stop()
+        if not self._context.upstream.turn_outlives_connection:
+            self.deadline.start(self._context.services.limits.accept_deadline, self._disconnect)
+
+    def _disconnect(self) -> None:
+        if self._context.states.turn is not TurnState.DISCARDED:
+            return
+        if self._context.effects.backend.rest():
+            self.note_discarded()  # other sessions need the connection
+        else:
+            self._context.log.warning("the backend went on with a turn that is over for clients; connection closed")
 
     def cancel_over(self) -> None:
         """Stop the deadline of a cancel, so that it does not end the next turn."""

@@ -19,54 +19,49 @@ from dragoman.mappings.canonical.values import Segment, flatten
 from dragoman.mappings.forms import LINE_END
 
 
-class OneTimeCodes:
-    """The one-time codes of one session; at most one is asked for at a time."""
+def take_typed(context: SessionContext, client: Client, command: SubmitInput) -> bool:
+    """Act on an input that says a code; return False if it says none."""
+    state = context.state
+    if state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
+        return False
+    code = wording.code(flatten(command.segments))
+    if not code:
+        return False
+    answer = AnswerOtp(request=command.request, session=command.session, code=code)
+    send(context, client, answer, command.segments)
+    return True
 
-    __slots__ = ("_context",)
 
-    def __init__(self, context: SessionContext) -> None:
-        self._context = context
+def send(context: SessionContext, client: Client, command: AnswerOtp, segments: tuple[Segment, ...] = ()) -> None:
+    """Send the backend a one-time code; `segments` is what the client typed to say it in words."""
+    audit.note("answer", client, session=context.state.id, outcome="code sent", question="")
+    context.in_flight.forward(client, command, segments)
 
-    def take_typed(self, client: Client, command: SubmitInput) -> bool:
-        """Act on an input that says a code; return False if it says none."""
-        state = self._context.state
-        if state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
-            return False
-        code = wording.code(flatten(command.segments))
-        if not code:
-            return False
-        answer = AnswerOtp(request=command.request, session=command.session, code=code)
-        self.answer(client, answer, command.segments)
-        return True
 
-    def answer(self, client: Client, command: AnswerOtp, segments: tuple[Segment, ...] = ()) -> None:
-        """Send the backend a one-time code; `segments` is what the client typed to say it in words."""
-        audit.note("answer", client, session=self._context.state.id, outcome="code sent", question="")
-        self._context.in_flight.forward(client, command, segments)
+def note_verdict(context: SessionContext, pending: PendingCommand, event: OtpInvalid | OtpVerified) -> None:
+    """Act on the verdict of the backend about a code."""
+    state, command, client = context.state, pending.command, pending.client
+    refused = state.otp.refused if state.otp is not None else ()
+    if isinstance(event, OtpVerified) or event.attempts_remaining <= 0:
+        state.otp = None
+    if client is None:
+        return
+    if not pending.segments:
+        client.send([structs.replace(event, request=command.request)])
+    elif isinstance(event, OtpInvalid):
+        _note(context, client, command.request, pending.segments, wording.code_invalid(event))
+    elif context.route.otp_resend and refused:
+        again = SubmitInput(request=command.request, session=command.session, segments=refused)
+        context.effects.command(client, again)
+    else:
+        _note(context, client, command.request, pending.segments, f"{event.text}{LINE_END}Send your message again.")
 
-    def note_verdict(self, pending: PendingCommand, event: OtpInvalid | OtpVerified) -> None:
-        """Act on the verdict of the backend about a code."""
-        state, command, client = self._context.state, pending.command, pending.client
-        refused = state.otp.refused if state.otp is not None else ()
-        if isinstance(event, OtpVerified) or event.attempts_remaining <= 0:
-            state.otp = None
-        if client is None:
-            return
-        if not pending.segments:
-            client.send([structs.replace(event, request=command.request)])
-        elif isinstance(event, OtpInvalid):
-            self._note(client, command.request, pending.segments, wording.code_invalid(event))
-        elif self._context.route.otp_resend and refused:
-            again = SubmitInput(request=command.request, session=command.session, segments=refused)
-            self._context.effects.command(client, again)
-        else:
-            self._note(client, command.request, pending.segments, f"{event.text}{LINE_END}Send your message again.")
 
-    def _note(self, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
-        """Answer an input outside of any turn with a text; a client that waits for a reply gets one."""
-        now = self._context.services.clock()
-        self._context.effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
-        if client.dialect.has_request_ids:
-            client.send([QuestionAsked(text=text), Reply(request=request)])
-        else:
-            acknowledge(client, request)
+def _note(context: SessionContext, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
+    """Answer an input outside of any turn with a text; a client that waits for a reply gets one."""
+    now = context.services.clock()
+    context.effects.deliver(context.form.questions.noted(text, now, segments=segments), now)
+    if client.dialect.has_request_ids:
+        client.send([QuestionAsked(text=text), Reply(request=request)])
+    else:
+        acknowledge(client, request)

@@ -12,10 +12,9 @@ from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
 from dragoman.gateway.overload.fair_queue import REFUSED
-from dragoman.gateway.session import wording
+from dragoman.gateway.session import one_time_codes, wording
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand, acknowledge
-from dragoman.gateway.session.one_time_codes import OneTimeCodes
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.question_form import Given, denied
 from dragoman.gateway.timers import Deadline
@@ -43,7 +42,7 @@ NOBODY: frozenset[str] = frozenset()  # one for all sessions: each empty one tak
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    __slots__ = ("_beaten", "_context", "_deadline", "_form", "_giver", "_shown", "_shown_at", "codes", "given")
+    __slots__ = ("_beaten", "_context", "_deadline", "_form", "_giver", "_shown", "_shown_at", "given")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
@@ -53,7 +52,6 @@ class Questions:
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
         self._giver = ""  # id of the client that gave the answer, "" for the gateway
-        self.codes = OneTimeCodes(context)
         self._beaten = NOBODY  # ids of clients whose answer to the last question comes too late
 
     @property
@@ -165,7 +163,7 @@ class Questions:
         """Act on an input that answers a question; return False if it answers none."""
         block = self.open
         if block is None:
-            return self.codes.take_typed(client, command)
+            return one_time_codes.take_typed(self._context, client, command)
         if block.words is None or client.can_be_asked(block.asked):
             return False
         text = flatten(command.segments)
@@ -247,7 +245,7 @@ class Questions:
     ) -> None:
         """Act on the verdict of the backend about an answer: ask again for a form whose values it refused."""
         if not isinstance(event, events.InteractionInvalid):
-            self.codes.note_verdict(pending, event)
+            one_time_codes.note_verdict(self._context, pending, event)
             return
         self.given, self._giver = None, ""
         client, request = pending.client, pending.command.request

@@ -293,7 +293,7 @@ class Session:
         text = f"the turn is over {self._services.limits.transcript_max} bytes"
         self.deliver(self.form.cut("failed", Failure(cause="too_large", text=text), at, discard=True), at)
         self.backend.send([CancelTurn(request=self._services.new_id())])
-        self.commands.deadline.note_discarded()
+        self.commands.note_discarded()
 
     def tell_clients(self, event: Event) -> None:
         """Tell the clients something that the gateway itself says."""
