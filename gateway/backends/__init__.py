@@ -10,6 +10,5 @@ unused_rows     sessions that nobody uses     dials            how often a route
 target          what can be dialled, and what operators are told of it
 announced       sessions that a backend told of and nobody uses
 list_wait       actions that wait until a backend has listed its sessions
-known_pods      the pods of a directory as they were last read
 spare_children  which child is ended when a further one is needed
 """

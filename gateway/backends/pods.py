@@ -20,10 +20,9 @@ from msgspec import UNSET, Struct
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
-from dragoman.gateway.backends.known_pods import KnownPods
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
-from dragoman.gateway.pods.index import SLICE, PodIndex
+from dragoman.gateway.pods.index import SLICE, KnownPods, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.quota import Refused

@@ -30,11 +30,11 @@ from dragoman.gateway.config.access import (
     share_faults,
 )
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
+from dragoman.gateway.config.local_sockets import find_socket_hazard
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.references import FileSecrets, Interpolation, resolve_paths
 from dragoman.gateway.config.shape import faults, table_at, texts_in
-from dragoman.gateway.config.socket_folders import find_socket_hazard
 from dragoman.gateway.config.source import read_small, why_guessable
 from dragoman.gateway.endpoint import Endpoint, Place, parse
 from dragoman.gateway.recording import places as recording_places

@@ -15,8 +15,8 @@ from tempfile import TemporaryFile
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.access import is_public
+from dragoman.gateway.config.local_sockets import find_path_hazard, find_socket_hazard
 from dragoman.gateway.config.model import Config, Route
-from dragoman.gateway.config.socket_folders import find_path_hazard, find_socket_hazard
 from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.gateway.identity.listeners import authenticates
 from dragoman.gateway.recording.places import folder_of

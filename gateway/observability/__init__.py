@@ -3,7 +3,7 @@
 logs        log lines on stderr                  log_queue      the thread that writes them
 audit       who opened, answered, was refused    log_throttle   at most one line a second
 faults      the faults of one link               ledger         messages that were not delivered
-traffic     frames and bytes of each dialect     histogram      times, counted by size
+traffic     frames, bytes and times by dialect   line_limit     the number of log lines of a kind
 turn_watch  the moments of a turn                tracing        spans of OpenTelemetry
-line_limit  the number of log lines of a kind    trace_context  W3C trace contexts
+trace_context  W3C trace contexts
 """

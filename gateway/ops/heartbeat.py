@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from dragoman.gateway.observability.histogram import Histogram
+from dragoman.gateway.observability.traffic import Histogram
 
 BEAT = 0.25  # seconds between two beats: a beat costs 10 us
 LOOK = 0.5  # seconds between two looks at the beats

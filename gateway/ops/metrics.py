@@ -24,8 +24,8 @@ from prometheus_client.metrics_core import (
 
 from dragoman import __version__
 from dragoman.gateway.app import App
-from dragoman.gateway.observability.histogram import Histogram
 from dragoman.gateway.observability.ledger import Entry
+from dragoman.gateway.observability.traffic import Histogram
 from dragoman.gateway.ops.gateway_loop import take_slices
 from dragoman.gateway.ops.heartbeat import LoopHeartbeat
 from dragoman.mappings.canonical import Command, Event

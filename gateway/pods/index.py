@@ -1,6 +1,7 @@
 """An index of the pods of one directory: by the names that clients use, by what may be free, and by time.
 
-Each call costs about the same for one pod as for thousands, except `update_names`, which pauses after each slice.
+KnownPods keeps it up to date: it reads folders and probes pods in a thread. Each call of the index itself costs about
+the same for one pod as for thousands, except `update_names`, which pauses after each slice.
 
     a pod is                 when
     a candidate              it is new, its folder shows a change, or its session lost its owner
@@ -10,15 +11,18 @@ Each call costs about the same for one pod as for thousands, except `update_name
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
-from dragoman.gateway.pods.live import Pod
+from dragoman.gateway.pods.live import Pod, Pods
+from dragoman.mappings.dialect import Clock
 
 SLICE = 128  # pods at a time: about 5 ms to index them, 4 ms to read them
+READ_AGAIN_NS = 1_000_000_000  # between two readings of all folders: 5,000 take about 15 ms of a thread
 NEWEST = 64  # folders that came last: a pod makes its folder first, then binds its socket
 
 
@@ -120,3 +124,49 @@ class PodIndex:
             if name in self._ids and not is_owned(self._ids[name][0]):
                 found.append(name)
         return found
+
+
+class KnownPods:
+    """Keeps the `index` of some pods up to date. `note_changed` is told the session of each pod with a new row."""
+
+    def __init__(self, pods: Pods, index: PodIndex, monotonic: Clock, note_changed: Callable[[str], None]) -> None:
+        self._pods = pods
+        self._index = index
+        self._monotonic = monotonic
+        self._note_changed = note_changed
+        self._read_at = 0  # ns: when the folders of all pods were read
+
+    async def update_names(self) -> None:
+        """Learn which pods the directory has now, if it has changed."""
+        if not self._pods.is_changed():
+            return
+        names = await asyncio.to_thread(self._pods.list_names)
+        if names is not self._index.names:
+            for _ in self._index.update_names(names):
+                await asyncio.sleep(0)
+            self._read_at = 0
+
+    async def probe(self, names: list[str], *, idle: bool = False) -> list[Pod]:
+        """Ask pods whether they are alive, up to the first that is, and is idle if that is wanted."""
+        pods = await asyncio.to_thread(self._pods.probe, names, idle=idle)
+        for pod in pods:
+            self._update(pod)
+        return pods
+
+    async def read_folders(self) -> None:
+        """Read what changed: in all folders, but not again within a second, and in those that came last."""
+        now, names = self._monotonic(), tuple(self._index.newest)
+        if now - self._read_at >= READ_AGAIN_NS:
+            self._read_at, names = now, tuple(self._index.names)
+        for first in range(0, len(names), SLICE):
+            known = self._index.times_of(names[first : first + SLICE])
+            for pod in await asyncio.to_thread(self._pods.read_changed, known):
+                if self._update(pod) and pod.listens:
+                    self._index.add_candidate(pod.name)
+
+    def _update(self, pod: Pod) -> bool:
+        """Take over what was read of a pod; return True if it is new. Its session may have another place in lists."""
+        if not self._index.update_pod(pod):
+            return False
+        self._note_changed(self._index.session_of(pod.name))
+        return True

@@ -13,10 +13,9 @@ normal_form   completes a turn, with content, question_form,       history     i
 fold          adds events to the state                             delivery    one rendering for all clients alike
 log           the newest batches                                   text_stream the direct way of streamed text
 attachments   clients of a session                                 groups      those that see the same
-pieces        streamed content, and how neighbours are joined      narrowing   what a route hides from its clients
-wording       questions and answers in words                       digest      sums of the transcript, and its row
+narrowing     what a route hides from its clients                  digest      sums of the transcript, and its row
 weight        characters that events hold in memory                memory      what a session holds, in the budget
-slow_clients  what clients that read slowly are shown later        cancel_deadline  a cancelled turn that goes on
+slow_clients  what clients that read slowly are shown later        wording     questions and answers in words
 earlier_runs  runs that a question in words of another gateway ended, of which the open turn is the rest
 one_time_codes  codes that a backend asks for                      titles      who keeps the title of the session
 """

@@ -15,16 +15,21 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
 
 from msgspec import Struct, structs
 
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.session.pieces import Stream, content_of_piece, stream_of_all, with_content
 from dragoman.gateway.session.weight import of_text
 from dragoman.mappings.canonical import Batch, Event, SessionState
-from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
+from dragoman.mappings.canonical.events import (
+    QuestionAsked,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolOutputDelta,
+)
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import DeltaType
 
@@ -32,6 +37,13 @@ EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is
 MERGED_AT_ONCE = 4096  # events: about 1 ms of work
 MERGED_MIN = 2  # pieces of a run
 PARTS = 4  # open text is at most one of so many parts of the log: a batch is dropped as a whole
+
+
+Stream = tuple[str, ...]
+"""The stream that a piece belongs to. Pieces of one stream may be joined if nothing is between them."""
+
+_TEXT: Stream = ("text",)
+_CONTENT_FIELD = {TextDelta: "text", ReasoningDelta: "text", ToolOutputDelta: "text", ToolCallArguments: "json"}
 
 
 class LogEntry(Struct, kw_only=True):
@@ -305,3 +317,49 @@ def _are_of_one_turn(one: Batch, other: Batch) -> bool:
 
 def _nothing() -> None:
     """Do nothing: nobody counts the memory of this log."""
+
+
+# -- pieces of streamed content, and how neighbours are joined -----------------------------------------
+
+
+def stream_of(event: Event) -> Stream | None:
+    """Return the stream of an event, None if it is no piece of any."""
+    match event:
+        case TextDelta():
+            return _TEXT
+        case ReasoningDelta():
+            return ("reasoning",)
+        case ToolCallArguments(done=False):
+            return ("arguments", event.call, event.name)
+        case ToolOutputDelta():
+            return ("output", event.call)
+        case _:
+            return None
+
+
+def stream_of_all(events: Sequence[Event]) -> Stream | None:
+    """Return the stream to which all of these events belong, None if they do not belong to one."""
+    stream = stream_of(events[0]) if events else None
+    return stream if stream is not None and all(stream_of(event) == stream for event in events) else None
+
+
+def content_of_piece(piece: Event) -> str:
+    content: str = getattr(piece, _CONTENT_FIELD[type(piece)])
+    return content
+
+
+def with_content(piece: Event, content: str) -> Event:
+    """Return a piece of the same stream with this content."""
+    return structs.replace(piece, **{_CONTENT_FIELD[type(piece)]: content, "ext": None})
+
+
+def join_pieces(events: Sequence[Event]) -> list[Event]:
+    """Return the events, with adjacent pieces of each stream joined."""
+    joined: list[Event] = []
+    for stream, group in groupby(events, stream_of):
+        some = [*group]
+        if stream is None or len(some) == 1:
+            joined += some
+        else:
+            joined.append(with_content(some[0], "".join(map(content_of_piece, some))))
+    return joined

@@ -14,7 +14,7 @@ from msgspec import structs
 from dragoman.gateway.overload.fair_queue import EVENT, FRAME
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group, is_own
 from dragoman.gateway.session.groups import Groups
-from dragoman.gateway.session.pieces import join_pieces
+from dragoman.gateway.session.log import join_pieces
 from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical import Batch, events
 from dragoman.mappings.dialect import SessionProjection

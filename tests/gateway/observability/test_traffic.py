@@ -1,10 +1,11 @@
-"""Totals of the frames that links exchange."""
+"""Totals of the frames that links exchange, and of the times that their translation takes."""
 
 from __future__ import annotations
 
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.traffic import (
     TEXTS_TIMED,
+    Histogram,
     Traffic,
     size_of_frames,
     timed,
@@ -55,3 +56,11 @@ def test_each_sixteenth_piece_of_text_is_timed_and_stands_for_sixteen() -> None:
     assert numbers == [*timed_at_once, (2 * TEXTS_TIMED, 2 * TEXTS_TIMED)]
     assert len(taken) == 4 * TEXTS_TIMED
     assert traffic.read_seconds.total > 0
+
+
+def test_a_histogram_value_counts_in_each_bucket_that_it_does_not_exceed() -> None:
+    histogram = Histogram((0.1, 1.0))
+    for value in (0.05, 0.1, 0.5, 7.0):
+        histogram.add_value(value)
+    assert histogram.count_up_to() == [2, 3, 4]
+    assert (histogram.number, histogram.total) == (4, 7.65)

@@ -9,14 +9,23 @@ from hypothesis import strategies as st
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session import log as log_module
-from dragoman.gateway.session.log import EVENT_SIZE, Log, LogEntry
-from dragoman.gateway.session.pieces import Stream, content_of_piece, stream_of
+from dragoman.gateway.session.log import (
+    EVENT_SIZE,
+    Log,
+    LogEntry,
+    Stream,
+    content_of_piece,
+    join_pieces,
+    stream_of,
+    stream_of_all,
+)
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import (
     Heartbeat,
     QuestionAsked,
     ReasoningDelta,
     TextDelta,
+    TextDone,
     ToolCallArguments,
     ToolOutputDelta,
 )
@@ -197,3 +206,37 @@ def test_merged_text_costs_no_event_for_each_delta() -> None:
     for _ in range(2_000):
         append(log, TextDelta(text="x"))
     assert log.size < 2_000 * EVENT_SIZE // 10
+
+
+@pytest.mark.parametrize(
+    ("pieces", "joined"),
+    [
+        ([TextDelta(text="a"), TextDelta(text="b")], TextDelta(text="ab")),
+        ([ReasoningDelta(text="a"), ReasoningDelta(text="b")], ReasoningDelta(text="ab")),
+        (
+            [ToolCallArguments(call="c", name="n", json='{"a'), ToolCallArguments(call="c", name="n", json='":1}')],
+            ToolCallArguments(call="c", name="n", json='{"a":1}'),
+        ),
+        (
+            [ToolOutputDelta(call="c", text="a"), ToolOutputDelta(call="c", text="b")],
+            ToolOutputDelta(call="c", text="ab"),
+        ),
+    ],
+)
+def test_adjacent_pieces_of_one_stream_are_joined(pieces: list[Event], joined: Event) -> None:
+    assert join_pieces(pieces) == [joined]
+    assert stream_of_all(pieces) is not None
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [TextDelta(text="a"), ReasoningDelta(text="b"), TextDelta(text="c")],
+        [ToolOutputDelta(call="c", text="a"), ToolOutputDelta(call="d", text="b")],
+        [ToolCallArguments(call="c", json="{"), ToolCallArguments(call="c", json="{}", done=True)],
+        [TextDelta(text="a"), TextDone(text="a"), TextDelta(text="b")],
+    ],
+)
+def test_events_of_different_streams_stay_as_they_are(events: list[Event]) -> None:
+    assert join_pieces(events) == events
+    assert stream_of_all(events) is None
