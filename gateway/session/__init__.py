@@ -16,6 +16,5 @@ attachments   clients of a session                                 groups      t
 narrowing     what a route hides from its clients                  digest      sums of the transcript, and its row
 weight        characters that events hold in memory                memory      what a session holds, in the budget
 slow_clients  what clients that read slowly are shown later        wording     questions and answers in words
-earlier_runs  runs that a question in words of another gateway ended, of which the open turn is the rest
 one_time_codes  codes that a backend asks for                      titles      who keeps the title of the session
 """

@@ -85,7 +85,6 @@ class Log:
         "_state",
         "_weight",
         "_weight_max",
-        "cleared",
         "text_is_open",
         "turn_weight",
     )
@@ -104,8 +103,6 @@ class Log:
         self._delta: DeltaType = TextDelta  # of the pieces that it returns
         self.text_is_open = False  # more text may be added to the newest batch
         self.turn_weight = 0
-        self.cleared = 0
-        """Number of times that the log was emptied."""
 
     @property
     def size(self) -> int:
@@ -177,7 +174,6 @@ class Log:
             self.close_text()
         self._merged, self._batches = NOTHING_MERGED, NO_BATCHES
         self._count = self._weight = 0
-        self.cleared += 1
 
     def drop_half(self) -> None:
         """Merge, then drop the oldest batches until half of the memory is free.

@@ -28,11 +28,8 @@ class SessionMemory:
     """
 
     __slots__ = (
-        "_before",
-        "_cleared",
         "_commands",
         "_drop_commands",
-        "_kept",
         "_log",
         "_meter",
         "_services",
@@ -47,9 +44,6 @@ class SessionMemory:
         self._drop_commands = drop_commands
         self._commands = 0  # bytes of the commands without an answer
         self._meter = Meter()
-        self._cleared = 0  # times that the log had been emptied at the last count
-        self._before = 0  # bytes of the transcript when the log was emptied
-        self._kept = 0  # bytes of the transcript at the last count
         self.digest = TranscriptDigest()
         services.memory.watch(self._meter, self._relieve)
         log.watch(self._count)
@@ -105,12 +99,7 @@ class SessionMemory:
         self._trim(self.digest.size // 2, "the gateway is out of memory")
 
     def _count(self) -> None:
-        """Count the log and the transcript; a text that both have, as one string, counts once."""
-        size = self.digest.size
-        if self._cleared != self._log.cleared:
-            self._cleared, self._before = self._log.cleared, self._kept
-        self._kept = size
-        self._before = min(self._before, size)
-        texts = self._before + max(self._log.size, size - self._before)
+        """Count the log and the transcript. While a client reads slowly, the log may have turns of the transcript, too."""
+        texts = self._log.size + self.digest.size
         rendered = sum(map(len, map(_FRAME, self._state.rendered.values())))
         self._meter.add(texts + rendered + self._commands - self._meter.size)

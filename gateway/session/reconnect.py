@@ -20,9 +20,17 @@ from typing import Any
 
 from dragoman.gateway.session.commands import Commands
 from dragoman.gateway.session.context import SessionContext
-from dragoman.gateway.session.earlier_runs import begin_of_run, heard_before, not_heard
 from dragoman.gateway.session.inputs import Inputs
-from dragoman.gateway.session.turn_recovery import CONTENT, FoundTurn, ResumedTurn, find_turn, missed_events
+from dragoman.gateway.session.turn_recovery import (
+    CONTENT,
+    FoundTurn,
+    ResumedTurn,
+    begin_of_run,
+    find_turn,
+    heard_before,
+    missed_events,
+    not_heard,
+)
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, events

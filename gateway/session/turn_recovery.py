@@ -19,20 +19,34 @@ A pod goes on where it is, perhaps in the middle of a block, and what it sent me
     text of such a block                            waits for the done text of the block, which has all of it
     the end of the block without its done text      a Gap, and the text that waited
     arguments of a call that had begun              wait for their end, which has all of them
+
+Another gateway, as the backend, ends a run with a question in words. The answer begins our next turn, but there it is
+the rest of the run that was asked. Its history has that run under its first input, without question and answer. So the
+runs before the open turn may be parts of the same run at the backend.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.session.earlier_runs import as_events, heard_before
+from dragoman.gateway.session.wording import ends_with_question
 from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events, prelude
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
-from dragoman.mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import (
+    End,
+    Failure,
+    Item,
+    Message,
+    PastRun,
+    Reasoning,
+    ToolCall,
+    ToolResult,
+    content_of,
+)
 
 
 class FoundTurn(Struct, frozen=True, kw_only=True):
@@ -141,6 +155,68 @@ def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapsh
         return (rest[0][0] if is_there else None), bool(known or history.conversation)
     places = [i for i, one in inputs if one == text]
     return (places[min(known.count(text), len(places) - 1)] if places else None), False
+
+
+# -- the runs before the turn that are parts of its run at the backend ----------------------------------
+
+
+def begin_of_run(state: SessionState) -> int:
+    """Return the index in the transcript at which the backend's run of the open turn, or of a new input, begins."""
+    begin = state.fresh
+    while begin and _parks(last := state.transcript[begin - 1]):
+        while begin and state.transcript[begin - 1].turn == last.turn:
+            begin -= 1
+    return begin
+
+
+def _parks(item: Item) -> bool:
+    return isinstance(item, Message) and item.role == "assistant" and ends_with_question(item.text)
+
+
+def heard_before(state: SessionState) -> list[Item]:
+    """Return what the backend told of the run in earlier turns, without questions in words and what users answered."""
+    items = state.transcript[begin_of_run(state) : state.fresh]
+    heard: list[Item] = []
+    for item in items:
+        if not isinstance(item, Message):
+            heard.append(item)
+        elif item.role == "assistant":
+            text = item.text.rpartition("\n\n")[0] if _parks(item) else item.text
+            heard += [structs.replace(item, text=text)] if text else []
+    return heard
+
+
+def not_heard(items: Sequence[Item], heard: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the items of a run that are not among those `heard` in earlier turns."""
+    known = Counter(map(content_of, heard))
+    rest = []
+    for item in items:
+        content = content_of(item)
+        if known[content]:
+            known[content] -= 1
+        else:
+            rest.append(item)
+    return tuple(rest)
+
+
+def as_events(items: Sequence[Item]) -> Iterator[Event]:
+    """Yield events for these items, as a gateway tells them to a client that attaches during their turn."""
+    for item in items:
+        if isinstance(item, Message):
+            yield from (events.TextDelta(text=item.text), events.TextDone(text=item.text))
+        elif isinstance(item, Reasoning):
+            yield from (
+                events.ReasoningStarted(),
+                events.ReasoningDelta(text=item.text),
+                events.ReasoningDone(text=item.text),
+            )
+        elif isinstance(item, ToolCall):
+            yield events.ToolCallStarted(call=item.call, name=item.name)
+            yield events.ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True)
+        else:
+            yield events.ToolCallFinished(
+                call=item.call, name=item.name, summary=item.summary, output=item.output, is_error=item.is_error
+            )
 
 
 # -- what was missed of a run ------------------------------------------------------------------------

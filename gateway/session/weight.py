@@ -1,6 +1,6 @@
-"""Estimate the memory of events and commands: the characters of texts whose length peers choose.
+"""Estimate the memory of events and commands: the characters of streamed texts, and anything else as JSON.
 
-What a new client is shown (the transcript and the open turn) is counted as JSON, because a control character takes six
+What a new client is shown (the transcript and the open turn) is counted as JSON, too: a control character takes six
 bytes there.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, assert_never
+from typing import Any
 
 from msgspec import Raw, Struct, json, structs
 
@@ -17,7 +17,6 @@ from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ErrorReported,
     Gap,
-    HistorySnapshot,
     InteractionRequired,
     MessageAppended,
     QuestionAnswered,
@@ -33,15 +32,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.state import OpenTurn
-from dragoman.mappings.canonical.values import (
-    FileAttachment,
-    ImageAttachment,
-    Item,
-    Message,
-    Reasoning,
-    ToolCall,
-    ToolResult,
-)
+from dragoman.mappings.canonical.values import Item, Message
 
 VALUE = 64  # bytes of an object beside its content, as of a value in the metadata of a command
 ITEM = 300  # bytes of an item of a transcript beside its JSON: in memory, and in the other words of a dialect
@@ -60,8 +51,10 @@ def of_events(events: Sequence[Event]) -> int:
         kind = type(event)
         if kind in _WITH_TEXT:
             weight += len(_TEXT(event))
-        elif kind in _WEIGHTS:
-            weight += _WEIGHTS[kind](event)
+        elif isinstance(event, ToolCallArguments):
+            weight += len(event.json)
+        else:
+            weight += len(_ENCODE(event))
     return weight
 
 
@@ -106,24 +99,6 @@ def _arguments(event: ToolCallArguments, turn: OpenTurn | None) -> int:
     return max(0, of_text(event.json) - fragments)
 
 
-def _characters(item: Item) -> int:
-    match item:
-        case Message():  # its segments repeat the text, except images and files, which may be `data:` URLs
-            size = len(item.text)
-            for segment in item.segments:
-                if isinstance(segment, ImageAttachment | FileAttachment):
-                    size += len(segment.url)
-            return size
-        case Reasoning():
-            return len(item.text)
-        case ToolCall():
-            return len(item.arguments)
-        case ToolResult():
-            return len(item.output or "") + len(item.summary or "")
-        case _:
-            assert_never(item)
-
-
 def of_command(command: Command) -> int:
     """Return the weight of a command: of its texts, and of each value that a client can give it."""
     values: list[Any] = [command]
@@ -145,25 +120,10 @@ def of_command(command: Command) -> int:
     return weight
 
 
-def _result(event: ToolCallFinished) -> int:
-    return len(event.output or "") + len(event.summary or "")
-
-
-def _history(event: HistorySnapshot) -> int:
-    return sum(map(_characters, event.items)) + sum(len(bytes(raw)) for raw in (event.ext or {}).values())
-
-
 _DONE = frozenset((TextDone, ReasoningDone))
 """Events with the whole text of pieces that came before (docs/translation.md, rule 4.2)."""
 
 _WITH_TEXT = frozenset((TextDelta, TextDone, ReasoningDelta, ReasoningDone, ToolOutputDelta, TurnEnded))
-
-_WEIGHTS: dict[type, Callable[[Any], int]] = {
-    ToolCallArguments: lambda event: len(event.json),
-    ToolCallFinished: _result,
-    MessageAppended: lambda event: _characters(event.message),
-    HistorySnapshot: _history,
-}
 
 _IN_TURN: dict[type, Callable[[Any], int]] = {
     **dict.fromkeys((TextDelta, ReasoningDelta), lambda event: len(_ENCODE(event.text)) - len('""')),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.session.earlier_runs import as_events, begin_of_run, heard_before, not_heard
+from dragoman.gateway.session.turn_recovery import as_events, begin_of_run, heard_before, not_heard
 from dragoman.gateway.session.wording import ANSWER_APPROVAL, ANSWER_CODE
 from dragoman.mappings.canonical import SessionState, events
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult

@@ -16,7 +16,6 @@ from dragoman.mappings.canonical.events import (
     QuestionAsked,
     ReasoningDelta,
     ReasoningDone,
-    StatusChanged,
     TextDelta,
     TextDone,
     ToolCallArguments,
@@ -37,8 +36,6 @@ from dragoman.mappings.canonical.values import (
     ToolResult,
 )
 
-ATTACHED = (Text(text="ab"), ImageAttachment(url="data:"), FileAttachment(name="f", url="file://"))
-
 
 @pytest.mark.parametrize(
     ("event", "weight"),
@@ -47,16 +44,31 @@ ATTACHED = (Text(text="ab"), ImageAttachment(url="data:"), FileAttachment(name="
         (TurnEnded(end="completed", text="abcd"), 4),
         (ToolCallArguments(json="{}"), 2),
         (ToolOutputDelta(text="ab"), 2),
-        (ToolCallFinished(output="ab", summary="c"), 3),
-        (MessageAppended(message=Message(role="user", text="ab")), 2),
-        (MessageAppended(message=Message(role="user", text="ab", segments=ATTACHED)), 2 + 5 + 7),
-        (HistorySnapshot(items=(Message(role="user", text="ab"),), ext={"pod.entries": Raw(b"[1]")}), 5),
-        (StatusChanged(status="idle"), 0),
     ],
 )
-def test_the_weight_of_an_event_counts_each_field_that_a_peer_can_make_long(event: Event, weight: int) -> None:
+def test_a_text_that_streams_weighs_as_many_bytes_as_it_has_characters(event: Event, weight: int) -> None:
     assert of_events([event]) == weight
     assert of_events([event, TextDelta(text="x"), event]) == 2 * weight + 1
+
+
+LONG = "x" * 1_000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ToolCallFinished(output=LONG),
+        ToolCallFinished(summary=LONG),
+        MessageAppended(message=Message(role="user", text=LONG)),
+        MessageAppended(message=Message(role="user", text="", segments=(ImageAttachment(url=LONG),))),
+        MessageAppended(message=Message(role="user", text="", segments=(FileAttachment(name="f", url=LONG),))),
+        HistorySnapshot(items=(Message(role="user", text=LONG),)),
+        HistorySnapshot(items=(), ext={"pod.entries": Raw(json.encode(LONG))}),
+        ErrorReported(cause="internal", text=LONG),
+    ],
+)
+def test_the_weight_of_an_event_counts_each_field_that_a_peer_can_make_long(event: Event) -> None:
+    assert len(LONG) < of_events([event]) < len(LONG) + 200
 
 
 # -- what a new client is sent -----------------------------------------------------------------------
