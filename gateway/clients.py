@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from itertools import count
@@ -65,7 +64,6 @@ class Clients:
         self._gone = gone
         self._routers: dict[str, Router] = {}  # link id -> its router
         self._by_token: dict[str, Principal] = {}  # link id -> whom a token names
-        self._counts: Counter[Router] = Counter()  # router -> number of its links
         self._left = asyncio.Event()  # set when a client leaves
         self._numbers = count(1)
         self.note_bad_request = bad_request_counter(services.ledger.counters, services.monotonic)
@@ -128,7 +126,6 @@ class Clients:
             serving = self._serve(link, router, address if counted else None, named.expires)
         if self._start(serving, link) and not full:
             self.links[link.id], self._routers[link.id] = link, router
-            self._counts[router] += 1
             if named.credential:
                 self._by_token[link.id] = named
 
@@ -169,15 +166,9 @@ class Clients:
 
     async def wait_until_gone(self, router: Router) -> None:
         """Return once no link uses this router."""
-        while self._counts[router]:
+        while router in self._routers.values():
             self._left.clear()
             await self._left.wait()
-
-    def _count_leave(self, router: Router) -> None:
-        self._counts[router] -= 1
-        if not self._counts[router]:
-            del self._counts[router]
-        self._left.set()
 
     def close(self) -> None:
         """Disconnect every client, and those that connect from now on."""
@@ -208,7 +199,7 @@ class Clients:
         finally:
             del self.links[link.id], self._routers[link.id]
             self._by_token.pop(link.id, None)
-            self._count_leave(router)
+            self._left.set()
             if address is not None:
                 self.admission.leave(address)
             router.gone(link)

@@ -90,7 +90,7 @@ class Listeners:
         if endpoint.is_pod_directory:
             return await self._open_directory(endpoint, target)
         ingress = Ingress(
-            endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)
+            endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spec_of(endpoint).spawned
         )
         listener = await self._listen(endpoint, target, ingress)
         if isinstance(listener, PodFolder):
@@ -126,7 +126,7 @@ class Listeners:
         dialect = registry.dialect(endpoint.dialect)
         spoken = dialect.served(us) if dialect.served is not None else dialect
         publication = spoken.publication
-        counts = registry.counts_connections(endpoint)
+        counts = registry.spec_of(endpoint).counts_connections
         port = ClientPort(dialect=spoken, target=target, ingress=ingress, counts=counts)
         clients = self._clients
 

@@ -180,7 +180,7 @@ def check_upstream(endpoint: Endpoint) -> None:
 
 def check_place(endpoint: Endpoint) -> None:
     """Raise ConfigError if this machine cannot listen on a checked endpoint, as far as that is known without trying."""
-    _spec(endpoint).check_place(endpoint)
+    spec_of(endpoint).check_place(endpoint)
 
 
 def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
@@ -195,7 +195,7 @@ def _one_session(endpoint: Endpoint) -> bool:
 
 def places(endpoint: Endpoint) -> tuple[Place, ...]:
     """Return what a checked endpoint occupies, equal for two names of one place; nothing that the system chooses."""
-    return _spec(endpoint).places(endpoint)
+    return spec_of(endpoint).places(endpoint)
 
 
 def owner_only(endpoint: Endpoint) -> bool:
@@ -203,17 +203,7 @@ def owner_only(endpoint: Endpoint) -> bool:
 
     An inherited socket (`fd`) has the mode that its service manager gave it.
     """
-    return _spec(endpoint).owner_only and not any(map(endpoint.option, ("mode", "owner", "group", "fd")))
-
-
-def spawned(endpoint: Endpoint) -> bool:
-    """Return True if the only peer of a checked listener is the process that started us, with which we end."""
-    return _spec(endpoint).spawned
-
-
-def counts_connections(endpoint: Endpoint) -> bool:
-    """Return True if a listener at this endpoint counts the connections of each address from their accept."""
-    return _spec(endpoint).counts_connections
+    return spec_of(endpoint).owner_only and not any(map(endpoint.option, ("mode", "owner", "group", "fd")))
 
 
 def _check(endpoint: Endpoint, *, listen: bool) -> None:
@@ -278,7 +268,8 @@ def _import_spec(path: str) -> TransportSpec:
     return cast(TransportSpec, getattr(import_module(f"dragoman.gateway.transports.{module}"), name))
 
 
-def _spec(endpoint: Endpoint) -> TransportSpec:
+def spec_of(endpoint: Endpoint) -> TransportSpec:
+    """Return the transport of a checked endpoint."""
     spec = _find(endpoint)
     if spec is None:
         raise ConfigError(f"{endpoint.masked}: unknown endpoint")
@@ -287,7 +278,7 @@ def _spec(endpoint: Endpoint) -> TransportSpec:
 
 async def listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     """Listen on a checked endpoint; raise OSError if that fails."""
-    listen = _spec(endpoint).listen
+    listen = spec_of(endpoint).listen
     if listen is None:
         raise ConfigError(f"{endpoint.masked}: dragoman cannot listen on this")
     return await listen(endpoint, limits, callbacks)
@@ -295,7 +286,7 @@ async def listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallback
 
 def connector(endpoint: Endpoint, limits: Limits, spawner: Spawner) -> Connect:
     """Return the function that connects to a checked endpoint. `spawner` starts its process, if it needs one."""
-    dial = _spec(endpoint).dial
+    dial = spec_of(endpoint).dial
     if dial is None:
         raise ConfigError(f"{endpoint.masked}: dragoman cannot connect to this")
     return dial(endpoint, limits, spawner)

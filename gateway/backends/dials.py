@@ -20,8 +20,9 @@ from dragoman.adapters.base import Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.overload.rates import TokenBucket
 from dragoman.gateway.transports.spec import Connect
+from dragoman.mappings.bounded import remember
 
-FAILING_MAX = 256  # endpoints with failures: above it those that failed long ago are forgotten
+FAILING_MAX = 256  # endpoints with failures: with one more, the one that has not failed for longest is forgotten
 AT_ONCE = contextlib.nullcontext()  # a timeout takes 4 us, and a free place is taken without a wait
 
 
@@ -46,7 +47,7 @@ class RouteDials:
         self._known = limits()  # the limits that the places and buckets have
         self._clock = clock
         self._slots = asyncio.Semaphore(self._known.dials)
-        self._failures: dict[str, FailedDials] = {}  # endpoint -> its failures
+        self._failures: dict[str, FailedDials] = {}  # endpoint -> its failures, the latest at the end
 
     async def connect(self, endpoint: str, connect: Connect, deadline: float | None) -> Transport:
         """Connect to the endpoint before the deadline; raise OSError if that fails or too many attempts have failed.
@@ -75,10 +76,8 @@ class RouteDials:
         limits = self._limits()
         failures = self._failures.get(endpoint)
         if failures is None:
-            if len(self._failures) >= FAILING_MAX:
-                self._failures = {name: one for name, one in self._failures.items() if not one.bucket.full}
-            bucket = TokenBucket(limits.failed_dial_rate, limits.failed_dial_burst, self._clock)
-            failures = self._failures[endpoint] = FailedDials(bucket)
+            failures = FailedDials(TokenBucket(limits.failed_dial_rate, limits.failed_dial_burst, self._clock))
+        remember(self._failures, endpoint, failures, FAILING_MAX)
         failures.reason = reason
         failures.bucket.take()
 

@@ -22,7 +22,6 @@ from dragoman.gateway.observability.turn_watch import Moment, WatchedTurn
 from dragoman.gateway.public_reason import without_secrets
 
 FLUSH_DEADLINE = 2.0  # seconds at the end for the last spans: a collector that answers takes milliseconds
-POLL = 0.02  # seconds between two looks whether they are exported
 
 log = structlog.get_logger("dragoman")
 
@@ -108,11 +107,9 @@ class Telemetry:
         """Export the last spans, for at most FLUSH_DEADLINE: a collector may be gone."""
         thread = threading.Thread(target=self._provider.shutdown, name="otel:flush", daemon=True)
         thread.start()
-        for _ in range(int(FLUSH_DEADLINE / POLL)):
-            if not thread.is_alive():
-                return
-            await asyncio.sleep(POLL)
-        log.warning("the last spans were not exported before the deadline")
+        await asyncio.to_thread(thread.join, FLUSH_DEADLINE)
+        if thread.is_alive():
+            log.warning("the last spans were not exported before the deadline")
 
 
 def start_telemetry() -> Telemetry | None:

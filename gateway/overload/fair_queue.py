@@ -95,19 +95,6 @@ class FairQueue:
     `soon` runs a function in the next iteration of the event loop.
     """
 
-    __slots__ = (
-        "_clock",
-        "_numbers",
-        "_quick",
-        "_scheduled",
-        "_soon",
-        "_waiting",
-        "arrivals",
-        "budget",
-        "departures",
-        "is_closed",
-    )
-
     def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
         self.budget = StepBudget()
         self.arrivals = Crowd(self, ENTER)

@@ -30,11 +30,6 @@ class TokenBucket:
         self._at = now
         return self._tokens
 
-    @property
-    def full(self) -> bool:
-        """True if nothing was taken for so long that a new bucket would be the same."""
-        return self.tokens >= self._burst
-
     def take(self, count: int = 1) -> bool:
         """Take tokens and return True; return False and take none if there are too few."""
         now = self._clock()  # as in `tokens`, without its call: a client's message takes one

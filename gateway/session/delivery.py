@@ -31,22 +31,10 @@ def time_render(group: Group, batch: Batch, ledger: Ledger) -> Rendered:
 class Delivery:
     """The attachments of one session and their groups."""
 
-    __slots__ = (
-        "_ledger",
-        "_log",
-        "_queue",
-        "_recorder",
-        "_slow",
-        "_source",
-        "_state",
-        "attachments",
-        "groups",
-        "publications",
-    )
+    __slots__ = ("_context", "_recorder", "_slow", "_state", "attachments", "groups", "publications")
 
     def __init__(self, context: DeliveryContext) -> None:
-        self._state, self._log, self._recorder = context.state, context.log, context.recorder
-        self._source, self._ledger, self._queue = context.upstream.name, context.services.ledger, context.services.queue
+        self._context, self._state, self._recorder = context, context.state, context.recorder
         self.groups = Groups(context)
         self.attachments: dict[str, Attachment] = {}
         self.publications: dict[str, None] = {}  # ids of attached links that stand for all subscribers
@@ -76,7 +64,7 @@ class Delivery:
             # This projection may hold events back, for example an open call; its group goes on with them.
             attachment.behind = link.dialect.projection("", attachment.view)
             for part in up_to_questions(_turn_so_far(self._state, link.dialect)):
-                self._slow.render(attachment, attachment.behind, self._log.unlogged(part), len(part))
+                self._slow.render(attachment, attachment.behind, self._context.log.unlogged(part), len(part))
         self.groups.join(attachment)
         if self._recorder is not None:
             self._recorder.leave(before)
@@ -85,7 +73,7 @@ class Delivery:
         """Show events once more to one link, unless it is still to get them; nothing happens in the session."""
         if not self.has_seen_all(link):
             return
-        rendered = link.dialect.projection("", link.view).render(self._log.unlogged(events))
+        rendered = link.dialect.projection("", link.view).render(self._context.log.unlogged(events))
         link.put(rendered.frames)
 
     def has_seen_all(self, link: Client) -> bool:
@@ -99,7 +87,7 @@ class Delivery:
         if attachment is not None:
             self.publications.pop(link.id, None)
             link.behind.pop(self._state.id, None)
-            self._slow.forget(link)
+            self._slow.lagging.pop(link.id, None)
             self.groups.leave(attachment)
 
     # -- what happens ----------------------------------------------------------------------------------
@@ -123,10 +111,10 @@ class Delivery:
                 self._broadcast(group, batch, plain)
         if opened or ended or type(batch.events[-1]) is events.QuestionAsked:
             finished = self._tell_runs(batch, opened)
-            self._queue.spend(TURN)
-            self._queue.budget.unassigned += TURN
+            self._context.services.queue.spend(TURN)
+            self._context.services.queue.budget.unassigned += TURN
         elif not plain and type(batch.events[-1]) in _NATIVE_QUESTIONS:
-            self._queue.spend(TURN)  # for the backend, too: it may ask without end
+            self._context.services.queue.spend(TURN)  # for the backend, too: it may ask without end
         if ended:
             self._end_turn(batch)
         if self._slow.lagging:
@@ -162,8 +150,9 @@ class Delivery:
 
     def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
         """Render a batch once, and put the frames for each member of the group."""
+        ledger, source = self._context.services.ledger, self._context.upstream.name
         try:
-            rendered = time_render(group, batch, self._ledger) if self._ledger.times else group.projection.render(batch)
+            rendered = time_render(group, batch, ledger) if ledger.times else group.projection.render(batch)
         except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
             next(iter(group.members)).link.log.exception("cannot render events for clients, disconnecting them")
             for attachment in list(group.members):
@@ -171,11 +160,11 @@ class Delivery:
                 self.detach(attachment.link)
             return
         if rendered.losses:
-            self._ledger.record(rendered.losses, session=self._state.id, source=self._source, target=group.dialect.name)
+            ledger.record(rendered.losses, session=self._state.id, source=source, target=group.dialect.name)
         if rendered.frames and not plain:
             target = group.dialect
             lossy = target.events.from_canonical.lossy
-            self._ledger.count_partial(self._source, target.name, lossy, batch.events, rendered.losses)
+            ledger.count_partial(source, target.name, lossy, batch.events, rendered.losses)
         count = len(batch.events)
         for attachment in group.members:
             attachment.offered += count
@@ -194,7 +183,7 @@ class Delivery:
             own = not dialect.has_request_ids or bool(next(iter(group.members)).request)
             if own and not dialect.single_session and any(member.told is not gap for member in group.members):
                 shown: list[Event] = [gap] if dialect.events.can_write_type(events.Gap) else words
-                self._broadcast(group, self._log.unlogged(shown), plain=False)
+                self._broadcast(group, self._context.log.unlogged(shown), plain=False)
                 for member in group.members:
                     member.told = gap
                     member.offered -= len(shown)  # the log does not have them

@@ -27,15 +27,7 @@ class SessionMemory:
     If most of it are commands without an answer, `drop_commands` is called instead.
     """
 
-    __slots__ = (
-        "_commands",
-        "_drop_commands",
-        "_log",
-        "_meter",
-        "_services",
-        "_state",
-        "digest",
-    )
+    __slots__ = ("_commands", "_drop_commands", "_log", "_meter", "_services", "_state", "digest")
 
     def __init__(self, state: SessionState, log: Log, services: Services, drop_commands: Callable[[], None]) -> None:
         self._state = state
@@ -99,7 +91,7 @@ class SessionMemory:
         self._trim(self.digest.size // 2, "the gateway is out of memory")
 
     def _count(self) -> None:
-        """Count the log and the transcript. While a client reads slowly, the log may have turns of the transcript, too."""
+        """Count the log and the transcript: while a client reads slowly, the log may have turns of the transcript."""
         texts = self._log.size + self.digest.size
         rendered = sum(map(len, map(_FRAME, self._state.rendered.values())))
         self._meter.add(texts + rendered + self._commands - self._meter.size)

@@ -28,38 +28,23 @@ GONE = PeerError(
 class SlowClients:
     """Renders the log for single attachments of a session, unless a client whose outbox is full is disconnected."""
 
-    __slots__ = (
-        "_budget",
-        "_coalesce",
-        "_groups",
-        "_ledger",
-        "_log",
-        "_recorder",
-        "_slice",
-        "_source",
-        "_state",
-        "lagging",
-    )
+    __slots__ = ("_context", "_groups", "lagging")
 
     def __init__(self, context: DeliveryContext, groups: Groups) -> None:
-        services = context.services
-        self._state, self._log, self._groups = context.state, context.log, groups
-        self._source, self._ledger = context.upstream.name, services.ledger
-        self._slice, self._budget = services.limits.catch_up, services.queue.budget
-        self._coalesce, self._recorder = context.route.overflow == "coalesce", context.recorder
+        self._context, self._groups = context, groups
         self.lagging: dict[str, Attachment] = {}
         """The attachments with a cursor, by the id of their link, roughly in the order of the cursors."""
 
     def set_behind(self, group: Group, batch: Batch) -> None:
         """Move the members with a full outbox out of the group: they get this batch from the log later."""
         for attachment in [a for a in group.members if a.link.outbox.full]:
-            if not self._coalesce:
+            if self._context.route.overflow == "disconnect":
                 self._groups.leave(attachment)
                 attachment.link.cut(PeerError("too_slow", "does not read fast enough", can_continue=False))
                 continue
             attachment.behind = group.projection.copy()
             attachment.cursor = batch.first_seq
-            attachment.link.behind[self._state.id] = None
+            attachment.link.behind[self._context.state.id] = None
             self.lagging[attachment.link.id] = attachment
             self._groups.leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
@@ -68,35 +53,31 @@ class SlowClients:
         """Disconnect the clients whose missed events the log no longer has. Only those in front are looked at."""
         while self.lagging:
             attachment = next(iter(self.lagging.values()))
-            if self._log.reaches(attachment.cursor):
+            if self._context.log.reaches(attachment.cursor):
                 return
-            self.forget(attachment.link)
+            del self.lagging[attachment.link.id]
             attachment.link.cut(GONE)
-
-    def forget(self, link: Client) -> None:
-        """Forget a link that has caught up or is gone."""
-        self.lagging.pop(link.id, None)
 
     def catch_up(self, link: Client, attachments: Mapping[str, Attachment]) -> Iterator[None]:
         """Deliver the missed events to a link that has written everything; yield after each slice.
 
         It continues after a slice without frames, because no writer would ask for the next one.
         """
-        attachment = attachments.get(link.id)
+        attachment, recorder = attachments.get(link.id), self._context.recorder
         while attachment is not None and attachment.behind is not None and link.outbox.empty and link.alive:
-            if not self._log.reaches(attachment.cursor):
+            if not self._context.log.reaches(attachment.cursor):
                 link.cut(GONE)
                 return
-            before = self._recorder.enter() if self._recorder is not None else None
+            before = recorder.enter() if recorder is not None else None
             self._catch_up_a_slice(attachment, attachment.behind)
-            if self._recorder is not None:
-                self._recorder.leave(before)
+            if recorder is not None:
+                recorder.leave(before)
             yield
             attachment = attachments.get(link.id)
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
-        link = attachment.link
-        for batch, after in self._log.batches_from(attachment.cursor, self._slice):
+        link, context = attachment.link, self._context
+        for batch, after in context.log.batches_from(attachment.cursor, context.services.limits.catch_up):
             projection = turn_projection(attachment, projection, batch)
             self.render(attachment, projection, batch, after - batch.first_seq)
             attachment.cursor = after
@@ -105,9 +86,9 @@ class SlowClients:
             if isinstance(batch.events[-1], events.TurnEnded) and attachment.request:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
-        self.forget(link)
-        if attachment.cursor >= self._state.seq:
-            link.behind.pop(self._state.id, None)
+        self.lagging.pop(link.id, None)
+        if attachment.cursor >= context.state.seq:
+            link.behind.pop(context.state.id, None)
             self._groups.join(attachment)
         else:
             self.lagging[link.id] = attachment
@@ -116,15 +97,15 @@ class SlowClients:
         """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""
         merged = join_pieces(batch.events)
         rendered = projection.render(structs.replace(batch, events=merged))
-        target = attachment.link.dialect
+        target, source, services = attachment.link.dialect, self._context.upstream.name, self._context.services
         if rendered.losses:
-            self._ledger.record(rendered.losses, session=self._state.id, source=self._source, target=target.name)
+            services.ledger.record(rendered.losses, session=self._context.state.id, source=source, target=target.name)
         if rendered.frames:
             lossy = target.events.from_canonical.lossy
-            self._ledger.count_partial(self._source, target.name, lossy, merged, rendered.losses)
+            services.ledger.count_partial(source, target.name, lossy, merged, rendered.losses)
         attachment.offered += offered
-        self._budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
-        self._ledger.counters["events_merged"] += offered - len(merged)
+        services.queue.budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
+        services.ledger.counters["events_merged"] += offered - len(merged)
         attachment.link.put(rendered.frames)
 
 
