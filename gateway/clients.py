@@ -71,7 +71,6 @@ class Clients:
         self._closing = False
 
     def change_services(self, services: Services) -> None:
-        """Use other limits for the clients that connect from now on."""
         self.services = services
         self.admission.change_limits(services.limits)
 
@@ -83,7 +82,6 @@ class Clients:
         return text
 
     def disconnect(self, peer: str) -> None:
-        """Stop counting a connection of this peer."""
         self.admission.disconnect(address_of(peer))
 
     def welcome(
@@ -154,7 +152,6 @@ class Clients:
             await self._left.wait()
 
     def end_revoked(self, is_revoked: Callable[[Principal], bool]) -> None:
-        """Disconnect the clients whose token was revoked."""
         revoked = [self.links[name] for name, principal in self._by_token.items() if is_revoked(principal)]
         self.deny(revoked, "the token was revoked: connect again with another one")
 
@@ -165,7 +162,6 @@ class Clients:
             self.services.queue.departures.add_piece(partial(end_denied, link, text))
 
     async def wait_until_gone(self, router: Router) -> None:
-        """Return once no link uses this router."""
         while router in self._routers.values():
             self._left.clear()
             await self._left.wait()
@@ -213,7 +209,6 @@ def _log(link: Link, event: str) -> None:
 
 
 def _make_link(peer: Peer, transport: Transport, translator: Translator[Command, Event], router: Router) -> Link:
-    """Return the link of a client, whose commands go to this router."""
     translator.limit_requests(router.services.limits.pending_commands, transport.meter.add)
     translator.note_backend(router.upstream)
     recorder = router.recorder

@@ -72,7 +72,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return dict(self.options).get(key, default)
 
     def all(self, key: str) -> tuple[str, ...]:
-        """Return every value of option `key`."""
         return tuple(value for name, value in self.options if name == key)
 
     def secret(self, key: str) -> str:

@@ -26,5 +26,4 @@ class ForwardedTokens:
         remember(self._tokens, (route, principal), token, most)
 
     def find_token(self, route: str, principal: str) -> str:
-        """Return the token of a principal, "" if it has presented none."""
         return self._tokens.get((route, principal), "")

@@ -263,17 +263,14 @@ class Link:
         self._apply(self._translator.opened())
 
     def send(self, items: Sequence[Any]) -> None:
-        """Send these canonical items to this peer alone."""
         if self.tap is not None:
             self.tap.record_items(items)
         self._apply(self._translator.send(items))
 
     def refuse(self, request: str, cause: Cause, text: str) -> None:
-        """Answer a command of this peer with an error."""
         self.send([Reply(request=request, failure=Failure(cause=cause, text=text))])
 
     def attach(self, state: SessionState, request: str) -> None:
-        """Show a session to the peer."""
         if self.tap is not None:
             self.tap.note_attached(state.id)
         self._apply(self._translator.attach(state, request))
@@ -286,11 +283,9 @@ class Link:
 
     @property
     def view(self) -> str:
-        """Name of the peer's view of a session: links of one view share a rendering."""
         return self._translator.view
 
     def can_be_asked(self, question: Event) -> bool:
-        """Return True if the peer's dialect has a form for this question; else the peer is asked in words."""
         return self._translator.can_be_asked(question)
 
     def _start_writer(self) -> asyncio.Task[None]:
@@ -384,7 +379,6 @@ def end_denied(link: Link, text: str) -> None:
 
 
 def _put_recorded(tap: Tap, outbox: Outbox, frames: Sequence[bytes]) -> None:
-    """Record frames, and write or queue them."""
     if frames:
         tap.record_frames(frames)
     outbox.put(frames)

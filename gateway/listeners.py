@@ -27,7 +27,6 @@ from dragoman.mappings.dialect import Instance
 
 
 def new_id() -> str:
-    """Return a new UUID as text."""
     return str(uuid4())
 
 
@@ -58,11 +57,9 @@ class OpenListener:
         return registry.dialect(self.endpoint.dialect).publication is not None
 
     def keep(self, task: asyncio.Task[None]) -> None:
-        """Own a task that ends with this listener."""
         self._keeper = task
 
     async def close(self) -> None:
-        """Stop accepting."""
         if self._keeper is not None:
             self._keeper.cancel()
         await self._listener.close()

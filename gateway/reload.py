@@ -80,7 +80,6 @@ class ReloadedApp(Protocol):
 
 
 def compare(old: Config, new: Config) -> ConfigChanges:
-    """Return the routes and tables that differ."""
     before, after = ({route.name: route for route in config.routes} for config in (old, new))
     return ConfigChanges(
         added=[name for name in after if name not in before],

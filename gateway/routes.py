@@ -285,7 +285,6 @@ class Routes:
 
 
 def _missing(running: RunningRoute) -> list[Endpoint]:
-    """Return the endpoints of a route that have no listener yet."""
     have = [listener.endpoint for listener in running.listeners]
     missing = []
     for endpoint in running.route.listen:

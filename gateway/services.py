@@ -46,5 +46,4 @@ class Services(Struct, frozen=True, kw_only=True):
     """Set once the gateway ends: from then on no turn begins."""
 
     def for_route(self, route: Route) -> Services:
-        """Return these services with the limits of a route."""
         return structs.replace(self, limits=route.apply_limits(self.limits)) if route.limits else self

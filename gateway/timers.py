@@ -32,7 +32,6 @@ class Deadline:
 
     @property
     def is_running(self) -> bool:
-        """True while a call is waited for."""
         return self._timer is not None
 
     def start(self, seconds: float, callback: Callable[[], None]) -> None:
@@ -41,7 +40,6 @@ class Deadline:
         self._timer = self._schedule(seconds, lambda: self._call(callback))
 
     def stop(self) -> None:
-        """Cancel the call that is waited for."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

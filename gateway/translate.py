@@ -76,7 +76,6 @@ def _writer(source: Dialect, target: Dialect, *, commands: bool) -> _Writer:
 
 
 def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
-    """Return the content of one line."""
     step: Step[Any] = Step()
     try:
         if reading.lines is not None and isinstance(frame, bytes):
@@ -89,7 +88,6 @@ def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
 
 
 def _counted_ids() -> NewId:
-    """Return a function whose ids are counted from zero."""
     return (str(UUID(int=number)) for number in count()).__next__
 
 

@@ -29,5 +29,4 @@ class AnnouncedSessions:
                 first.presence.rest(TOO_MANY.text)
 
     def remove_session(self, session: Session) -> None:
-        """Remove a session that is over."""
         self._sessions.pop(session.state.id, None)

@@ -91,7 +91,6 @@ class BackendCatalog(RelayedBackend):
         return False
 
     def _takes(self, item: Any) -> bool:
-        """Return True if a list takes this item as its answer."""
         for asking in self._lists.values():
             if asking.is_asked(getattr(item, "request", "")):
                 asking.answer(item)
@@ -99,7 +98,6 @@ class BackendCatalog(RelayedBackend):
         return False
 
     def _list(self, archived: bool) -> Script:
-        """Ask for the list, and remember its rows."""
         try:
             listed = yield ListSessions(limit=STORED_MAX, archived=archived)
         except TimedOut:

@@ -66,7 +66,6 @@ class CircuitBreaker:
         return self._clock() - at < self._period
 
     def note_attempt(self) -> None:
-        """Note that a connection is tried."""
         if self.state == "half-open":
             self._probed_at = self._clock()
 
@@ -120,7 +119,6 @@ class UpstreamPool:
         return home is None or not self._is_away(home) or not self.has_other(home)
 
     def has_other(self, upstream: PooledUpstream) -> bool:
-        """Return True if an upstream beside this one takes new sessions."""
         return any(one is not upstream and one.breaker.takes and not self._is_away(one) for one in self.upstreams)
 
     def _is_away(self, upstream: PooledUpstream) -> bool:

@@ -146,7 +146,6 @@ class HistoryLoader(AskingBackend):
         return super().lost(text, unsent, cause)
 
     def _asked_for(self, item: Any) -> Asking[Command] | None:
-        """Return the script that waits for this answer."""
         request = getattr(item, "request", "")
         return self._asking if self._asking.is_asked(request) else self._readings.get(request)
 

@@ -57,13 +57,11 @@ class ListWait:
         self._note_certainty()
 
     def note_lost(self) -> None:
-        """Note that the connection was lost, or could not be made."""
         self._doubts = 0
         if self._is_listed:
             self._is_listed = self.is_known = False
 
     def stop(self) -> None:
-        """Drop all actions that wait."""
         self._asking.stop()
         self._due.clear()
 

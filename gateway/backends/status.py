@@ -35,7 +35,6 @@ class BackendStatus(Struct, kw_only=True):
     """Time of that fault in nanoseconds since 1970."""
 
     def note_fault(self, text: str, now: int) -> None:
-        """Note that an attempt failed, or that a connection was lost."""
         self.lost += 1
         self.fault, self.fault_at = text, now
 

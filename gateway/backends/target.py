@@ -62,14 +62,12 @@ class ConnectionReport:
         self.endpoint = target.endpoint
 
     def note_unreachable(self, why: str) -> None:
-        """Note that an attempt to connect has failed."""
         if self._is_reached:
             self._log("warning", "backend not reachable, trying again", cause=why)
         self._is_reached = False
         self._target.status.note_fault(why, self._clock())
 
     def note_reached(self) -> None:
-        """Note that an attempt to connect has succeeded."""
         self._is_reached = True
         if self._target.failover is not None:
             self.endpoint = self._target.failover.endpoint
@@ -80,13 +78,11 @@ class ConnectionReport:
             self._target.failover.note_end("")
 
     def note_begin(self) -> None:
-        """Note that a connection is used from now on."""
         if not self._complaint:
             self._log("info", "backend connected")
         self._target.status.connected += 1
 
     def note_heard(self) -> None:
-        """Note that the backend has said something in its dialect."""
         self._target.status.note_heard()
         if self._target.failover is not None:
             self._target.failover.note_heard()

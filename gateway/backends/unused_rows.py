@@ -72,7 +72,6 @@ class RememberingOpener(SessionOpener):
         self._unused = UnusedRows(self._services.dialects, sessions.list.drop_row)
 
     def find_session(self, name: str) -> Session | None:
-        """Make the session of a row; return None if no row has this name."""
         row = self._unused.remove_row(name)
         if row is None:
             return None

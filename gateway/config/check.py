@@ -484,7 +484,6 @@ def _can_others_read(path: Path) -> bool:
 
 
 def _shared(path: Path, drafts: Sequence[Draft], secrets: FileSecrets) -> list[Found]:
-    """Find secrets in a file that other users may read."""
     text = f"contains a secret, and other users may read this file; `chmod 600 {path}`"
     keys = [key for draft in drafts for key, upstream in draft.upstreams.items() if upstream.has_literal_secret]
     return [(key, text) for key in (*keys, *secrets.literal)]
@@ -506,7 +505,6 @@ def _roots(drafts: Sequence[Draft]) -> Iterator[Found]:
 
 
 def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:
-    """Return the configuration of a valid table."""
     file = msgspec.convert(table, ConfigFile)
     upstreams = [[route.upstream] if isinstance(route.upstream, str) else route.upstream for route in file.route]
     routes = (

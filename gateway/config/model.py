@@ -247,7 +247,6 @@ class Jwt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_used(self) -> bool:
-        """True if tokens are accepted."""
         return bool(self.secret or self.jwks)
 
 

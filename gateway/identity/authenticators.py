@@ -54,7 +54,6 @@ def either_token(first: Authenticator, second: Authenticator) -> Authenticator:
 
 
 def token_digest(secret: str) -> bytes:
-    """Return the digest by which a token is known and compared."""
     return sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 

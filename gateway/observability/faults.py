@@ -47,7 +47,6 @@ class FaultLog:
             self._lines.note(faults[-1], len(faults) - 1)
 
     def flush(self) -> None:
-        """Log the faults that no line has told of."""
         if self._lines is not None:
             self._lines.flush()
 

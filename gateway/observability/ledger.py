@@ -68,7 +68,6 @@ class Ledger:
         return self.traffic_of(dialect, role) if self.times else None
 
     def record(self, losses: Iterable[Loss], *, session: str = "", source: str = "", target: str = "") -> None:
-        """Count these losses."""
         for loss in losses:
             key = (session, source, target, loss.kind, loss.field, loss.why)
             if key not in self._entries and len(self._entries) >= ENTRIES_MAX:

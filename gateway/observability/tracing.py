@@ -43,7 +43,6 @@ class OpenTelemetrySpans:
         self._spans: dict[str, Any] = {}
 
     def begin(self, turn: str, watched: WatchedTurn) -> None:
-        """Begin the span of a turn, in the trace that it came with."""
         from opentelemetry.trace import SpanKind
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -54,11 +53,9 @@ class OpenTelemetrySpans:
         )
 
     def note(self, turn: str, moment: Moment) -> None:
-        """Add a moment to the span of a turn, as an event without content."""
         self._spans[turn].add_event(moment.name, moment.facts)
 
     def end(self, turn: str, end: str, failure: str) -> None:
-        """End the span of a turn; a failed turn is an error."""
         from opentelemetry.trace import Status, StatusCode
 
         span = self._spans.pop(turn)

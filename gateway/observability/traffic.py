@@ -47,7 +47,6 @@ class Histogram:
 
     @property
     def number(self) -> int:
-        """Return how many values were counted."""
         return sum(self._counts)
 
     def count_up_to(self) -> list[int]:
@@ -72,7 +71,6 @@ class Traffic(Struct, kw_only=True):
     """Pieces of streamed text that were rendered since the last one that was timed."""
 
     def add_sent(self, frames: Sequence[bytes]) -> None:
-        """Count frames that are written."""
         self.frames_sent += len(frames)
         self.bytes_sent += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
 
@@ -96,7 +94,6 @@ def counted_sink(sink: Sink, traffic: Traffic | None) -> Sink:
 
 
 def timed(function: Callable[[Given], Result], times: Histogram) -> Callable[[Given], Result]:
-    """Wrap a function, and count the seconds of each call."""
     clock, add_value = time.perf_counter, times.add_value
 
     def measured(given: Given) -> Result:

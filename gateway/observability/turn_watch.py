@@ -68,7 +68,6 @@ class TurnWatch:
         self._turns: dict[str, WatchedTurn] = {}
 
     def note_run(self, session: Session, run: Run) -> None:
-        """Follow the turn of these events."""
         if not run.turn or (self._spans is None and not logs.LEVEL.passes("turn", "debug")):
             if run.ended:
                 self._turns.pop(run.turn, None)

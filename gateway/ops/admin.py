@@ -64,7 +64,6 @@ class Admin:
         self._loop = loop
 
     def operations(self) -> list[Operation]:
-        """Return the requests of operators."""
         levels, set_levels = "Show the level of the log, by component.", "Change the level of the log, by component."
         routes = "List the routes, with the connections to their backends."
         config = "Show the configuration in force, without secrets."

@@ -217,7 +217,6 @@ def _count_clients(session: Session) -> int:
 
 
 def find_session(gateway: App, id: str) -> tuple[Router, Session] | None:
-    """Return the session with this id, and its router."""
     for router in gateway.routers:
         for session in router.sessions:
             if session.state.id == id:

@@ -41,7 +41,6 @@ class ProblemDetails(Struct, frozen=True, kw_only=True):
 
 
 def respond(value: object, status: int = 200) -> web.Response:
-    """Return a response with this value as JSON."""
     body = msgspec.json.format(msgspec.json.encode(value)) + b"\n"
     return web.Response(status=status, body=body, content_type="application/json")
 

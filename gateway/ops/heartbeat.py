@@ -39,7 +39,6 @@ class LoopHeartbeat:
         """Seconds by which the beats were late."""
 
     def start(self) -> None:
-        """Beat from now on, in the running event loop."""
         self._due = self._clock() + BEAT
         self._timer = asyncio.get_running_loop().call_later(BEAT, self.beat)
 
@@ -49,7 +48,6 @@ class LoopHeartbeat:
         self.start()
 
     def stop(self) -> None:
-        """Stop beating."""
         if self._timer is not None:
             self._timer.cancel()
 

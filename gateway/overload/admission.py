@@ -45,7 +45,6 @@ class Admission:
         )
 
     def change_limits(self, limits: Limits) -> None:
-        """Use other limits for the connections from now on."""
         self._limits = limits
 
     def connect(self, address: str) -> str:
@@ -62,7 +61,6 @@ class Admission:
         return ""
 
     def disconnect(self, address: str) -> None:
-        """Stop counting a connection."""
         if self._connections[address] > 1:
             self._connections[address] -= 1
         else:

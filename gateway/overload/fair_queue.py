@@ -208,7 +208,6 @@ class Crowd:
 
     @property
     def waiting(self) -> int:
-        """Number of pieces that wait."""
         return len(self._pieces)
 
     def add_piece(self, act: Callable[[], None]) -> None:
@@ -229,7 +228,6 @@ class Crowd:
         await turn.wait()
 
     def take(self) -> None:
-        """Do pieces until the turn of this crowd is used up."""
         budget, pieces = self._queue.budget, self._pieces
         while pieces and budget.left > budget.turn_end:
             budget.left -= self.expected
@@ -371,7 +369,6 @@ class SlicedWork:
         """Number of pieces that wait for a turn, or are done in this one."""
 
     def count(self, units: int) -> None:
-        """Count work that was done."""
         self._queue.budget.left -= units
 
     def add_work(self, work: Iterator[None]) -> None:
@@ -385,7 +382,6 @@ class SlicedWork:
             self._queue.enqueue(self)
 
     def take(self) -> None:
-        """Work until the turn of this link is used up."""
         budget = self._queue.budget
         self._running = True
         try:
@@ -432,7 +428,6 @@ class WorkOfLinks:
             self._of_link.pop(link, None)
 
     def stop_link(self, link: str) -> None:
-        """Drop the work of a link that is over."""
         known = self._of_link.pop(link, None)
         if known is not None:
             known.stop()

@@ -24,7 +24,6 @@ class TokenBucket:
 
     @property
     def tokens(self) -> float:
-        """The tokens that are left now."""
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now

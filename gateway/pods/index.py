@@ -65,7 +65,6 @@ class PodIndex:
     # -- names -----------------------------------------------------------------------------------------
 
     def session_of(self, name: str) -> str:
-        """Return the id of a pod's session."""
         return self._ids[name][0]
 
     def find_pod(self, name: str) -> str | None:
@@ -98,7 +97,6 @@ class PodIndex:
         return [(name, pod.modified if (pod := self._pods.get(name)) is not None else 0) for name in names]
 
     def find_listed(self, session: str) -> Pod | None:
-        """Return the pod with this session if a list shows it."""
         pod = self._pods.get(self._by_id.get(session, ""))
         return pod if pod is not None and pod.listens else None
 

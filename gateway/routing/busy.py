@@ -23,7 +23,6 @@ class BusySessions:
         return iter(self._busy)
 
     def note(self, session: Session, busy: bool) -> None:  # by position: it is an observer
-        """Store whether a session is busy now."""
         if busy:
             self._busy.add(session)
             return

@@ -55,7 +55,6 @@ class PastSessions:
             remember(self._known.deleted, name, None, REMEMBERED_MAX)
 
     def is_hidden(self, name: str) -> bool:
-        """Return True if a client deleted the session of this name."""
         return any(one in self._known.deleted for one in self._forms(name))
 
     def note_owner(self, names: Iterable[str], owner: str) -> None:
@@ -67,11 +66,9 @@ class PastSessions:
                 self._known.owners.pop(name, None)
 
     def owner_of(self, id: str) -> str:
-        """Return the owner of the session with this id, "" if none is known."""
         return self._known.owners.get(id, "")
 
     def has_other_owner(self, name: str, principal: str) -> bool:
-        """Return True if the session of this name belongs to another principal."""
         return any(self._known.owners.get(one, "") not in ("", principal) for one in self._forms(name))
 
     def _forms(self, name: str) -> tuple[str, str]:

@@ -55,5 +55,4 @@ class Policy:
         return self._open_to_all or state.owner in ("", principal)
 
     def claim(self, principal: str, state: SessionState) -> None:
-        """Make the principal the owner of a session, unless it has one."""
         state.owner = state.owner or principal

@@ -21,7 +21,6 @@ class Publications:
 
     @property
     def count(self) -> int:
-        """Number of sessions that are published."""
         return len(self._published)
 
     def add_link(self, link: Link) -> None:
@@ -33,7 +32,6 @@ class Publications:
                 self._update(link, session)
 
     def remove_link(self, link: Link) -> None:
-        """Remove a subscriber that is gone."""
         self._links.remove(link)
 
     def send(self, event: Event) -> None:

@@ -29,12 +29,10 @@ class SessionQuota:
         self._counts: Counter[str] = Counter()
 
     def change_services(self, services: Services) -> None:
-        """Use other limits for the sessions from now on."""
         self._services = services
 
     @property
     def has_owners(self) -> bool:
-        """True if any session has an owner."""
         return bool(self._owners)
 
     def check(self, principal: str, opening: int = 0) -> None:

@@ -102,7 +102,6 @@ class Router:
         return session.state.id if session is not None else ""
 
     def is_live(self, session: Session) -> bool:
-        """Return True if this is a session of the route that has not ended."""
         return session in self._all.index
 
     @property

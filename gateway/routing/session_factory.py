@@ -46,7 +46,6 @@ class SessionFactory:
         self.change_route(route, services)
 
     def change_route(self, route: Route, services: Services) -> None:
-        """Make sessions with these options and limits from now on."""
         self._route = route
         self._services = services
         self._opening = self.complete(OpenSession())

@@ -66,7 +66,6 @@ class SessionIndex:
         return list(self._given[session.state.id])
 
     def drop(self, session: Session) -> None:
-        """Forget a session and its names."""
         del self._sessions[session.state.id]
         for name in self._given.pop(session.state.id):
             del self._names[name]

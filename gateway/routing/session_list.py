@@ -145,7 +145,6 @@ class SessionList:
     # -- the order -------------------------------------------------------------------------------------
 
     def _place_changed(self, row_of: Callable[[Session], ListedRow | None]) -> Iterator[None]:
-        """Give each session that has changed its place in the order."""
         for name in list(self.changed):
             session = self._index.live_session(name)
             if session is None:
@@ -204,7 +203,6 @@ class SessionList:
         return (_age(described[at]), next(self._numbers), ""), described[at + 1 :]
 
     def _owners(self, wanted: WantedPage) -> set[str]:
-        """Return the owners whose sessions the client sees."""
         return {""} if self._policy.sees_all else {"", wanted.principal}
 
     def _own_rows(self, wanted: WantedPage, after: RowPlace) -> Iterator[ListedRow]:

@@ -94,7 +94,6 @@ class Sessions:
         """Functions that are called with each session that was not used for `session_ttl`, before it is forgotten."""
 
     def change_route(self, route: Route, services: Services) -> None:
-        """Make new sessions with these options and limits."""
         self.route = route
         self.services = services
         self.policy.change_route(route)
@@ -273,7 +272,6 @@ class Sessions:
         self.publications.update_session(session)
 
     def tell(self, session: Session) -> None:
-        """Tell the watchers that a session is new, changed or over."""
         if session in self.index:
             self.list.changed.add(session.state.id)
             self.quota.note_owner(session.state)
@@ -287,7 +285,6 @@ class Sessions:
             watcher(session)
 
     def claim(self, link: Link, session: Session) -> None:
-        """Make the principal of `link` the owner of a session that has none."""
         if not session.state.owner:
             self.policy.claim(link.principal, session.state)
             self.publications.update_session(session)

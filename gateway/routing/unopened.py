@@ -30,7 +30,6 @@ class UnopenedSessions:
         return isinstance(session, Session) and session.state.id in self._waiting
 
     def add(self, session: Session, link: Link) -> None:
-        """Add a session that `link` has asked for."""
         self._waiting[session.state.id] = session, link
         self._of_link.setdefault(link.id, {})[session.state.id] = session
 
@@ -49,7 +48,6 @@ class UnopenedSessions:
         return self._waiting[session.state.id][1]
 
     def sessions_of(self, link: Link) -> list[Session]:
-        """Return the sessions that a client has asked for."""
         return list(self._of_link.get(link.id, {}).values())
 
     def choose(self, session: Session, dialect: str, name: str) -> None:

@@ -51,7 +51,6 @@ ADDRESSED = frozenset(kind for kind in get_args(Event) if kind.answers != "never
 
 
 def answers_one(event: Any) -> bool:
-    """Return True if this event answers one command."""
     return event.answers == "always" or (event.answers == "by_request" and bool(event.request))
 
 
@@ -302,7 +301,6 @@ class Commands:
             self._context.state.archived = isinstance(command, commands.ArchiveSession)
 
     def fail_unanswered(self, request: str, why: str) -> None:
-        """Tell the client that its command has no answer, and why."""
         pending = self._in_flight.find_command(request)
         cause: Cause = "timeout"
         if pending is not None and isinstance(pending.command, commands.SubmitInput):

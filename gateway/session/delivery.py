@@ -82,7 +82,6 @@ class Delivery:
         return attachment is not None and attachment.behind is None
 
     def detach(self, link: Client) -> None:
-        """Forget a link that is gone."""
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
             self.publications.pop(link.id, None)

@@ -92,7 +92,6 @@ class TranscriptDigest:
 
 
 def summary_of(state: SessionState, digest: TranscriptDigest) -> SessionSummary:
-    """Return the row of a session in a list."""
     digest.update(state.transcript)
     known = state.listed.title if state.listed is not None else ""
     listed = state.listed.messages if state.listed is not None else 0  # it may count more than text

@@ -46,7 +46,6 @@ class EndForm:
             self.finish(turn, end, failure, event.status, said_status=event)
 
     def end_turn(self, event: events.TurnEnded) -> None:
-        """End the turn as the backend told."""
         turn = self._runs.require_turn()
         sent = turn.text()
         if event.text and not sent.endswith(event.text) and not sent.rstrip().endswith(event.text):

@@ -326,7 +326,6 @@ def with_newer(page: Sequence[Item], transcript: Sequence[Item]) -> list[Item]:
 
 
 def _is_whole(answer: Item, heard: Sequence[Item]) -> bool:
-    """Return True if `answer` is all of the one answer that was heard."""
     texts = _answers(heard)
     if not isinstance(answer, Message) or answer.role != "assistant":
         return False

@@ -99,13 +99,11 @@ class Inputs:
         return owner == client.id or owner not in context.delivery.attachments
 
     def settled(self, request: str) -> None:
-        """Take note that the command of this request has its answer."""
         if request == self.waiting:
             self.waiting = ""
             self._context.states.on(Trigger.SETTLED)
 
     def accept(self, pending: PendingCommand, at: int) -> None:
-        """Begin the turn of an input that the backend took."""
         command, client = pending.command, pending.client
         if not isinstance(command, SubmitInput) or client is None:
             return

@@ -106,7 +106,6 @@ class Log:
 
     @property
     def size(self) -> int:
-        """The memory of the log, in bytes."""
         return self._weight + EVENT_SIZE * self._count
 
     def watch(self, on_growth: Callable[[], None] = lambda: None) -> None:
@@ -263,7 +262,6 @@ class Log:
         self.turn_weight = 0
 
     def reaches(self, cursor: int) -> bool:
-        """Return True if no event from `cursor` on was dropped."""
         oldest = next(chain(self._merged, self._batches), None)
         return oldest is None or cursor >= oldest.batch.first_seq
 

@@ -42,7 +42,6 @@ class SessionMemory:
 
     @property
     def counted(self) -> int:
-        """Bytes of the session in the budget."""
         return self._meter.counted
 
     def trim_transcript(self) -> None:

@@ -122,7 +122,6 @@ class PendingAttach:
         return action
 
     def admit(self, client: Client) -> None:
-        """Attach a client now, if it waits."""
         self._act(client.id)
 
     def leave(self, client: Client) -> bool:
@@ -136,7 +135,6 @@ class PendingAttach:
             self._act_in_turn(key)
 
     def close(self) -> None:
-        """Forget every client and action: the session has ended."""
         for key in list(self._waiting):
             client = self._client(key)
             self._remove(key)
@@ -183,7 +181,6 @@ class Presence:
         return self.has_no_clients and not self._pending.waiting and not self._context.in_flight
 
     def enter(self, client: Client) -> None:
-        """Attach a client once the history is known."""
         client.sessions[self._context.state.id] = None
         self._pending.enter(client)
 

@@ -134,7 +134,6 @@ class QuestionForm:
         self._runs.emit(events.QuestionAsked(text=text))
 
     def _put(self, asked: Question, text: str, turn: OpenTurn) -> None:
-        """Ask the open question in words."""
         kind = asked.kind if isinstance(asked, events.InteractionRequired) else ""
         words = events.QuestionAsked(
             question=asked.question,

@@ -56,7 +56,6 @@ class Questions:
 
     @property
     def open(self) -> QuestionBlock | None:
-        """The question that the open turn waits at."""
         turn = self._context.state.turn
         return turn.question if turn is not None else None
 
@@ -95,7 +94,6 @@ class Questions:
             self._decide(block.asked)
 
     def close(self) -> None:
-        """Forget the open question and its deadline."""
         self._deadline.stop()
         self._form, self._shown = None, ""
         self.given, self._giver = None, ""

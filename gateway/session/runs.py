@@ -46,7 +46,6 @@ class Runs:
         self._runs, self._run, self.at = [], None, at
 
     def finish(self) -> list[Run]:
-        """Return the runs, and keep none of them."""
         runs, self._runs, self._run = self._runs, [], None
         return runs
 
@@ -55,7 +54,6 @@ class Runs:
         self._run = None
 
     def emit(self, event: Event) -> None:
-        """Add an event and fold it into the state."""
         turn, kind = self.state.turn, type(event)
         if self._run is None:
             self._run = Run(turn=turn.id if turn else "", origin=turn.origin if turn else Origin(), events=[])
@@ -69,7 +67,6 @@ class Runs:
             FOLD[kind](self.state, event)
 
     def lose(self, event: Event, why: str) -> None:
-        """Count an event that is dropped."""
         self.losses.append(Loss(kind=type(event).__name__, why=why))
 
     def tell_gap(self, event: Gap) -> None:
@@ -82,7 +79,6 @@ class Runs:
     # -- the turn --------------------------------------------------------------------------------------
 
     def open_turn(self, origin: Origin) -> OpenTurn:
-        """Open a turn, while none is open."""
         turn = OpenTurn(id=self.new_id(), message=self.new_id(), origin=origin, started_at=self.at)
         self.state.turn, self._run = turn, None
         self.states.on(Trigger.BEGUN)

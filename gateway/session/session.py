@@ -173,11 +173,9 @@ class Session:
             self.commands.cancel(None, CancelTurn())
 
     def rested(self) -> None:
-        """Tell the observer that nobody has used the session for `session_ttl`."""
         self._observer.on_rested(self)
 
     def command(self, client: Client, command: Command) -> None:
-        """Act on a command of a client; it gets exactly one answer (docs/translation.md, rule 3.18)."""
         self.commands.act(client, command)
 
     # -- the backend -----------------------------------------------------------------------------------
@@ -230,7 +228,6 @@ class Session:
         return True
 
     def connected(self) -> SessionState:
-        """Return the state that a new connection to the backend is about."""
         return self.state
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
@@ -258,7 +255,6 @@ class Session:
     # -- effects of the parts --------------------------------------------------------------------------
 
     def deliver(self, runs: list[Run], at: int) -> None:
-        """Append runs to the log, and give them to every client."""
         finished: list[tuple[Attachment, Batch]] = []
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is events.TurnAccepted
@@ -296,7 +292,6 @@ class Session:
         self.commands.note_discarded()
 
     def tell_clients(self, event: Event) -> None:
-        """Tell the clients something that the gateway itself says."""
         now = self._services.clock()
         self.deliver(self.form.feed([event], now), now)
 
@@ -308,11 +303,9 @@ class Session:
             self.tell_clients(kind(session=self.summary()))
 
     def summary(self) -> SessionSummary:
-        """Return the row of the session in a list."""
         return summary_of(self.state, self.memory.digest)
 
     def note_quiet(self) -> None:
-        """Tell the observer if the status has changed, or whether the session is busy."""
         if self.state.status != self._observed:
             self._observed = self.state.status
             self._observer.on_status(self)

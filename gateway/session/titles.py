@@ -22,7 +22,6 @@ def are_kept_here(context: SessionContext) -> bool:
 
 
 def rename(context: SessionContext, client: Client, command: RenameSession) -> None:
-    """Keep the title here, and answer the client."""
     _set_title(context, command.title)
     if client.attaches:
         client.send([Reply(request=command.request)])

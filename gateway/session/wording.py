@@ -65,13 +65,11 @@ def verdict(text: str) -> bool | None:
 
 
 def code_wanted(event: OtpRequired) -> str:
-    """Return the text that asks for a one-time code."""
     ways = " or ".join(event.channels)
     return f"{event.tool} needs a one-time code ({ways}): {event.description}{LINE_END}{ANSWER_CODE}"
 
 
 def code_sent(event: OtpSent) -> str:
-    """Return the text which says that a code is on its way."""
     return f"A one-time code was sent by {event.channel} to {event.destination}."
 
 
