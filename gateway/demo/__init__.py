@@ -1,7 +1,6 @@
-"""A demo backend, demo clients and a demo conversation, to try dragoman without an agent.
+"""A demo backend and demo clients, to try dragoman without an agent. `dragoman demo` (gateway/cli/demo.py) uses both.
 
 app      the backend, in any dialect     clients       clients of the four dialects
-backend  what it answers                 conversation  what those clients do, printed
-script   how scripts are read: turns     like_real     what the shipped programs say instead of their protocol
-scripts  the turns that it plays
+backend  what it answers                 like_real     what the shipped programs say instead of their protocol
+script   how scripts are read: turns     scripts       the turns that it plays
 """

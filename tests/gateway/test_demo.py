@@ -17,10 +17,10 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from dragoman.gateway.cli.demo import QUESTIONS
 from dragoman.gateway.demo import script
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.backend import DemoBackend
-from dragoman.gateway.demo.conversation import QUESTIONS
 from dragoman.gateway.demo.like_real import flavours
 from dragoman.gateway.demo.script import DELAY_MAX, Line, Scripts, load, read
 from dragoman.gateway.endpoint import parse
