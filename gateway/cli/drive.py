@@ -11,8 +11,7 @@ from rich.text import Text
 
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel, RecordingFile
 from dragoman.gateway.cli.output import print_json
-from dragoman.gateway.cli.progress import steps
-from dragoman.gateway.cli.recordings import tell_problems
+from dragoman.gateway.cli.recordings import steps, tell_problems
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.printable import counted, printable

@@ -12,8 +12,8 @@ import typer
 
 from dragoman.gateway import registry
 from dragoman.gateway.cli.output import check_is_new, open_output
-from dragoman.gateway.cli.progress import progress
-from dragoman.gateway.cli.redactor import redaction_rules
+from dragoman.gateway.cli.recordings import progress
+from dragoman.gateway.cli.redact import redaction_rules
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.captures import Capture, ImportedCapture

@@ -1,4 +1,4 @@
-"""The output of a command: a line of JSON for scripts, or a file that is complete or not there at all.
+"""The output of a command: a line of JSON for scripts, a table, or a file that is complete or not there at all.
 
 No command writes over another file.
 """
@@ -7,20 +7,48 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import typer
 
+from dragoman.gateway.observability.logs import escaped
 from dragoman.mappings.errors import ConfigError
+
+PIPED = 240  # columns of a table that no terminal shows
 
 
 def print_json(value: object) -> None:
     """Print a value as one line of JSON."""
     typer.echo(msgspec.json.encode(value))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print these columns of the rows on stdout. Control characters are escaped, because peers write titles."""
+    from rich.console import Console  # most commands print no table, and start without it
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PIPED)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_shown(row[column])) for column in columns))
+    console.print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return escaped(str(value)).replace("\n", " ")
 
 
 def check_is_new(target: str) -> None:

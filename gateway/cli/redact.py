@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from secrets import token_bytes
 from typing import Annotated
 
 import typer
@@ -12,11 +13,15 @@ from rich.table import Table
 from dragoman.gateway.cli.options import AsJson, RecordingFile, RedactConfig
 from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.recordings import opened
-from dragoman.gateway.cli.redactor import redaction_rules
+from dragoman.gateway.config.check import load
+from dragoman.gateway.config.model import Redact
 from dragoman.gateway.recording import rewriting
 from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
+from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
 
 EXAMPLES = ("dragoman redact atlas.jsonl", "dragoman redact atlas.jsonl.zst -o clean.jsonl --config config.toml")
+
+WINDOW = 1 << 20  # characters of a text that are searched at once: unlike a live client, a command can wait
 
 
 def redact(
@@ -48,3 +53,13 @@ def _print(entries: list[FindingCount]) -> None:
     for entry in entries:
         table.add_row(entry.kind, entry.place, str(entry.count))
     Console().print(table)
+
+
+def redaction_rules(config_file: Path | None) -> tuple[RedactionRules, bytes]:
+    """Return the rules for finding secrets, and the salt of the placeholders; without a file, those of the default."""
+    wanted = Redact()
+    if config_file is not None:
+        recording = load(config_file, starts=False).recording
+        wanted = recording.redact if recording is not None else wanted
+    compiled = rules(wanted.patterns, wanted.paths, window_bytes=WINDOW, window_micros=EVER)
+    return compiled, wanted.salt.encode() or token_bytes(16)

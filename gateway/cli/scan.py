@@ -13,7 +13,7 @@ import typer
 from dragoman.gateway.cli.options import AsJson, RedactConfig
 from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.recordings import opened
-from dragoman.gateway.cli.redactor import redaction_rules
+from dragoman.gateway.cli.redact import redaction_rules
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording import rewriting
 from dragoman.gateway.recording.printable import counted

@@ -7,9 +7,8 @@ from urllib.parse import quote, urlencode
 
 import typer
 
-from dragoman.gateway.cli.ops_table import print_table
 from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
-from dragoman.gateway.cli.output import print_json
+from dragoman.gateway.cli.output import print_json, print_table
 from dragoman.gateway.ops.client import OpsClient, find_ops_port
 from dragoman.gateway.recording.printable import counted
 from dragoman.mappings.errors import ConfigError

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from dragoman.gateway.cli.ops_table import print_table
 from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
-from dragoman.gateway.cli.output import print_json
+from dragoman.gateway.cli.output import print_json, print_table
 from dragoman.gateway.observability.logs import escaped
 from dragoman.gateway.ops.client import find_ops_port
 from dragoman.gateway.recording.printable import counted
