@@ -13,11 +13,18 @@ from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, structs
 
-from dragoman.gateway.replay.matching import ANSWERS, is_same_command
+from dragoman.gateway.replay.matching import (
+    WHY,
+    MatchReport,
+    Outcome,
+    Reporter,
+    TurnMatcher,
+    is_same_command,
+    named,
+)
 from dragoman.gateway.replay.part_player import Pace, PartPlayer
-from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
+from dragoman.gateway.replay.plan import ANSWERS, RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
-from dragoman.gateway.replay.turn_matcher import WHY, MatchReport, Outcome, Reporter, TurnMatcher, named
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.timers import Schedule

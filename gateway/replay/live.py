@@ -15,9 +15,9 @@ from msgspec import structs
 
 from dragoman.gateway.backends.asking import AskingBackend, Script, TimedOut
 from dragoman.gateway.replay.backend import ReplayBackend
+from dragoman.gateway.replay.matching import MatchReport, Reporter, named
 from dragoman.gateway.replay.plan import ANSWERED_LOCALLY
 from dragoman.gateway.replay.replayed_events import ADDED_BY_SESSION, Counted, uncounted
-from dragoman.gateway.replay.turn_matcher import MatchReport, Reporter, named
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events

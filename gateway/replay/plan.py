@@ -15,9 +15,10 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.recording.format import UP, EventLine, RecordingError
 from dragoman.gateway.recording.reader import Reader, about_no_session
-from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
+
+ANSWERS = (commands.AnswerApproval, commands.AnswerInteraction)
 
 STEERING = (
     commands.SubmitInput,

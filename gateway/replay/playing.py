@@ -14,11 +14,11 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
 from dragoman.gateway.replay.live import LiveBackend, LiveFallback
+from dragoman.gateway.replay.matching import Reporter
 from dragoman.gateway.replay.options import Until, read_options
 from dragoman.gateway.replay.part_player import Pace
 from dragoman.gateway.replay.plan import ReplayPlan, cut_plan, read_plan
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
-from dragoman.gateway.replay.turn_matcher import Reporter
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical.events import ModelTurnStarted

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from dragoman.gateway.recording.format import EventLine
-from dragoman.gateway.replay.matching import ANSWERS
+from dragoman.gateway.replay.plan import ANSWERS
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.facts import SessionNews
 

@@ -16,9 +16,9 @@ from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver
+from dragoman.gateway.replay.matching import MatchReport
 from dragoman.gateway.replay.plan import ReplayPlan
 from dragoman.gateway.replay.playing import open_plan
-from dragoman.gateway.replay.turn_matcher import MatchReport
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,

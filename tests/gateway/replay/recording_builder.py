@@ -11,10 +11,10 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
+from dragoman.gateway.replay.matching import MatchReport, Reporter
 from dragoman.gateway.replay.part_player import Pace
 from dragoman.gateway.replay.plan import ReplayPlan, read_plan
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
-from dragoman.gateway.replay.turn_matcher import MatchReport, Reporter
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import (

@@ -13,8 +13,8 @@ from dragoman.gateway import registry
 from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.replay.live import LiveBackend, LiveFallback
+from dragoman.gateway.replay.matching import Reporter
 from dragoman.gateway.replay.plan import cut_plan
-from dragoman.gateway.replay.turn_matcher import Reporter
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListCompletions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import (
