@@ -23,6 +23,7 @@ from dragoman.gateway.overload.admission import Admission
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.routing.router import LEFT_AT_ONCE, Router
 from dragoman.gateway.services import Services
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
@@ -98,7 +99,8 @@ class Clients:
         router = port.target.router
         named = principal if isinstance(principal, Principal) else LOCAL
         if named.token:
-            self.services.tokens.remember(router.route.name, named.name, named.token, self.services.limits.links)
+            most = self.services.limits.links
+            remember(self.services.tokens, (router.route.name, named.name), named.token, most)
         peer = Peer(
             id=f"{port.dialect.name}-{next(self._numbers)}",
             dialect=port.dialect,

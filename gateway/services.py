@@ -12,7 +12,6 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from dragoman.gateway.config.model import Limits, Route
-from dragoman.gateway.forwarded_tokens import ForwardedTokens
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import FairQueue
 from dragoman.gateway.overload.memory import MemoryBudget
@@ -41,7 +40,11 @@ class Services(Struct, frozen=True, kw_only=True):
     """Imports and returns every dialect that a backend can speak."""
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     queue: FairQueue = field(default_factory=FairQueue)
-    tokens: ForwardedTokens = field(default_factory=ForwardedTokens)
+    tokens: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The bearer token that each client presented last, by route and principal, if the route passes it on.
+
+    Tokens are kept in memory alone, and no log line, error or recording has one.
+    """
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the gateway ends: from then on no turn begins."""
 

@@ -26,10 +26,9 @@ from dragoman.gateway.backends.target import UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.forwarded_tokens import FORWARDED
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
-from dragoman.gateway.transports.spec import Connect, Spawner
+from dragoman.gateway.transports.spec import FORWARDED, Connect, Spawner
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Dialect
 
@@ -142,7 +141,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
 
     async def _connect_as_owner(self, connect: Connect, state: SessionState) -> Transport:
         """Connect with the token of the owner of a session; raise OSError if there is none."""
-        token = self.sessions.services.tokens.find_token(self.route.name, state.owner)
+        token = self.sessions.services.tokens.get((self.route.name, state.owner), "")
         if not token:
             raise OSError(errno.EACCES, "the owner of the session has presented no token that could be passed on")
         FORWARDED.set(token)  # a context variable, set for the task of this connection alone

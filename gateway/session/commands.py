@@ -29,7 +29,7 @@ from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
-from dragoman.gateway.session.turn_states import CancelState, ConnectionState, Trigger, TurnState
+from dragoman.gateway.session.turn_states import CancelState, Trigger, TurnState
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import (
@@ -81,7 +81,7 @@ class Commands:
     # -- asked -------------------------------------------------------------------------------------------
 
     def act(self, client: Client, command: Command) -> None:
-        context = self._context
+        context, severed = self._context, self._context.states.severed
         match command:
             case commands.GetHistory() if context.knows_more_than_backend:
                 self._page(client, command)
@@ -92,7 +92,7 @@ class Commands:
                 client.refuse(command.request, "not_running", "no turn of this client is in progress")
             case commands.CancelTurn():
                 self.cancel(client, command)
-            case commands.AnswerApproval() | commands.AnswerInteraction() | commands.PauseTurn() if self._is_severed:
+            case commands.AnswerApproval() | commands.AnswerInteraction() | commands.PauseTurn() if severed:
                 client.refuse(command.request, "busy", BUSY)
             case commands.PauseTurn():
                 self._pause(client, command)
@@ -117,10 +117,6 @@ class Commands:
         elif isinstance(command, commands.ResumeSession):
             self._context.state.opening = _opening_of(command)
         self._in_flight.forward(client, command, then=then)
-
-    @property
-    def _is_severed(self) -> bool:
-        return self._context.states.connection is ConnectionState.SEVERED
 
     def _page(self, client: Client, command: commands.GetHistory) -> None:
         answer = page(self._context.state, command.request, command.limit or PAGE, command.cursor)
@@ -149,11 +145,11 @@ class Commands:
         A backend that was opened before may run a turn that began before this gateway, unless its turns end with us.
         """
         states = self._context.states
-        if not self._inputs.runs and (self._is_severed or not self._context.may_run_unheard):
+        if not self._inputs.runs and (states.severed or not self._context.may_run_unheard):
             if client is not None:
                 client.refuse(command.request, "not_running", "no turn is in progress")
             return
-        if self._is_severed:
+        if states.severed:
             self._held.append((client, command))
             return
         if states.busy and states.cancel is CancelState.NONE:

@@ -19,7 +19,7 @@ from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
-from dragoman.gateway.session.turn_states import ConnectionState, Trigger, TurnState
+from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted
@@ -54,7 +54,7 @@ class Inputs:
         command = structs.replace(command, segments=segments)
         if not flatten(segments).strip() and _ATTACHED.isdisjoint(map(type, segments)):
             client.refuse(command.request, "invalid", "the input is empty")
-        elif states.connection is ConnectionState.SEVERED:
+        elif states.severed:
             client.refuse(command.request, "busy", BUSY)
         elif self._questions.take_typed(client, command):
             return

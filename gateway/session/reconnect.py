@@ -31,7 +31,7 @@ from dragoman.gateway.session.turn_recovery import (
     missed_events,
     not_heard,
 )
-from dragoman.gateway.session.turn_states import ConnectionState, Trigger
+from dragoman.gateway.session.turn_states import Trigger
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
@@ -54,11 +54,12 @@ class Reconnect:
         "_inputs",
         "_resumed",
         "_start_unknown",
+        "_states",
         "filters_events",
     )
 
     def __init__(self, context: SessionContext, inputs: Inputs, commands: Commands) -> None:
-        self._context = context
+        self._context, self._states = context, context.states
         self._inputs = inputs
         self._commands = commands
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
@@ -68,25 +69,20 @@ class Reconnect:
         self.filters_events = False
         """True while events of the backend must pass `take`; read for each token, so it is no property."""
 
-    @property
-    def severed(self) -> bool:
-        """Return True while the connection is lost and the turn may still go on."""
-        return self._context.states.connection is ConnectionState.SEVERED
-
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
         """Handle a lost connection, or one that could not be made again; return True if the turn may still go on."""
         context, commands = self._context, self._commands
         for command in unsent:
             commands.give(command.request, failure)
-        if self.severed:
+        if self._states.severed:
             return True
         if not context.upstream.turn_outlives_connection or not (
-            context.states.busy or context.state.status == "running"
+            self._states.busy or context.state.status == "running"
         ):
             return False
         self._failure = failure
         self.filters_events = True
-        self._context.states.on(Trigger.SEVERED)
+        self._states.on(Trigger.SEVERED)
         self._grace.start(context.services.limits.reconnect_grace, self._expire)
         for request in context.in_flight.requests():
             pending = context.in_flight.find_command(request)
@@ -97,7 +93,7 @@ class Reconnect:
     def close(self) -> None:
         """End the wait for the connection: the turn is decided, or the gateway ends."""
         self._failure = None
-        self._context.states.on(Trigger.DECIDED)
+        self._states.on(Trigger.DECIDED)
         self._grace.stop()
         self._forget_resumed()
 
@@ -108,11 +104,11 @@ class Reconnect:
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
         """Learn from the first whole history among `items`; return the events that remain to be acted on."""
         new = self._with_start(self._new_events(self._after_history(items, at)))
-        self.filters_events = self.severed or self._start_unknown or self._resumed is not None
+        self.filters_events = self._states.severed or self._start_unknown or self._resumed is not None
         return new
 
     def _after_history(self, items: Sequence[Any], at: int) -> list[Any]:
-        n = next((i for i, item in enumerate(items) if self.severed and _is_whole_history(item)), None)
+        n = next((i for i, item in enumerate(items) if self._states.severed and _is_whole_history(item)), None)
         if n is None:
             return list(items)
         keeps = self._apply_history(items[n], at)
@@ -120,7 +116,7 @@ class Reconnect:
 
     def _with_start(self, items: Sequence[Any]) -> list[Any]:
         """Return `items` with the start of the model turn before its first content, if that was missed."""
-        for i, item in enumerate(items if self._start_unknown and not self.severed else ()):
+        for i, item in enumerate(items if self._start_unknown and not self._states.severed else ()):
             if isinstance(item, events.ModelTurnStarted) or (
                 isinstance(item, events.StatusChanged) and item.status != "running"
             ):
@@ -134,7 +130,7 @@ class Reconnect:
     def _new_events(self, items: list[Any]) -> list[Any]:
         """Return the new events of a turn that goes on, as far as they are complete."""
         resumed = self._resumed
-        if resumed is None or self.severed:
+        if resumed is None or self._states.severed:
             return items
         if resumed.expected:
             return resumed.new_events(items)

@@ -127,6 +127,11 @@ class TurnStates:
             if turn.question is not None:
                 self.on(Trigger.ASKED)
 
+    @property
+    def severed(self) -> bool:
+        """True while the connection is lost, and the turn may still go on."""
+        return self.connection is ConnectionState.SEVERED
+
     def on(self, trigger: Trigger) -> None:
         """Move each state for which the table has this trigger."""
         self.turn = TURN[self.turn].get(trigger, self.turn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +17,8 @@ from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.mappings.dialect import Instance, Loss
 
 Connect = Callable[[], Awaitable[Transport]]
+FORWARDED: ContextVar[str] = ContextVar("FORWARDED", default="")
+"""The token of the client for whose session the current task connects to a backend; "" without such a route."""
 
 
 class ListenerCallbacks(ConnectionCallbacks, frozen=True, kw_only=True):

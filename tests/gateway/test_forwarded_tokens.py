@@ -14,7 +14,6 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
 from dragoman.gateway.config.model import Auth, Config, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.forwarded_tokens import ForwardedTokens
 from tests.pairs.gateway import DEADLINE, LIMITS, serving
 
 TOKENS = {"alice": "token-of-alice-0123456789", "bob": "token-of-bob-0123456789"}
@@ -60,21 +59,3 @@ async def test_the_backend_gets_the_token_of_the_client_that_opens_a_session(
         assert "the backend does not accept the token of the session's owner (HTTP 401)" in answer
         assert "welcome" not in answer, "the backend's own text"
         assert TOKENS[name] not in str(logs)
-
-
-def test_the_latest_token_of_a_principal_counts_on_its_route_alone() -> None:
-    tokens = ForwardedTokens()
-    tokens.remember("a", "alice", "old", most=2)
-    tokens.remember("a", "alice", "new", most=2)
-    assert (tokens.find_token("a", "alice"), tokens.find_token("b", "alice")) == ("new", "")
-
-
-def test_the_tokens_that_were_presented_first_are_forgotten() -> None:
-    tokens = ForwardedTokens()
-    for name in ("alice", "bob", "carol"):
-        tokens.remember("a", name, f"token of {name}", most=2)
-    assert [tokens.find_token("a", name) for name in ("alice", "bob", "carol")] == [
-        "",
-        "token of bob",
-        "token of carol",
-    ]
