@@ -31,14 +31,23 @@ def new_id() -> str:
 
 
 class OpenListener:
-    """A listener that accepts clients. `address` is its endpoint, with the port that was chosen."""
+    """A listener that accepts clients. `address` is its endpoint, with the port that was chosen.
 
-    def __init__(self, endpoint: Endpoint, listener: Listener, target: ListenerTarget) -> None:
+    `keeper` is a task that ends with it.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        listener: Listener,
+        target: ListenerTarget,
+        keeper: asyncio.Task[None] | None = None,
+    ) -> None:
         self.endpoint = endpoint
         self.target = target
         self.address = f"{endpoint.dialect}+{listener.address}"
         self._listener = listener
-        self._keeper: asyncio.Task[None] | None = None
+        self._keeper = keeper
 
     @property
     def can_move(self) -> bool:
@@ -55,9 +64,6 @@ class OpenListener:
     def shares_sockets(self) -> bool:
         """True if its clients are connected to its own sockets, so that it is closed only when all of them are gone."""
         return registry.dialect(self.endpoint.dialect).publication is not None
-
-    def keep(self, task: asyncio.Task[None]) -> None:
-        self._keeper = task
 
     async def close(self) -> None:
         if self._keeper is not None:
@@ -114,9 +120,8 @@ class Listeners:
         directory = PodDirectory(Path(endpoint.address), router.route.name, listen=listen, behind=behind)
         await directory.open()
         router.watch(lambda session: directory.update_session(session.state, lives=router.is_live(session)))
-        opened = OpenListener(endpoint, directory, target)
-        opened.keep(self._clients.services.start_task(directory.run(), f"{router.route.name}:directory"))
-        return opened
+        keeper = self._clients.services.start_task(directory.run(), f"{router.route.name}:directory")
+        return OpenListener(endpoint, directory, target, keeper)
 
     async def _listen(self, endpoint: Endpoint, target: ListenerTarget, ingress: Ingress) -> Listener:
         us = Instance(id=new_id(), started_at=time.time_ns(), sessions=lambda: target.router.published)

@@ -26,16 +26,6 @@ FAILING_MAX = 256  # endpoints with failures: with one more, the one that has no
 AT_ONCE = contextlib.nullcontext()  # a timeout takes 4 us, and a free place is taken without a wait
 
 
-class FailedDials:
-    """The bucket of failed attempts to connect to one endpoint, and the reason of the last one."""
-
-    __slots__ = ("bucket", "reason")
-
-    def __init__(self, bucket: TokenBucket) -> None:
-        self.bucket = bucket
-        self.reason = ""
-
-
 class RouteDials:
     """The attempts to connect to the backend of one route.
 
@@ -47,7 +37,8 @@ class RouteDials:
         self._known = limits()  # the limits that the places and buckets have
         self._clock = clock
         self._slots = asyncio.Semaphore(self._known.dials)
-        self._failures: dict[str, FailedDials] = {}  # endpoint -> its failures, the latest at the end
+        self._failures: dict[str, tuple[TokenBucket, str]] = {}
+        """Endpoint -> the bucket of its failed attempts and the reason of the last one; the latest at the end."""
 
     async def connect(self, endpoint: str, connect: Connect, deadline: float | None) -> Transport:
         """Connect to the endpoint before the deadline; raise OSError if that fails or too many attempts have failed.
@@ -55,9 +46,9 @@ class RouteDials:
         The wait until fewer than `dials` attempts run has a deadline of its own.
         """
         limits = self._limits()
-        failures = self._failures.get(endpoint)
-        if failures is not None and failures.bucket.tokens < 1:
-            raise OSError(errno.EAGAIN, f"{failures.reason}; too many connections failed (`failed_dial_rate`)")
+        failed = self._failures.get(endpoint)
+        if failed is not None and failed[0].tokens < 1:
+            raise OSError(errno.EAGAIN, f"{failed[1]}; too many connections failed (`failed_dial_rate`)")
         slots = self._slots
         async with asyncio.timeout(limits.connect_deadline) if slots.locked() else AT_ONCE:
             await slots.acquire()
@@ -74,12 +65,10 @@ class RouteDials:
     def note_failure(self, endpoint: str, reason: str) -> None:
         """Count a connection that was not made, or that ended before the backend had said anything."""
         limits = self._limits()
-        failures = self._failures.get(endpoint)
-        if failures is None:
-            failures = FailedDials(TokenBucket(limits.failed_dial_rate, limits.failed_dial_burst, self._clock))
-        remember(self._failures, endpoint, failures, FAILING_MAX)
-        failures.reason = reason
-        failures.bucket.take()
+        failed = self._failures.get(endpoint)
+        bucket = failed[0] if failed is not None else TokenBucket(*_bucket_of(limits), self._clock)
+        bucket.take()
+        remember(self._failures, endpoint, (bucket, reason), FAILING_MAX)
 
     def _limits(self) -> Limits:
         """Return the limits in force, and make the places and buckets anew if theirs have changed."""

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.backends.failover import CircuitState, UpstreamPool
+from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.config.display import masked_table
 from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.link import Link
@@ -287,18 +288,19 @@ async def route_list(gateway: App) -> RouteList:
 
 
 def _route_row(gateway: App, router: Router) -> RouteRow:
-    route, status = router.route, gateway.upstreams.statuses.get(router.route.name)
+    route = router.route
+    status = gateway.upstreams.statuses.get(route.name, BackendStatus())  # all zero if it is not dialled
     return RouteRow(
         name=route.name,
         listen=[endpoint.masked for endpoint in route.listen],
         upstream=route.upstream.masked,
         sessions=len(router.sessions),
         busy=sum(session.is_busy for session in router.sessions),
-        connected=status.connected if status is not None else 0,
-        missing=status.wanted - status.connected if status is not None else 0,
-        attempts=status.attempts if status is not None else 0,
-        failures=status.lost if status is not None else 0,
-        fault=status.fault if status is not None else "",
+        connected=status.connected,
+        missing=status.wanted - status.connected,
+        attempts=status.attempts,
+        failures=status.lost,
+        fault=status.fault,
         upstreams=_upstream_rows(gateway.upstreams.pools.get(route.name)),
     )
 

@@ -6,6 +6,7 @@ Both are asked where a session is made for a client. So a client that uses an ex
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import SessionState
@@ -21,15 +22,12 @@ class Refused(Exception):  # noqa: N818  # an answer to a client, and no error o
 
 
 class SessionQuota:
-    """The number of sessions that each principal owns on a route."""
+    """The number of sessions that each principal owns on a route. `services` returns those with the limits in force."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Callable[[], Services]) -> None:
         self._services = services
         self._owners: dict[str, str] = {}  # session -> its owner
         self._counts: Counter[str] = Counter()
-
-    def change_services(self, services: Services) -> None:
-        self._services = services
 
     @property
     def has_owners(self) -> bool:
@@ -40,8 +38,9 @@ class SessionQuota:
 
         `opening` is the number of sessions of this client that wait for their backend.
         """
-        most, opening_max = self._services.limits.principal_sessions, self._services.limits.opening_sessions
-        if text := self._services.memory.refusal():
+        services = self._services()
+        most, opening_max = services.limits.principal_sessions, services.limits.opening_sessions
+        if text := services.memory.refusal():
             self._refuse("memory", text)
         if self._counts[principal] >= most:
             self._refuse("principal_sessions", f"you have too many sessions: the limit `principal_sessions` is {most}")
@@ -50,7 +49,7 @@ class SessionQuota:
             self._refuse("opening_sessions", f"{text}; try again later")
 
     def _refuse(self, reason: str, text: str) -> None:
-        self._services.ledger.counters[f"refused_session_{reason}"] += 1
+        self._services().ledger.counters[f"refused_session_{reason}"] += 1
         raise Refused(Failure(cause="busy", text=text))
 
     def note_owner(self, state: SessionState) -> None:

@@ -70,7 +70,7 @@ class Sessions:
         self.index = SessionIndex(services.dialects)
         self.policy = Policy(route, upstream)
         self.list = SessionList(self.index, self.policy, services.queue.budget)
-        self.quota = SessionQuota(services)
+        self.quota = SessionQuota(lambda: self.services)
         self.busy = BusySessions()
         self._recorder = recorder
         self.listener_sessions = ListenerSessions()
@@ -97,7 +97,6 @@ class Sessions:
         self.route = route
         self.services = services
         self.policy.change_route(route)
-        self.quota.change_services(services)
         self._factory.change_route(route, services)
 
     def make(

@@ -41,7 +41,7 @@ from dragoman.mappings.canonical.events import (
     TurnAccepted,
 )
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Dialect, Loss
+from dragoman.mappings.dialect import Loss
 
 NOT_FOUND = Failure(cause="not_found", text="session not found")
 PAGE = 50  # messages on a page of history, if the client does not say how many
@@ -247,7 +247,9 @@ class Commands:
         elif pending.client is not None:
             self._settle(event.request)
             pending.client.send([structs.replace(event, request=pending.command.request)])
-            _count_partial(self._context, event, pending.client.dialect)
+            source, target = self._context.upstream.name, pending.client.dialect
+            lossy = target.events.from_canonical.lossy
+            self._context.services.ledger.count_partial(source, target.name, lossy, [event])
 
     def give(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
         """Tell the client of this request that its command is done, or why not."""
@@ -333,9 +335,3 @@ def _opening_of(command: commands.ResumeSession) -> commands.OpenSession:
         metadata=command.metadata,
         ext=command.ext,
     )
-
-
-def _count_partial(context: SessionContext, event: Event, target: Dialect) -> None:
-    """Count an answer that reached its client without some of its fields."""
-    lossy = target.events.from_canonical.lossy
-    context.services.ledger.count_partial(context.upstream.name, target.name, lossy, [event])

@@ -70,6 +70,10 @@ NO_BATCHES: deque[LogEntry] = deque(maxlen=0)
 """Containers that all empty logs share: a deque takes 760 bytes, and an idle session would have two."""
 
 
+def _nothing() -> None:
+    """Do nothing: nobody counts the memory of this log."""
+
+
 class Log:
     """The newest batches of a session. `turn_weight` counts the bytes that a new client is sent of the open turn."""
 
@@ -108,7 +112,7 @@ class Log:
     def size(self) -> int:
         return self._weight + EVENT_SIZE * self._count
 
-    def watch(self, on_growth: Callable[[], None] = lambda: None) -> None:
+    def watch(self, on_growth: Callable[[], None] = _nothing) -> None:
         """Call `on_growth` whenever the log has grown by another STEP of bytes; without an argument, stop that.
 
         It may drop a part of the log.
@@ -307,10 +311,6 @@ def _are_of_one_turn(one: Batch, other: Batch) -> bool:
     if type(one.events[-1]) is QuestionAsked:
         return False
     return (one.turn, one.origin, one.epoch) == (other.turn, other.origin, other.epoch)
-
-
-def _nothing() -> None:
-    """Do nothing: nobody counts the memory of this log."""
 
 
 # -- pieces of streamed content, and how neighbours are joined -----------------------------------------

@@ -74,7 +74,8 @@ def test_a_session_that_is_over_makes_room_for_another() -> None:
 
 
 def test_a_session_that_changes_its_owner_counts_only_for_the_new_one() -> None:
-    quota = SessionQuota(services(limits=Limits(principal_sessions=1)))
+    given = services(limits=Limits(principal_sessions=1))
+    quota = SessionQuota(lambda: given)
     state = SessionState(id="s", owner="alice")
     quota.note_owner(state)
     with pytest.raises(Refused):
@@ -87,9 +88,10 @@ def test_a_session_that_changes_its_owner_counts_only_for_the_new_one() -> None:
 
 
 def test_a_changed_limit_counts_from_the_next_session_on() -> None:
-    quota = SessionQuota(services(limits=Limits(principal_sessions=1)))
+    given = services(limits=Limits(principal_sessions=1))
+    quota = SessionQuota(lambda: given)
     quota.note_owner(SessionState(id="s", owner="alice"))
-    quota.change_services(services(limits=Limits(principal_sessions=2)))
+    given = services(limits=Limits(principal_sessions=2))
     quota.check("alice")
 
 
