@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.session.turn_recovery import ResumedTurn, find_turn, missed_events
-from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.gateway.session.turn_recovery import (
+    ResumedTurn,
+    as_events,
+    begin_of_run,
+    find_turn,
+    heard_before,
+    missed_events,
+    not_heard,
+)
+from dragoman.gateway.session.wording import ANSWER_APPROVAL, ANSWER_CODE
+from dragoman.mappings.canonical import OpenTurn, SessionState, events
 from dragoman.mappings.canonical.events import (
     Event,
     Gap,
@@ -19,7 +28,7 @@ from dragoman.mappings.canonical.events import (
     ToolCallStarted,
 )
 from dragoman.mappings.canonical.state import CallBlock, TextBlock
-from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning
+from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning, Role, ToolCall, ToolResult
 
 ASKED = Message(role="user", text="Hi", id="u")
 
@@ -143,3 +152,63 @@ def test_an_equal_input_after_the_lost_one_is_another_turn() -> None:
     history = HistorySnapshot(items=(ASKED, ASKED), status="running", runs=runs)
     state = SessionState(id="s", turn=OpenTurn(id="t", message="m", accepted=True), transcript=[INPUT, ASKED])
     assert find_turn(state, "Hi", history, 1).verdict == "unknown"
+
+
+# -- the runs before the turn that are parts of its run at the backend -----------------------------------
+
+
+QUESTION = f"The agent asks.\n{ANSWER_APPROVAL}"
+CALLED: list[Item] = [
+    Reasoning(text="hm", turn="t2"),
+    ToolCall(call="c", name="ls", arguments="{}", turn="t2"),
+    ToolResult(call="c", name="ls", output="x", turn="t2"),
+]
+
+
+def told(role: Role, text: str, turn: str) -> Message:
+    return Message(role=role, text=text, turn=turn)
+
+
+def parked(*items: Item) -> SessionState:
+    return SessionState(id="s", transcript=list(items), fresh=len(items))
+
+
+BEFORE = told("user", "Hi", "t1"), told("assistant", "Hello", "t1")
+PARKED = told("user", "Delete it", "t2"), *CALLED, told("assistant", f"Let me see.\n\n{QUESTION}", "t2")
+AGAIN = told("user", "approve", "t3"), told("assistant", QUESTION, "t3")
+
+
+def test_a_run_begins_with_the_first_of_the_turns_that_a_question_in_words_joins() -> None:
+    assert begin_of_run(parked(*BEFORE, *PARKED, *AGAIN)) == len(BEFORE)
+    assert begin_of_run(parked(*BEFORE, *PARKED)) == len(BEFORE)
+    assert begin_of_run(parked(*PARKED)) == 0
+
+
+@pytest.mark.parametrize("last", ["Hello", f"Pay?\n{ANSWER_CODE}", f"{QUESTION}\n\nYou denied it."])
+def test_a_run_begins_with_its_turn_if_no_question_parked_the_one_before(last: str) -> None:
+    items = told("user", "Hi", "t1"), told("assistant", last, "t1")
+    assert begin_of_run(parked(*items)) == len(items)
+    assert begin_of_run(parked()) == 0
+
+
+def test_questions_and_what_the_user_typed_are_not_among_what_the_backend_told() -> None:
+    heard = heard_before(parked(*BEFORE, *PARKED, *AGAIN))
+    assert heard == [*CALLED, told("assistant", "Let me see.", "t2")]
+
+
+def test_items_that_were_heard_are_left_out_once_each() -> None:
+    first, more, result = told("assistant", "Yes", "t"), told("assistant", "Yes", "u"), CALLED[2]
+    assert not_heard([first, *CALLED, more], [first, *CALLED[:2]]) == (result, more)
+
+
+def test_items_are_told_as_the_events_of_their_turn() -> None:
+    assert [*as_events([*CALLED, told("assistant", "Yes", "t2")])] == [
+        events.ReasoningStarted(),
+        events.ReasoningDelta(text="hm"),
+        events.ReasoningDone(text="hm"),
+        events.ToolCallStarted(call="c", name="ls"),
+        events.ToolCallArguments(call="c", name="ls", json="{}", done=True),
+        events.ToolCallFinished(call="c", name="ls", output="x"),
+        events.TextDelta(text="Yes"),
+        events.TextDone(text="Yes"),
+    ]
