@@ -100,11 +100,9 @@ class Link:
         "_ended",
         "_events",
         "_faults",
-        "_ledger",
-        "_memory",
         "_reading",
         "_reason",
-        "_start_task",
+        "_services",
         "_translator",
         "_transport",
         "_why",
@@ -148,8 +146,7 @@ class Link:
         self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
         self._translator: Translator[Any, Any] = translator
         self._events: LinkEvents[Any] = events
-        self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
-        self._start_task, limits = services.start_task, services.limits
+        self._services, self._budget, limits = services, services.queue.budget, services.limits
         self.outbox = Outbox(limits.outbox_soft, limits.outbox_hard, transport, self._budget, peer.traffic)
         # An attribute, because a method would be one more call for each write.
         self.put = self.outbox.put if tap is None else partial(_put_recorded, tap, self.outbox)
@@ -170,7 +167,7 @@ class Link:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
         left: float | None = None  # seconds for the close; None means those of the transport
         try:
-            self._memory.watch(self._transport.meter, self._relieve)
+            self._services.memory.watch(self._transport.meter, self._relieve)
             self.outbox.serve(self._start_writer)
             try:
                 begin(self)
@@ -181,7 +178,7 @@ class Link:
                     if not self._ended:
                         self.answered = Flag()
                         await _last_answers(self.answered, self._translator, self._transport)
-                        await self.intake.turns.wait_to_leave()  # thousands of peers may leave at once
+                        await self._services.queue.departures.wait_for_turn()  # thousands of peers may leave at once
             finally:
                 if not self._ended:
                     self._finish()  # waiting frames are still written: the peer may have closed its own direction
@@ -199,7 +196,7 @@ class Link:
             try:
                 await _end(self.outbox.writer)
             finally:
-                await _close(self._transport, self._reason, self._why, seconds, self._memory)
+                await _close(self._transport, self._reason, self._why, seconds, self._services.memory)
 
     def _die(self) -> None:
         if self.alive:
@@ -233,7 +230,8 @@ class Link:
         text = f"the gateway is out of memory (`memory`): this client made it hold {self._transport.meter.size} bytes"
         self._transport.discard()
         self.outbox.clear()
-        self._memory.release(self._transport.meter)  # the rest is freed when the connection closes, within seconds
+        # The rest is freed when the connection closes, within seconds.
+        self._services.memory.release(self._transport.meter)
         self._refuse("out_of_memory", text)
 
     def _refuse(self, code: PeerErrorCode, text: str) -> None:
@@ -246,7 +244,7 @@ class Link:
     def _note_cut(self, code: str, text: str) -> None:
         self._why = text
         self.log.warning("peer disconnected", code=code, reason=text)
-        self._ledger.counters[f"links_cut_{code}"] += 1
+        self._services.ledger.counters[f"links_cut_{code}"] += 1
 
     def _finish(self) -> None:
         """Mark the link as over: nothing more is read, and only what waits now is still written."""
@@ -289,7 +287,7 @@ class Link:
         return self._translator.can_be_asked(question)
 
     def _start_writer(self) -> asyncio.Task[None]:
-        return self._start_task(self._write(), f"{self.id}:write")
+        return self._services.start_task(self._write(), f"{self.id}:write")
 
     async def _write(self) -> None:
         try:
@@ -315,7 +313,7 @@ class Link:
                 self.intake.count_dropped(len(step.bursts))
                 step.bursts = []
         if step.losses:
-            self._ledger.record(step.losses, source=self.dialect.name)
+            self._services.ledger.record(step.losses, source=self.dialect.name)
         self._budget.left -= FRAME * (step.mended + len(step.faults))
         if step.faults:
             self._faults.note_all(step.faults)

@@ -338,10 +338,6 @@ class Turns:
         self._resume()
         self._waits = self.waiting > 0
 
-    async def wait_to_leave(self) -> None:
-        """Return when the link may end, in turn with the ends of other links."""
-        await self._queue.departures.wait_for_turn()
-
     def stop(self) -> None:
         """Show the waiting frames to a link that is over: it drops them."""
         if self._waits:

@@ -202,7 +202,7 @@ class Router:
 
     def _catch_up(self, link: Link) -> Iterator[None]:
         try:
-            for session in self._all.index.sessions_behind(link):
+            for session in self._all.index.live_sessions(link.behind):
                 yield from session.delivery.catch_up(link)
         finally:
             self._catching_up.discard(link.id)
@@ -287,7 +287,7 @@ class Router:
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
         """Detach this client, or shut down the backends that it uses (docs/translation.md, rule 3.16)."""
-        used = self._all.index.sessions_of(link)
+        used = self._all.index.live_sessions(link.sessions)
         if self.route.shutdown == "backend" and used:
             first, *others = used
             first.in_flight.forward(link, command)

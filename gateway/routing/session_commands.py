@@ -41,7 +41,7 @@ class SessionCommands:
     def find_session(self, link: Link, name: str) -> Session | None:
         """Return the session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
         if not name:
-            mine = self._sessions.index.sessions_of(link)
+            mine = self._sessions.index.live_sessions(link.sessions)
             return mine[0] if len(mine) == 1 else None
         session = self.find_named(name)
         if session is None or self._sessions.policy.sees(link.principal, session.state):

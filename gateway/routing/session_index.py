@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
-from dragoman.gateway.link import Link
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect
@@ -70,15 +69,8 @@ class SessionIndex:
         for name in self._given.pop(session.state.id):
             del self._names[name]
 
-    def sessions_of(self, link: Link) -> list[Session]:
-        """Return the sessions to which a link is attached, or waits to be attached."""
-        return self._live(link.sessions)
-
-    def sessions_behind(self, link: Link) -> list[Session]:
-        """Return the sessions of which a link has not been sent everything."""
-        return self._live(link.behind)
-
-    def _live(self, ids: Iterable[str]) -> list[Session]:
+    def live_sessions(self, ids: Iterable[str]) -> list[Session]:
+        """Return the sessions with these ids, without those that are over."""
         return [session for own in ids if (session := self._sessions.get(own)) is not None]
 
     def live_session(self, id: str) -> Session | None:

@@ -152,29 +152,24 @@ class SessionList:
                 continue
             if not session.is_busy:
                 self.changed.discard(name)
-            self._place(session, row_of(session))
+            listed = row_of(session)
+            if listed is None:
+                self._remove(name)
+            else:
+                self._place_row(session.state.owner, listed)
             if self._spend():
                 yield
-
-    def _place(self, session: Session, listed: ListedRow | None) -> None:
-        if listed is None:
-            self._remove(session.state.id)
-        else:
-            self._place_row(session.state.owner, listed)
 
     def _place_row(self, owner: str, listed: ListedRow) -> None:
         own = listed.row.session
         known = self._places.get(own)
-        group = self._group(owner, listed)
+        group = "" if self._policy.sees_all else owner, listed.is_shown
         number = known[1][1] if known is not None else next(self._numbers)
         place = (-listed.row.updated_at, number, own)
         if known != (group, place):
             self._remove(own)
             self._places[own] = group, place
             insort(self._orders.setdefault(group, []), place)
-
-    def _group(self, owner: str, listed: ListedRow) -> RowGroup:
-        return "" if self._policy.sees_all else owner, listed.is_shown
 
     def _remove(self, id: str) -> None:
         known = self._places.pop(id, None)

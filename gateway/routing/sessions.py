@@ -182,7 +182,7 @@ class Sessions:
         """Detach a client that is gone. Drop its sessions that nobody has used or the backend has not opened yet."""
         for session in self._unopened.sessions_of(link):
             self.drop(session)
-        for session in self.index.sessions_of(link):
+        for session in self.index.live_sessions(link.sessions):
             self.leave(link, session)
 
     def leave(self, link: Link, session: Session) -> None:

@@ -256,9 +256,7 @@ def _places(messages: Sequence[Message], transcript: Sequence[Item]) -> list[int
     for message in messages:
         place = by_id.get(message.id) if message.id else None
         if place is None or place < at:
-            same = alike.get((message.role, message.text), [])
-            after = bisect_left(same, at)
-            place = same[after] if after < len(same) else None
+            place = _next(alike.get((message.role, message.text), ()), at)
         if place is not None:
             at = place + 1
         places.append(place)

@@ -243,7 +243,7 @@ async def test_no_frame_follows_the_final_ones() -> None:
 
 async def test_a_link_that_ends_for_its_memory_frees_it_at_once_and_says_why_in_its_close() -> None:
     async with served() as made:
-        memory = made.link._memory
+        memory = made.link._services.memory
         made.transport.reading.clear()
         made.link.put([b"1"])
         await settle()
@@ -260,7 +260,7 @@ async def test_a_link_that_ends_for_its_memory_frees_it_at_once_and_says_why_in_
 
 async def test_the_memory_of_a_link_is_counted_until_its_transport_has_closed() -> None:
     async with served() as made:
-        memory = made.link._memory
+        memory = made.link._services.memory
         made.transport.meter.add(1_000_000)
         assert memory.used > 1_000_000
         made.transport.hang_up()

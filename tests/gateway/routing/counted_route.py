@@ -104,7 +104,7 @@ class CountedRoute:
 
     def open_session(self, link: Link) -> Session:
         self.send_open(link)
-        (session,) = self.sessions.index.sessions_of(link)
+        (session,) = self.sessions.index.live_sessions(link.sessions)
         return session
 
     def open_and_leave(self, count: int) -> None:
