@@ -61,22 +61,18 @@ class Questions:
 
     def puts_in_words(self, question: Question) -> bool:
         """Return True if clients without a form for a question are asked in words; else the route answers for them."""
-        return not self._decided(question)
-
-    def _decided(self, question: Question) -> bool:
         links = self._context.delivery.links
         if any(client.can_be_asked(question) for client in links):
-            return False
+            return True
         policy = self._context.route.approvals  # nothing is approved while no client is attached
         approves = policy == "approve" and isinstance(question, events.ApprovalRequested)
-        return policy == "deny" or (approves and bool(links))
+        return policy != "deny" and not (approves and links)
 
     # -- a question begins and ends --------------------------------------------------------------------
 
     def note(self) -> None:
         """Take note of a question that was opened or closed by the events just delivered."""
-        turn = self._context.state.turn
-        block = turn.question if turn is not None else None
+        block = self.open
         shown = block.asked.question if block is not None else ""
         if shown == self._shown:
             return

@@ -46,14 +46,12 @@ def ends_with_question(text: str) -> bool:
 
 def in_words(event: Question) -> str:
     """Return a question as text: an approval, or the first field of a form."""
-    return _approval(event) if isinstance(event, ApprovalRequested) else Form(event).prompt()
+    if isinstance(event, ApprovalRequested):
+        return f"The agent asks for your approval of {event.tool}: {event.description}{LINE_END}{ANSWER_APPROVAL}"
+    return Form(event).prompt()
 
 
 # -- approvals --------------------------------------------------------------------------------------
-
-
-def _approval(event: ApprovalRequested) -> str:
-    return f"The agent asks for your approval of {event.tool}: {event.description}{LINE_END}{ANSWER_APPROVAL}"
 
 
 def verdict(text: str) -> bool | None:
