@@ -53,6 +53,3 @@ class Policy:
     def opens(self, principal: str, state: SessionState) -> bool:
         """Return True if the principal gets this session when it opens one and the backend has no other."""
         return self._open_to_all or state.owner in ("", principal)
-
-    def claim(self, principal: str, state: SessionState) -> None:
-        state.owner = state.owner or principal

@@ -128,7 +128,7 @@ class Sessions:
         """
         self.quota.check(link.principal, len(self._unopened.sessions_of(link)))
         session = self._factory.make_unopened(connect)
-        self.policy.claim(link.principal, session.state)
+        session.state.owner = link.principal
         self.quota.note_owner(session.state)
         self._unopened.add(session, link)
         return session
@@ -285,7 +285,7 @@ class Sessions:
 
     def claim(self, link: Link, session: Session) -> None:
         if not session.state.owner:
-            self.policy.claim(link.principal, session.state)
+            session.state.owner = link.principal
             self.publications.update_session(session)
             self.tell(session)
 

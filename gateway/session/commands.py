@@ -271,8 +271,10 @@ class Commands:
             if titles.answer_with_row(self._context, pending, command, failure):
                 return
             failure = titles.find_failure(self._context, pending, failure)
-        if failure is None:
-            self._done(command)
+            if failure is None:
+                titles.note_renamed(self._context, command)
+        elif failure is None and isinstance(command, commands.ArchiveSession | commands.UnarchiveSession):
+            self._context.state.archived = isinstance(command, commands.ArchiveSession)
         if self._questions.replied(pending, failure) or pending.client is None:
             return
         in_own_dialect = pending.client.dialect.name == self._context.upstream.name
@@ -290,13 +292,6 @@ class Commands:
         """Stop waiting for answers: the gateway ends."""
         self._in_flight.close()
         self.cancel_over()
-
-    def _done(self, command: Command) -> None:
-        """Apply what a backend did, if it tells that only to the client that asked."""
-        if isinstance(command, commands.RenameSession):
-            titles.note_renamed(self._context, command)
-        elif isinstance(command, commands.ArchiveSession | commands.UnarchiveSession):
-            self._context.state.archived = isinstance(command, commands.ArchiveSession)
 
     def fail_unanswered(self, request: str, why: str) -> None:
         pending = self._in_flight.find_command(request)

@@ -58,10 +58,3 @@ def test_an_owner_may_do_everything_and_anybody_may_with_an_unowned_session(owne
     policy = Policy(RouteOptions(share="owner"), dialect("pod"))
     assert policy.sees("ann", state(owner))
     assert policy.opens("ann", state(owner))
-
-
-def test_a_session_belongs_to_the_first_link_that_claims_it() -> None:
-    policy, mine = Policy(RouteOptions(), dialect("pod")), state("")
-    policy.claim("ann", mine)
-    policy.claim("eve", mine)
-    assert mine.owner == "ann"
