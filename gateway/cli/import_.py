@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +15,10 @@ from dragoman.gateway.cli.output import check_is_new, open_output
 from dragoman.gateway.cli.recordings import progress
 from dragoman.gateway.cli.redact import redaction_rules
 from dragoman.gateway.observability import logs
-from dragoman.gateway.recording import index
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
-from dragoman.gateway.recording.format import Header, StepLine, encode, packed
+from dragoman.gateway.recording.format import StepLine, packed
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.rewriting import redacted
+from dragoman.gateway.recording.rewriting import recording_bytes, redacted
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = ("dragoman import capture.jsonl --dialect smooth -o atlas.jsonl",)
@@ -60,8 +59,7 @@ def import_(
         steps: Iterable[StepLine] = packed(lines)
         if redact:
             steps = chain.from_iterable(redacted(steps, Redactor(*redaction_rules(None))))
-        for chunk in _recording(lines.header, steps, compressed=target.endswith(".zst")):
-            out.write(chunk)
+        out.writelines(recording_bytes(lines.header, steps, compressed=target.endswith(".zst")))
     for problem in lines.problems[:SHOWN]:
         logs.tell(problem, sys.stderr)
     if len(lines.problems) > SHOWN:
@@ -70,8 +68,3 @@ def import_(
         logs.tell(f"{lines.others} frames of other clients or sessions were left out", sys.stderr)
     logs.tell(f"written {target}", sys.stderr)
     raise typer.Exit(1 if lines.problems else 0)
-
-
-def _recording(header: Header, steps: Iterable[StepLine], *, compressed: bool) -> Iterator[bytes]:
-    lines = (encode(line) + b"\n" for line in chain[Header | StepLine]([header], steps))
-    return index.compressed(lines) if compressed else lines

@@ -7,13 +7,14 @@ the old ones when all of them are complete. Lines that could not be read are not
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
+from math import inf
 from pathlib import Path
 
 from dragoman.gateway.recording import index
-from dragoman.gateway.recording.format import StepLine, encode, encode_lines
+from dragoman.gateway.recording.format import Header, StepLine, encode
 from dragoman.gateway.recording.keeping import lock, new_file, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
 from dragoman.gateway.recording.reader import Reader
@@ -21,6 +22,7 @@ from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
 from dragoman.mappings.errors import ConfigError
 
 AT_ONCE = 1024  # steps
+NOTHING: tuple[float, Iterable[StepLine]] = (inf, ())
 
 
 def scan(recording: Reader, redactor: Redactor) -> list[FindingCount]:
@@ -49,10 +51,11 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
         if not all(lock(file.fileno()) for file in held):
             raise ConfigError(f"{recording.path} is still being recorded: redact it when its session is over")
         try:
-            _write_drafts(recording, redactor, drafts)
-            for draft, part in zip(drafts, recording.parts, strict=True):
-                if part.compressed if out is None else out.suffix == ZST:
-                    _compress_draft(draft)
+            steps = chain.from_iterable(redacted(recording.steps(), redactor))
+            for draft, part, some in zip(drafts, recording.parts, _by_part(recording, steps), strict=True):
+                packed = part.compressed if out is None else out.suffix == ZST
+                with new_file(draft) as file:
+                    file.writelines(recording_bytes(part.header, some, compressed=packed))
             for draft, target, old in zip(drafts, targets, held, strict=True):
                 before = os.fstat(old.fileno())
                 os.utime(draft, ns=(before.st_atime_ns, before.st_mtime_ns))  # by this time the oldest are deleted
@@ -64,25 +67,22 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
     return redactor.ledger.entries()
 
 
-def _write_drafts(recording: Reader, redactor: Redactor, drafts: Sequence[Path]) -> None:
-    """Write each part of the recording, plain. One redactor sees all steps, and each step stays in its part."""
-    with ExitStack() as stack:
-        files = [stack.enter_context(new_file(draft)) for draft in drafts]
-        for file, part in zip(files, recording.parts, strict=True):
-            file.write(encode(part.header) + b"\n")
-        for steps in redacted(recording.steps(), redactor):
-            for number, some in groupby(steps, key=lambda step: recording.part_of(step.seq)):
-                files[number].write(encode_lines(some))
+def _by_part(recording: Reader, steps: Iterable[StepLine]) -> Iterator[Iterable[StepLine]]:
+    """Yield the steps of each part: one redactor sees all steps, and each step stays in its part."""
+    groups = groupby(steps, key=lambda step: recording.part_of(step.seq))
+    first, some = next(groups, NOTHING)
+    for number in range(len(recording.parts)):
+        if number < first:
+            yield ()
+        else:
+            yield some
+            first, some = next(groups, NOTHING)
 
 
-def _compress_draft(draft: Path) -> None:
-    plain = draft.with_name(f"{draft.name}.plain")
-    draft.rename(plain)
-    try:
-        with plain.open("rb") as lines, new_file(draft) as file:
-            file.writelines(index.compressed(lines))
-    finally:
-        plain.unlink()
+def recording_bytes(header: Header, steps: Iterable[StepLine], *, compressed: bool) -> Iterator[bytes]:
+    """Yield the bytes of a file with these steps."""
+    lines = (encode(line) + b"\n" for line in chain[Header | StepLine]([header], steps))
+    return index.compressed(lines) if compressed else lines
 
 
 def redacted(steps: Iterable[StepLine], redactor: Redactor) -> Iterator[list[StepLine]]:
