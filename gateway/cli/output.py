@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +16,7 @@ import msgspec
 import typer
 
 from dragoman.gateway.observability.logs import escaped
+from dragoman.gateway.process.private_files import replacing
 from dragoman.mappings.errors import ConfigError
 
 PIPED = 240  # columns of a table that no terminal shows
@@ -73,14 +74,9 @@ def open_output(target: str) -> Iterator[BinaryIO]:
             yield file
         return
     path = Path(os.path.realpath(path))  # replace what a link leads to, not the link
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except OSError as error:
-        raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
-    try:
-        with open(descriptor, "wb") as file:
-            yield file
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        try:
+            draft = stack.enter_context(replacing(path, draft=str(os.getpid())))
+        except OSError as error:
+            raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
+        yield draft

@@ -1,4 +1,4 @@
-"""Write the small files by which other programs find a gateway: all at once, and never through a link.
+"""Write files that are complete or not there at all, and never through a link.
 
 Another user may be able to write to their folder. A link that waits there under the name of the draft would lead the
 gateway to overwrite any file of its own user.
@@ -7,22 +7,33 @@ gateway to overwrite any file of its own user.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o600, *, draft: str = "tmp") -> Iterator[BinaryIO]:
+    """Open a draft that becomes the file `path` when the block ends. What was there before is replaced, also a link.
+
+    After an error nothing of it is left: a folder with a draft in it could not be removed. `draft` ends its name, which
+    differs between processes that may write the same file at once.
+    """
+    hidden = path.with_name(f".{path.name}.{draft}")
+    hidden.unlink(missing_ok=True)
+    try:
+        with open(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            yield file
+        hidden.replace(path)
+    finally:
+        hidden.unlink(missing_ok=True)
 
 
 def write_file(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file so that no reader sees a part of it; what was there before is replaced, also a link.
-
-    If it cannot be written, nothing of it is left: a folder with a draft in it could not be removed.
-    """
-    draft = path.with_name(f".{path.name}.tmp")
-    draft.unlink(missing_ok=True)
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-            file.write(content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    """Write a file so that no reader sees a part of it."""
+    with replacing(path, mode) as file:
+        file.write(content)
 
 
 def make_folder(path: Path) -> None:

@@ -19,11 +19,10 @@ from typing import BinaryIO
 import structlog
 
 from dragoman.gateway.config.model import Recording
+from dragoman.gateway.process.private_files import replacing
 from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
-
-MODE = 0o600
 
 log = structlog.get_logger("dragoman.recording")
 
@@ -108,20 +107,14 @@ def compress(path: Path) -> Generator[None, None, None]:
 
 
 def _compress_locked(path: Path, plain: BinaryIO) -> Generator[None, None, None]:
-    packed = path.with_name(path.name + ZST)
-    draft = path.with_name(f".{packed.name}.{os.getpid()}")
-    try:
-        before = path.stat()
-        with new_file(draft) as file:
-            for block in index.compressed(plain):
-                file.write(block)
-                yield
-        os.utime(draft, ns=(before.st_atime_ns, before.st_mtime_ns))
-        draft.rename(packed)
-        sync_folder(path.parent)
-        path.unlink()
-    finally:
-        draft.unlink(missing_ok=True)
+    before = path.stat()
+    with replacing(path.with_name(path.name + ZST)) as file:
+        for block in index.compressed(plain):
+            file.write(block)
+            yield
+        sync_file(file, before)
+    sync_folder(path.parent)
+    path.unlink()
 
 
 def sweep(folder: Path, wanted: Recording) -> list[Path]:
@@ -150,13 +143,11 @@ def sweep(folder: Path, wanted: Recording) -> list[Path]:
     return deleted
 
 
-@contextlib.contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Create a file that must not exist, and flush it to the disk at the end."""
-    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+def sync_file(file: BinaryIO, before: os.stat_result) -> None:
+    """Flush a new file to the disk. It keeps the times of the file before it: the oldest ones are deleted first."""
+    file.flush()
+    os.fsync(file.fileno())
+    os.utime(file.fileno(), ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,9 +13,10 @@ from itertools import chain, groupby, islice
 from math import inf
 from pathlib import Path
 
+from dragoman.gateway.process.private_files import replacing
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import Header, StepLine, encode
-from dragoman.gateway.recording.keeping import lock, new_file, sync_folder
+from dragoman.gateway.recording.keeping import lock, sync_file, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
@@ -42,7 +43,6 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
     # The target of a symbolic link is replaced, not the link.
     sources = [Path(os.path.realpath(part.path)) for part in recording.parts]
     targets = sources if out is None else list(part_names(out, [part.header.part for part in recording.parts]))
-    drafts = [target.with_name(f".{target.name}.{os.getpid()}") for target in targets]
     for target in targets if out is not None else ():
         if target.exists():
             raise ConfigError(f"{target} exists already and is not overwritten: name a new file")
@@ -50,20 +50,13 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
         held = [stack.enter_context(source.open("rb")) for source in sources]
         if not all(lock(file.fileno()) for file in held):
             raise ConfigError(f"{recording.path} is still being recorded: redact it when its session is over")
-        try:
-            steps = chain.from_iterable(redacted(recording.steps(), redactor))
-            for draft, part, some in zip(drafts, recording.parts, _by_part(recording, steps), strict=True):
-                packed = part.compressed if out is None else out.suffix == ZST
-                with new_file(draft) as file:
-                    file.writelines(recording_bytes(part.header, some, compressed=packed))
-            for draft, target, old in zip(drafts, targets, held, strict=True):
-                before = os.fstat(old.fileno())
-                os.utime(draft, ns=(before.st_atime_ns, before.st_mtime_ns))  # by this time the oldest are deleted
-                draft.rename(target)
-            sync_folder(targets[0].parent)
-        finally:
-            for draft in drafts:
-                draft.unlink(missing_ok=True)
+        files = [stack.enter_context(replacing(target, draft=str(os.getpid()))) for target in targets]
+        steps = _by_part(recording, chain.from_iterable(redacted(recording.steps(), redactor)))
+        for file, part, old, some in zip(files, recording.parts, held, steps, strict=True):
+            packed = part.compressed if out is None else out.suffix == ZST
+            file.writelines(recording_bytes(part.header, some, compressed=packed))
+            sync_file(file, os.fstat(old.fileno()))
+    sync_folder(targets[0].parent)
     return redactor.ledger.entries()
 
 

@@ -46,6 +46,18 @@ def test_a_compressed_recording_replaces_the_plain_one(tmp_path: Path) -> None:
     assert packed.stat().st_mtime == NOW - 100
 
 
+def test_the_draft_of_a_killed_gateway_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = recorded(tmp_path, "a")
+    begun = compress(path)
+    next(begun)
+    (draft,) = [other for other in tmp_path.iterdir() if other != path]
+    begun.close()
+    draft.touch()
+    monkeypatch.setattr("os.getpid", lambda: 1)  # the next gateway is another process
+    finish(path)
+    assert [left.name for left in tmp_path.iterdir()] == [f"{path.name}.zst"]
+
+
 def test_a_file_that_is_being_written_is_not_compressed(tmp_path: Path) -> None:
     path = recorded(tmp_path, "a")
     with path.open("rb") as held:
