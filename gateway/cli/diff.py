@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -29,17 +31,22 @@ def diff(a: RecordingFile, b: RecordingFile, as_json: AsJson = False) -> None:
     if as_json:
         print_json(differences)
     else:
-        _print_differences(one, other, differences)
+        _print(one, other, differences)
     raise typer.Exit(1 if differences else 0)
 
 
-def _print_differences(a: Reader, b: Reader, differences: list[Difference]) -> None:
+def _print(a: Reader, b: Reader, differences: Sequence[Difference]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     if not differences:
         console.print(Text("the same conversation", style="green"))
         return
     console.print(Text(f"--- {a.path}", style="red"))
     console.print(Text(f"+++ {b.path}", style="green"))
+    print_differences(console, differences)
+
+
+def print_differences(console: Console, differences: Sequence[Difference]) -> None:
+    """Print each difference: its title, what is missing in red, and what is new in green."""
     styles = {"-": "red", "+": "green"}
     for difference in differences:
         for line in printable(str(difference)).split("\n"):

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from dragoman.gateway.cli.diff import print_differences
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel, RecordingFile
 from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.recordings import steps, tell_problems
@@ -65,11 +66,7 @@ def _print(driven: Driven, file: Path, backend: Endpoint) -> None:
         console.print(Text(printable(refusal), style="yellow"))
     if driven.ignored:
         console.print(Text(f"not compared: {', '.join(driven.ignored)}", style="yellow"))
-    for difference in driven.differences:
-        title, *lines = str(difference).split("\n")
-        console.print(Text(printable(title), style="bold"))
-        for line in lines:
-            console.print(Text(printable(line), style="red" if line.startswith("-") else "green"))
+    print_differences(console, driven.differences)
     if driven.same:
         console.print(Text(f"{counted(driven.turns, 'turn')}, the same as in {file}", style="green"))
     else:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from dragoman.gateway.cli.options import RecordingFile
-from dragoman.gateway.cli.output import check_is_new, open_output
+from dragoman.gateway.cli.output import open_output
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.reader import Reader
@@ -41,7 +41,6 @@ def export(
     with opened(file) as recording:
         stem = recording.path.name.removesuffix(".zst").removesuffix(".jsonl")
         target = output or str(recording.path.with_name(stem + suffix))
-        check_is_new(target)
         _export(recording, target, format, frames=frames)
     if target != "-":
         logs.tell(f"written {target}", sys.stderr)

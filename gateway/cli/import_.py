@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dragoman.gateway import registry
-from dragoman.gateway.cli.output import check_is_new, open_output
+from dragoman.gateway.cli.output import open_output
 from dragoman.gateway.cli.recordings import progress
 from dragoman.gateway.cli.redact import redaction_rules
 from dragoman.gateway.observability import logs
@@ -52,7 +52,6 @@ def import_(
     if not name:
         raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
     target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
-    check_is_new(target)
     with progress(file.name, file.stat().st_size) as report, open_output(target) as out:
         capture.report_progress(report)
         lines = ImportedCapture(capture, registry.dialect(name), session)

@@ -52,15 +52,9 @@ def _shown(value: Any) -> str:
     return escaped(str(value)).replace("\n", " ")
 
 
-def check_is_new(target: str) -> None:
-    """Raise ConfigError if the target is a file that exists: no command overwrites one."""
-    if target != "-" and Path(target).is_file():
-        raise ConfigError(f"{target} exists already: name a new file with --output")
-
-
 @contextmanager
 def open_output(target: str) -> Iterator[BinaryIO]:
-    """Open the target for writing; `-` is stdout.
+    """Open the target for writing; `-` is stdout. Raise ConfigError if it is a file that exists.
 
     A file appears under its name when it is complete, and only its owner can read it. A pipe or device that exists is
     written to directly.
@@ -69,7 +63,9 @@ def open_output(target: str) -> Iterator[BinaryIO]:
     if target == "-":
         yield sys.stdout.buffer
         return
-    if path.exists() and not path.is_file():
+    if path.is_file():
+        raise ConfigError(f"{target} exists already: name a new file with --output")
+    if path.exists():
         with path.open("wb") as file:
             yield file
         return

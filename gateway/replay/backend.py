@@ -98,8 +98,6 @@ class ReplayBackend:
                     self._send_page(command)
                 case commands.ListSessions():
                     self._send_events(events.SessionsListed(request=command.request, sessions=()))
-                case commands.Ping():
-                    self._send_events(events.Pong(request=command.request))
                 case commands.ShutdownBackend():
                     self._send_events(events.Reply(request=command.request))
                 case _ if self._auto:
