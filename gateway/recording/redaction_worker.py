@@ -25,7 +25,6 @@ class Job(Struct, eq=False):
     work: Callable[[], None]
     done: Callable[[], None]
     has_begun: bool = False
-    is_over: bool = False
 
 
 def _no_work() -> None:
@@ -87,9 +86,9 @@ class RedactionWorker:
             self._jobs.clear()
             log.error("the end of the recordings was not written: redaction took longer than the deadline")
 
-    def _collect(self) -> None:
-        """Tell the recorders of finished work, in order."""
-        while self._jobs and self._jobs[0].is_over:
+    def _finish(self) -> None:
+        """Tell the recorder of the oldest job that it is done, unless `close` has given up."""
+        if self._jobs:
             job = self._jobs.popleft()
             self.backlog -= job.size
             job.done()
@@ -101,6 +100,5 @@ class RedactionWorker:
             job = self._queue.get()
             job.has_begun = True
             job.work()
-            job.is_over = True
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._call(self._collect)
+                self._call(self._finish)
