@@ -19,7 +19,7 @@ from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
 from dragoman.gateway.recording.redaction.shapes import ALWAYS
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.writer import Writer
-from dragoman.gateway.timers import Schedule, Timer
+from dragoman.gateway.timers import Deadline, Schedule
 
 FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
 AT_ONCE = 8  # recordings that are flushed before the loop turns to other work: 1 to 2 ms
@@ -58,7 +58,7 @@ class Recordings:
         memory.watch(self._meter, self._relieve)
         self.later = later
         self.everything = everything
-        self._timer: Timer | None = None
+        self._timer = Deadline(later)
         self._within = 0.0  # seconds of the timer
         self._waiting: dict[Callable[[], None], None] = {}
 
@@ -69,14 +69,11 @@ class Recordings:
 
     def _wake(self, within: float) -> None:
         """Flush within so many seconds."""
-        if self._timer is not None and within < self._within:
-            self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            self._timer, self._within = self.later(within, self._flush), within
+        if not self._timer.is_running or within < self._within:
+            self._within = within
+            self._timer.start(within, self._flush)
 
     def _flush(self) -> None:
-        self._timer = None
         waiting, self._waiting = self._waiting, {}
         self._flush_some(list(waiting))
 
