@@ -15,7 +15,7 @@ import re
 import ssl
 import traceback
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from types import MappingProxyType
 from urllib.parse import unquote_plus
@@ -48,6 +48,7 @@ from dragoman.adapters.websocket.tls import CertificateFiles, client_context
 from dragoman.adapters.websocket.transport import HARD_LIMIT, BatchWriter, WebSocketTransport
 
 UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+RESPONSE_SIZE = 16 * 1024  # bytes of a handshake's response, as most servers allow for headers; 860 interim responses
 BODY_SIZE = 1024  # bytes of a refusal's body that are read
 LINE_SIZE = 200  # characters of an error's text: one log line
 UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # codes of OpenSSL: nobody whom this machine knows has signed the certificate
@@ -75,6 +76,33 @@ class DialledConnection(Connection):
         super().connection_lost(exc)
         self.data_received = _ignore  # nothing is freed in a cycle
         self._handler.connection_lost(exc)
+
+
+class _ResponseReader(ResponseHandler):
+    """Read at most RESPONSE_SIZE bytes of a response: a server can send interim ones (HTTP 100) without end."""
+
+    _room = RESPONSE_SIZE
+
+    def data_received(self, data: bytes) -> None:
+        size = len(data) if self.upgraded else self._room
+        self._room = max(0, self._room - len(data))
+        super().data_received(data[:size])
+        if len(data) <= size or self.transport is None:
+            return
+        if self.upgraded:
+            super().data_received(data[size:])
+        else:
+            self.set_exception(_NoWebSocketError(f"its response is larger than {RESPONSE_SIZE} bytes"))
+            self.transport.abort()
+
+
+class _Connector(TCPConnector):
+    """Open a connection without a cache of names, whose response has a limited size."""
+
+    def __init__(self) -> None:
+        super().__init__(resolver=LookupResolver(), use_dns_cache=False)
+        reader: type[ResponseHandler] = _ResponseReader
+        self._factory = partial(reader, loop=self._loop)
 
 
 class _Early:
@@ -205,7 +233,7 @@ async def connect(
     async with contextlib.AsyncExitStack() as undo:
         session = await undo.enter_async_context(
             ClientSession(
-                connector=TCPConnector(resolver=LookupResolver(), use_dns_cache=False),
+                connector=_Connector(),
                 cookie_jar=DummyCookieJar(),
                 timeout=ClientTimeout(),
                 middlewares=(handshake,),

@@ -523,6 +523,27 @@ async def test_a_refused_handshake_without_its_body_is_still_reported() -> None:
             await connect(url, TransportLimits(close_deadline=0.05))
 
 
+async def test_a_server_that_sends_interim_responses_without_end_is_given_up() -> None:
+    async def go_on(peer: RawPeer, _: bytes) -> None:
+        with suppress(ConnectionError):
+            while True:
+                peer.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+                await peer.writer.drain()
+
+    async with answering(go_on) as url:
+        assert str(await failure(url)).endswith(f": {NONE}its response is larger than 16384 bytes")
+
+
+async def test_frames_behind_a_large_answer_to_the_handshake_are_not_lost() -> None:
+    async def answer(peer: RawPeer, request: bytes) -> None:
+        peer.writer.write(b"HTTP/1.1 103 x\r\n\r\n" + upgrade(request) + b"\x81\x03one" * 4096)
+
+    async with answering(answer) as url:
+        ours = await connect(url, TransportLimits(close_deadline=0.05))
+        assert await some(ours, 4096) == [b"one"] * 4096
+        await ours.close()
+
+
 async def test_our_own_listener_names_the_right_path() -> None:
     async with nothing_left(), serving() as server:
         text = str(await failure(server.url + "/other?token=secret"))
