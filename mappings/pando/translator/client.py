@@ -282,7 +282,7 @@ class ClientTranslator(Translator[Event, Command]):
         if reply.failure is not None:
             self._sessions.note_refusal(command)
         elif isinstance(command, commands.SubmitInput):
-            self._sessions.current(command.session, step).begin_turn(now, flatten(command.segments))
+            self._sessions.begin_turn(command.session, flatten(command.segments), now, step)
         elif isinstance(command, commands.CancelTurn):
             self._sessions.current(command.session, step).accept_interrupt(now)
         answer = typed_answer(command, reply, now) or replace(reply, request=command.request)

@@ -96,8 +96,15 @@ class HeldEvents(list[tuple[Burst[Event], Any]]):
         return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
 
     def take_all(self) -> list[tuple[Burst[Event], Any]]:
-        taken = [*self]
-        self.clear()
+        return self._take(len(self))
+
+    def take_runs(self, begun: int) -> list[tuple[Burst[Event], Any]]:
+        """Take the events up to the end of the run that the first `begun` events belong to, if it has ended."""
+        ends = [place for place, (_, event) in enumerate(self, 1) if isinstance(event, events.TurnEnded)]
+        return self._take(next((end for end in ends if end >= begun), ends[-1]) if begun and ends else 0)
+
+    def _take(self, count: int) -> list[tuple[Burst[Event], Any]]:
+        taken, self[:count] = self[:count], []
         return taken
 
 
@@ -123,7 +130,7 @@ class FollowedSession:
     def note_input(self, text: str) -> None:
         """Note an input that is sent, so that its echo is not mistaken for another client's input."""
         self.known.note_sent(text)
-        self.input.submit()
+        self.input.submit(len(self.held))
         self.interrupt = self.interrupt if self.open else Interrupt()
 
     def note_answer(self, now: int) -> None:
@@ -482,6 +489,17 @@ class FollowedSessions(dict[str, FollowedSession]):
             following.input.stop_learning()
             _release_held(following, now, step)
         return [] if following.hold_event(burst, event, now) else _follow_on(following, event, now, step)
+
+    def begin_turn(self, session: str, input: str, now: int, step: Step[Event]) -> None:
+        """Begin the turn of our accepted input, after the runs of others whose events came before it was sent."""
+        following = self.current(session, step)
+        earlier = following.held.take_runs(following.input.held)
+        for burst, event in earlier:
+            if items := _follow_on(following, event, now, step):
+                step.bursts.append(replace(burst, items=items, request=""))
+        if earlier:
+            step.bursts.append(Burst(items=following.take_list(None, now), session=session))
+        following.begin_turn(now, input)
 
     def note_answer(self, session: str, now: int, step: Step[Event]) -> None:
         """Pass on the events that were held until the answer to an input."""

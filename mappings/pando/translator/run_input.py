@@ -23,6 +23,8 @@ class RunInput:
         """Its text, if a client of ours sent it."""
         self.is_old = False
         """True if the store had no new input when the run had begun: we joined in its middle, or it continues one."""
+        self.held = 0
+        """The number of events that were held when an input of ours was sent: they belong to runs before it."""
         self._submitting = 0  # inputs of ours that have no answer
         self._learning: int | None = None  # ns: since when we ask for it
         self._is_known = False  # it was published, or was asked for
@@ -37,9 +39,10 @@ class RunInput:
         """True while it is asked for."""
         return self._learning is not None
 
-    def submit(self) -> None:
-        """Note an input of ours that is sent."""
+    def submit(self, held: int = 0) -> None:
+        """Note an input of ours that is sent while so many events are held."""
         self._submitting += 1
+        self.held = held
 
     def answer(self) -> bool:
         """Note the answer to an input of ours; return True if no other waits for one."""

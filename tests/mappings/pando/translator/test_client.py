@@ -797,6 +797,23 @@ def test_events_that_wait_for_an_input_continue_if_ours_is_accepted() -> None:
     assert primary.publishes("llm.token", token="b") == [events.TextDelta(text="b")]
 
 
+def test_a_run_that_ended_before_our_input_was_accepted_is_not_its_answer() -> None:
+    """A released primary refuses an input during a run, so a run that began before the input was sent is another's."""
+    primary = watched()
+    primary.publishes("llm.token", token="theirs")
+    primary.sent(run())
+    primary.publishes("llm.end")
+    primary.publishes("llm.token", token="ours")
+    *theirs, taken, begun, ours = primary.sends("message.send", {"ok": True})
+    assert theirs == [BEGUN, events.TextDelta(text="theirs"), *DONE]
+    assert (type(taken), begun, ours) == (events.TurnAccepted, BEGUN, events.TextDelta(text="ours"))
+    assert primary.publishes("llm.end") == []
+    rows = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "theirs")]
+    rows += [message("m4", "user", "hi"), message("m5", "assistant", "ours")]
+    typed_by_another, *end = primary.sends("message.list", rows)
+    assert (typed(typed_by_another), end) == ("typed", DONE)
+
+
 def test_a_published_input_is_not_asked_for() -> None:
     primary = watched()
     primary.publishes("message.append", role="user", content="typed", message_id="m2")
