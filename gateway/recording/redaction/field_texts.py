@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, LEAST
 from dragoman.gateway.recording.redaction.values import KeyedText, gather_texts, read_json
 
 FIELDS_MAX = 4096  # of all taps of a recording; past it everything is forgotten
@@ -103,11 +104,16 @@ class FieldTexts:
         return parsed
 
     def add(self, parsed: ParsedFrame, numbers: Sequence[int], words: Sequence[str] = ()) -> None:
-        """Gather the texts of frames: of one, or of alike ones, each with one of `words` instead of ANY_WORD."""
+        """Gather the texts of frames: of one, or of alike ones, each with one of `words` instead of ANY_WORD.
+
+        A text may be a secret only as long as nothing is joined to it, so it is searched alone as well.
+        """
         for field_text, text in parsed.texts:
             if not field_text.parts:
                 self._touched.append(field_text)
             field_text.parts.append((numbers, words if text == ANY_WORD else [text] * len(numbers)))
+            if text != ANY_WORD and LEAST <= len(text) <= KNOWN_MOST:  # a larger one is searched alone anyway
+                self._alone.setdefault(text, []).extend(numbers)
         for word in parsed.fixed:
             self._alone.setdefault(word, []).extend(numbers)
 

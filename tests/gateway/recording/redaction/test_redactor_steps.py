@@ -103,6 +103,21 @@ def test_a_secret_request_id_of_a_folded_text_is_found_at_each_of_its_events() -
     assert [(one.seq, one.place) for one in found] == [(3, "Origin.request"), (4, "Origin.request")]
 
 
+AWS_KEY = "AKIAQ3EGRIUYQW5ZT7BN"  # made up; it is none with a letter beside it
+
+
+@pytest.mark.parametrize("texts", [("hello", AWS_KEY), (AWS_KEY, "hello"), (AWS_KEY, AWS_KEY)])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_secret_that_is_the_whole_text_of_a_frame_is_found_beside_other_texts(
+    texts: Sequence[str], together: bool
+) -> None:
+    frames = [json.dumps({"method": "notify", "params": {"message": text}}).encode() for text in texts]
+    lines: list[Line] = [frame_at(seq, seq, "pod-1", "receive", "pod", frame) for seq, frame in enumerate(frames, 1)]
+    redactor = Redactor(RedactionRules(), SALT)
+    out = released(redactor, lines) if together else [left for line in lines for left in released(redactor, [line])]
+    assert [line.redacted for line in lines_of(out)] == [text == AWS_KEY for text in texts]
+
+
 def test_a_number_whose_key_only_resembles_a_secret_key_is_kept() -> None:
     """An example is a pod's `context_tokens`: a text in its place would have a type that the dialect forbids."""
     history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
