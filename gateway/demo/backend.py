@@ -15,7 +15,7 @@ from typing import Any
 
 from dragoman.adapters.base import Spawn
 from dragoman.gateway.demo.script import Line, Outcome, Scripts
-from dragoman.gateway.session.history import page
+from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
@@ -52,8 +52,6 @@ from dragoman.mappings.canonical.values import BackendInfo, Cause, Completion, E
 from dragoman.mappings.dialect import Burst
 
 BURST = 512  # events sent at once if the script has no delays
-
-PAGE = 50  # messages of a page without a requested number: docs/dialects/smooth.md, section 5
 
 ABOUT = BackendInfo(
     name="demo", model="scripted", provider="unknown", cwd="/srv/demo", tools=("lookup_order", "list_files")
@@ -97,7 +95,7 @@ class DemoBackend:
                 case OpenSession() | ResumeSession() | GetSession():
                     self._open(command)
                 case GetHistory():
-                    self._page(command)
+                    self._say(answer_page(self._session.connected(), command))
                 case SubmitInput():
                     self._submit(command)
                 case AnswerApproval() | AnswerInteraction():
@@ -134,13 +132,6 @@ class DemoBackend:
             return
         state = self._session.connected()
         self._say(SessionOpened(request=command.request, session=state.id, agent=command.agent, ext={}))
-
-    def _page(self, command: GetHistory) -> None:
-        answer = page(self._session.connected(), command.request, command.limit or PAGE, command.cursor)
-        if answer is None:
-            self._refuse(command.request, "invalid", f"unknown cursor {command.cursor!r}")
-        else:
-            self._say(answer)
 
     def _complete(self, command: ListCompletions) -> None:
         entries = tuple(Completion(value=v) for v in ("notes.md", "orders.csv") if v.startswith(command.prefix))

@@ -25,14 +25,12 @@ from dragoman.gateway.replay.matching import (
 from dragoman.gateway.replay.part_player import Pace, PartPlayer
 from dragoman.gateway.replay.plan import ANSWERS, RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
-from dragoman.gateway.session.history import page
+from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst
-
-PAGE = 50  # messages of a page without a requested number: docs/dialects/smooth.md, section 5
 
 CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "playing": "unsupported"}
 """Outcome -> cause of the refusal; `unsupported` for any other."""
@@ -95,7 +93,7 @@ class ReplayBackend:
                 case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
                     self._open_session(command)
                 case commands.GetHistory():
-                    self._send_page(command)
+                    self._send_events(answer_page(self._session.connected(), command))
                 case commands.ListSessions():
                     self._send_events(events.SessionsListed(request=command.request, sessions=()))
                 case commands.ShutdownBackend():
@@ -120,11 +118,6 @@ class ReplayBackend:
         self._send_events(
             events.SessionOpened(request=command.request, session=self._session.connected().id, agent=agent, ext={})
         )
-
-    def _send_page(self, command: commands.GetHistory) -> None:
-        answer = page(self._session.connected(), command.request, command.limit or PAGE, command.cursor)
-        text = f"unknown cursor {command.cursor!r}"
-        self._send_events(answer or events.Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
 
     def _refuse(self, command: Command, outcome: Outcome, report: MatchReport | None = None) -> None:
         if self._pass_on is not None:

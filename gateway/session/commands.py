@@ -24,7 +24,7 @@ from msgspec import UNSET, structs
 from dragoman.gateway.observability import audit
 from dragoman.gateway.session import one_time_codes, titles
 from dragoman.gateway.session.context import SessionContext
-from dragoman.gateway.session.history import page
+from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
@@ -44,7 +44,6 @@ from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Loss
 
 NOT_FOUND = Failure(cause="not_found", text="session not found")
-PAGE = 50  # messages on a page of history, if the client does not say how many
 
 ADDRESSED = frozenset(kind for kind in get_args(Event) if kind.answers != "never")
 """Types that may answer a command."""
@@ -84,7 +83,7 @@ class Commands:
         context, severed = self._context, self._context.states.severed
         match command:
             case commands.GetHistory() if context.knows_more_than_backend:
-                self._page(client, command)
+                client.send([answer_page(context.state, command)])
             case commands.SubmitInput():
                 self._inputs.submit(client, command)
                 self._context.effects.note_quiet()
@@ -117,13 +116,6 @@ class Commands:
         elif isinstance(command, commands.ResumeSession):
             self._context.state.opening = _opening_of(command)
         self._in_flight.forward(client, command, then=then)
-
-    def _page(self, client: Client, command: commands.GetHistory) -> None:
-        answer = page(self._context.state, command.request, command.limit or PAGE, command.cursor)
-        if answer is None:
-            client.refuse(command.request, "invalid", f"unknown cursor {command.cursor!r}")
-        else:
-            client.send([answer])
 
     def _pause(self, client: Client, command: commands.PauseTurn) -> None:
         if self._questions.waits_for_words(client):

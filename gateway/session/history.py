@@ -29,14 +29,16 @@ from itertools import islice, takewhile
 from msgspec import structs
 
 from dragoman.mappings.canonical import SessionState
-from dragoman.mappings.canonical.events import HistorySnapshot
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall
+from dragoman.mappings.canonical.commands import GetHistory
+from dragoman.mappings.canonical.events import HistorySnapshot, Reply
+from dragoman.mappings.canonical.values import Failure, Item, Message, Reasoning, ToolCall
 from dragoman.mappings.dialect import NewId
 from dragoman.mappings.stored_answers import without_runs
 
 Mark = tuple[type, str, str]
 SPOKEN = ("user", "assistant")
 
+PAGE = 50  # messages of a page, if the client does not say how many: docs/dialects/smooth.md, section 5
 TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
 
 
@@ -341,3 +343,10 @@ def page(state: SessionState, request: str, limit: int, cursor: str) -> HistoryS
     shown = [*islice(messages, limit)]
     more = next(messages, None) is not None
     return HistorySnapshot(request=request, items=tuple(shown), next_cursor=shown[-1].id if more and shown else None)
+
+
+def answer_page(state: SessionState, command: GetHistory) -> HistorySnapshot | Reply:
+    """Return the answer to a request for a page of the transcript."""
+    found = page(state, command.request, command.limit or PAGE, command.cursor)
+    failure = Failure(cause="invalid", text=f"unknown cursor {command.cursor!r}")
+    return found or Reply(request=command.request, failure=failure)
