@@ -28,7 +28,7 @@ from dragoman.adapters.zeromq.sockets import (
 )
 from dragoman.mappings.dialect import Loss
 
-PORT_TRIES = 32  # the port next to a chosen one is in use about once in a thousand times
+PORT_TRIES = 512  # the next port is rarely in use, but for most ports on a machine with 13,000 connections
 DEFAULTS = ZeroMQLimits()
 
 
