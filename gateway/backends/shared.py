@@ -208,7 +208,7 @@ class SharedKind(RememberingOpener):
         named = [_named(command, session.state, self.dialect) for command in commands]
         for command in named:
             if len(self.requests) < ASKED_MAX:
-                self.requests.add(command.request, SharedRequest(answer=partial(_receive, session), session=session))
+                self.requests.add(command.request, _request_of(command, session, self))
         self._upstream.send(named)
 
     # -- from the backend ----------------------------------------------------------------------------------
@@ -393,5 +393,12 @@ def _named(command: Command, state: SessionState, dialect: Dialect) -> Command:
     return structs.replace(command, session=name)
 
 
-def _receive(session: Session, burst: Burst[Event]) -> None:
-    session.receive([burst])
+def _request_of(command: Command, session: Session, shared: SharedKind) -> SharedRequest:
+    return SharedRequest(answer=partial(_take_answer, command, session, shared), session=session)
+
+
+def _take_answer(command: Command, session: Session, shared: SharedKind, answer: Burst[Event]) -> None:
+    """Bring an answer to its session. A pando publishes no `session.deleted` for a client's DeleteSession."""
+    session.receive([answer])
+    if isinstance(command, DeleteSession) and failure_in(answer.items) is None:
+        shared.receive([Burst(items=[SessionClosed(session=session.summary())], session=session.state.id)])

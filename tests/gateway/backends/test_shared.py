@@ -251,6 +251,24 @@ async def test_a_delete_is_answered_once_although_its_event_comes_first() -> Non
         assert made.router.sessions == []
 
 
+async def test_a_session_that_a_client_deleted_is_over_although_the_primary_publishes_nothing() -> None:
+    """A primary publishes at most the name of a method of `db.write` (docs/dialects/pando.md, section 4)."""
+    async with in_memory_pando_gateway() as made:
+        caller, subscriber = made.join("pando"), made.join("pando", publishes=True)
+        client = await watching(made, ONE)
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        write = {"method": "DeleteSession", "params": ONE}
+        await send(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
+        await made.answers("DeleteSession")
+        assert [(f["id"], f.get("error")) for f in frames(caller)] == [("req-1", None)]
+        assert frames(subscriber)[-1]["topic"] == "session.deleted"
+        assert made.router.sessions == []
+        await send(client, ask("get_session", "r9", sessionId=ONE))
+        await made.answers("session.get", problem="session.get: sql: no rows in result set")
+        assert frames(client)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
+
+
 async def test_a_smooth_client_that_renames_a_session_does_not_receive_the_row_of_the_primary() -> None:
     async with in_memory_pando_gateway() as made:
         client = await watching(made, ONE)
