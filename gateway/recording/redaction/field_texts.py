@@ -35,6 +35,9 @@ KINDS = frozenset(("type", "event", "topic"))
 
 NUMBERS = "0123456789:,{}[]. -+TZ"
 
+OPENING = "{[ \t\r\n"
+"""The characters that may stand before the first quote of JSON."""
+
 ANY_WORD = f"\ufdd0{os.urandom(8).hex()}"  # stands for the word in which frames differ; no peer can guess it
 
 TapKey = tuple[str, str]
@@ -83,6 +86,8 @@ class FieldTexts:
         value, before = None, text
         if "\\" not in text:
             before, *tokens = text.split('"')
+            if before.rpartition("\0")[2].strip(OPENING):
+                return ParsedFrame(keys=(), fixed=[text])  # no JSON: what stands before a quote may be its name
             key = ""
             for string, behind in zip_longest(tokens[::2], tokens[1::2], fillvalue=""):
                 if behind.lstrip().startswith(":"):

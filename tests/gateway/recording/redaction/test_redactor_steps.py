@@ -118,6 +118,12 @@ def test_a_secret_that_is_the_whole_text_of_a_frame_is_found_beside_other_texts(
     assert [line.redacted for line in lines_of(out)] == [text == AWS_KEY for text in texts]
 
 
+@pytest.mark.parametrize("line", ['password: "swordfish1"', 'api_key = "swordfish1"', 'curl -u "bob:swordfish1" x'])
+def test_a_secret_in_a_frame_that_is_no_json_is_found_by_the_name_before_its_quotes(line: str) -> None:
+    (out,) = released(Redactor(RedactionRules(), SALT), [frame_at(1, 1, "pod-1", "receive", "pod", line.encode())])
+    assert b"swordfish1" not in raw([out])
+
+
 def test_a_number_whose_key_only_resembles_a_secret_key_is_kept() -> None:
     """An example is a pod's `context_tokens`: a text in its place would have a type that the dialect forbids."""
     history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
