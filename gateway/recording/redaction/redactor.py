@@ -207,7 +207,7 @@ class Redactor:
         steps = list[StepLine]()
         for held in leaving:
             is_clean = (clean or not held.others) and not held.redacted
-            if is_clean and (not held.deltas or self._has_clean_origins(held.step)):
+            if is_clean and (not held.deltas or self._has_clean_names(held.step)):
                 steps.append(held.step)
             else:
                 steps += packed(self._redacted_step(held))
@@ -225,9 +225,11 @@ class Redactor:
                     return number
         return len(self._queue)
 
-    def _has_clean_origins(self, step: StepLine) -> bool:
-        """Return True if no origin in a step holds a secret: clients choose request ids freely."""
+    def _has_clean_names(self, step: StepLine) -> bool:
+        """Return True if no origin and no call in a step holds a secret: peers choose ids and names freely."""
         for event in step.events:
+            if any(self._values.finds(name, (field,)) for field, name in _names_of_call(event)):
+                return False
             origin = event.origin
             if origin is not self._origin:  # all events of a turn have one
                 if self._values.finds(origin.link, ("link",)) or self._values.finds(origin.request, ("request",)):
@@ -244,7 +246,15 @@ class Redactor:
             elif id(line.item) in searched:
                 yield self._origin_redacted(self._redacted(line))
             else:
-                yield self._origin_redacted(held.redacted.get(line.cursor, line) if line.logged else line)
+                delta = held.redacted.get(line.cursor, line) if line.logged else line
+                yield self._origin_redacted(self._call_redacted(delta))
+
+    def _call_redacted(self, entry: EventLine) -> EventLine:
+        """Redact the names of the call to which a delta belongs: its text has been redacted."""
+        self.ledger.seq = entry.seq
+        event: Any = entry.event
+        event = self._values.redact(event, [field for field, _name in _names_of_call(entry)])
+        return entry if event is entry.event else structs.replace(entry, event=event, redacted=True)
 
     def _origin_redacted(self, entry: EventLine) -> EventLine:
         self.ledger.seq = entry.seq
@@ -337,6 +347,14 @@ class Redactor:
         if text == getattr(event, name):
             return line
         return structs.replace(line, event=structs.replace(event, **{name: text}), redacted=True)
+
+
+def _names_of_call(entry: EventLine) -> list[tuple[str, str]]:
+    """Return the fields of a delta that name its call, with their values."""
+    event = entry.event
+    if isinstance(event, ToolCallArguments):
+        return [("call", event.call), ("name", event.name)]
+    return [("call", event.call)] if isinstance(event, ToolOutputDelta) else []
 
 
 TEXT: TextKey = ("text", "", "")

@@ -75,10 +75,10 @@ class ValueRedactor:
             return self._finder.is_clean(text.split('"')[1::2])
         return self._finder.is_clean(_decode_texts("[" + ",".join(STRING.findall(text)) + "]"))
 
-    def redact(self, value: AnyStruct) -> AnyStruct:
-        """Return the value without its secrets, or the same object if it has none."""
+    def redact(self, value: AnyStruct, fields: Sequence[str] | None = None) -> AnyStruct:
+        """Return the value without the secrets in `fields`, or in all, or the same object if it has none."""
         changed: dict[str, Any] = {}
-        for name in _fields(type(value)):
+        for name in _fields(type(value)) if fields is None else fields:
             old = getattr(value, name)
             if old is None or old == "" or old == ():
                 continue

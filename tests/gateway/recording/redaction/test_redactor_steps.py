@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Sequence
+from operator import attrgetter
 
 import pytest
 from msgspec import Raw, structs
@@ -12,7 +13,7 @@ from msgspec import Raw, structs
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Round, StepLine
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
-from dragoman.mappings.canonical.events import HistorySnapshot, TextDelta
+from dragoman.mappings.canonical.events import Event, HistorySnapshot, TextDelta, ToolCallArguments, ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Oversize, Parts
 from tests.gateway.recording.lines import all_released, frame_at, lines_of, raw, released, steps_of
@@ -93,6 +94,21 @@ def test_the_request_id_of_a_client_may_be_a_secret() -> None:
     (out,) = all_released(redactor, [line])
     assert isinstance(out, EventLine)
     assert out.origin == Origin(link="c", request=MARK("api_key", KEY))
+
+
+def test_the_call_of_streamed_arguments_and_outputs_may_be_named_by_a_secret() -> None:
+    events: list[Event] = [
+        ToolCallArguments(json='{"a', call=KEY, name=KEY),
+        ToolCallArguments(json='":1}', call=KEY, name=KEY),
+        ToolCallArguments(json='{"a":1}', call=KEY, name=KEY, done=True),
+        ToolOutputDelta(text="x", call=KEY),
+    ]
+    lines = [EventLine(seq=seq, t=seq, cursor=f"1:{seq}", event=event) for seq, event in enumerate(events, 1)]
+    out = list(lines_of(all_released(Redactor(RedactionRules(), SALT), lines)))
+    assert KEY not in raw(out).decode()
+    marks = [(getattr(event, "call", ""), getattr(event, "name", None)) for event in map(attrgetter("event"), out)]
+    assert marks == [(MARK("api_key", KEY), MARK("api_key", KEY))] * 3 + [(MARK("api_key", KEY), None)]
+    assert [getattr(event, "json", "") for event in map(attrgetter("event"), out)] == ['{"a', '":1}', '{"a":1}', ""]
 
 
 def test_a_secret_request_id_of_a_folded_text_is_found_at_each_of_its_events() -> None:
