@@ -188,6 +188,11 @@ class RandomSession:
         if client is not None and session is not None:
             client.answers(session, approved=n % 2 == 0)
 
+    def answer_at_once(self, who: int, n: int) -> None:
+        """Answer a question as all clients, of whom every second one says the opposite."""
+        for place in range(len(self.clients)):
+            self.answer(who + place, n + place)
+
     def ask(self, who: int, n: int) -> None:
         """Send a request that does not concern the turn."""
         client, session = self._client(who), self.session
@@ -355,4 +360,5 @@ VERBS: dict[str, Callable[[RandomSession, int, int], None]] = {
     "lose": RandomSession.lose,
     "come back": RandomSession.come_back,
     "wait": RandomSession.wait,
+    "answer at once": RandomSession.answer_at_once,
 }
