@@ -16,7 +16,7 @@ from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_index import Rows
-from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.routing.sessions import Sessions, join_session
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, SessionState
@@ -79,14 +79,7 @@ class ReplayedKind(SessionOpener):
             sessions.rename_session(session, own)
         if other is None or other is session:
             return False
-        links, waiting = session.presence.clients, session.in_flight.take_all()
-        sessions.listener_sessions.move(session, other)
-        self._services.schedule(0, lambda: sessions.drop(session))  # once what it has to say to them is said
-        for link in links:
-            session.presence.detach(link)
-            other.presence.enter(link)
-        for client, command in waiting:
-            other.command(client, command)
+        join_session(sessions, session, other)
         return True
 
     def _may_resume(self, session: Session, conversation: str) -> bool:

@@ -370,7 +370,10 @@ class SharedBackend:
         answer = yield OpenSession(session=state.id, title=state.title)
         opened = opened_in(answer.items)
         self._session.receive([structs.replace(answer, items=[structs.replace(opened, request="")])])
-        self._upstream.attach(state)
+        if state.backend_ids is None:  # it has joined the open session of that name, with the commands held here
+            self._asking.stop()
+        else:
+            self._upstream.attach(state)
 
     def _refuse(self, held: list[Command], failure: Failure) -> None:
         self._session.receive(refusals(held, failure))

@@ -49,6 +49,13 @@ class SessionIndex:
         self._name(session, given, name)
         self.add(session)
 
+    def move_names(self, session: Session, other: Session) -> None:
+        """Let the names of a session that is about to end lead to another one."""
+        names, self._given[session.state.id] = self.names(session), {}
+        for name in names:
+            del self._names[name]
+            self.add_name(other, name)
+
     def _name(self, session: Session, given: dict[str, None], name: str) -> None:
         """Name a session, unless another one that lives has the name: links would be attached to both."""
         if self._names.setdefault(name, session) is not session:

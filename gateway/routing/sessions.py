@@ -141,6 +141,10 @@ class Sessions:
             self.services.queue.spend(OPEN)  # so that answers of many backends do not fill one step
             return self._opened(session, name)
         elif session in self.index:
+            known = self.index.find_session(canonical_id(self.route.name, name))
+            if known not in (None, session) and _may_join(self, session, known):
+                join_session(self, session, known)
+                return known
             self._add(session)
         return session
 
@@ -293,6 +297,28 @@ class Sessions:
         """Let all further clients of `ingress` share this session."""
         self.listener_sessions.assign(ingress, session)
         self.tell(session)
+
+
+def _may_join(sessions: Sessions, session: Session, other: Session) -> bool:
+    """Return True if a session may join another one of its name: their connection is the same, and so are the owners.
+
+    With a connection of its own each session is told all of the conversation.
+    """
+    return sessions.upstream.session_ref is not None and sessions.policy.sees(session.state.owner, other.state)
+
+
+def join_session(sessions: Sessions, session: Session, other: Session) -> None:
+    """Let the clients and names of a session go over to another one, with what the clients wait for."""
+    links, waiting = session.presence.clients, session.in_flight.take_all()
+    session.state.backend_ids = None  # only the other one has the backend's session
+    sessions.listener_sessions.move(session, other)
+    sessions.index.move_names(session, other)
+    sessions.services.schedule(0, lambda: sessions.drop(session))  # once what it has to say to them is said
+    for link in links:
+        session.presence.detach(link)
+        other.presence.enter(link)
+    for client, command in waiting:
+        other.command(client, command)
 
 
 async def _stop_in_slices(living: Callable[[], tuple[Session, ...]]) -> None:

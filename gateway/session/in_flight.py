@@ -16,7 +16,7 @@ from dragoman.gateway.session import weight
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import OpeningCommand
+from dragoman.mappings.canonical.commands import OpeningCommand, OpenSession
 from dragoman.mappings.canonical.events import TurnAccepted
 from dragoman.mappings.canonical.values import Segment
 from dragoman.mappings.dialect import Dialect
@@ -111,10 +111,13 @@ class InFlight:
         return pending
 
     def take_all(self) -> list[tuple[Client, Command]]:
-        """Stop waiting for an answer to what clients asked of this session, for another session to act on it."""
+        """Stop waiting for an answer to what clients asked of this session, for another session to act on it.
+
+        The command that opens the session stays: its answer names the other session.
+        """
         taken = list[tuple[Client, Command]]()
         for request, pending in list(self._pending.items()):
-            if pending.client is not None:
+            if pending.client is not None and not isinstance(pending.command, OpenSession):
                 self.settle(request)
                 taken.append((pending.client, pending.command))
         return taken

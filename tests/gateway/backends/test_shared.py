@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ingress import NEW, Ingress
 from dragoman.mappings.pando.translator.client import TICK
 from dragoman.mappings.pando.translator.followed_session import FollowedSessions
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.pod_messages import run
-from tests.gateway.smooth_client_messages import ask
+from tests.gateway.smooth_client_messages import CREATE, ask
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 
@@ -196,6 +197,37 @@ async def test_the_first_input_creates_a_session_if_the_primary_has_none() -> No
         written = await made.answers("CreateSession", {"id": ONE})
         assert written["params"]["id"]
         assert made.asked()[-1] == "message.send"
+
+
+async def test_a_client_whose_session_the_primary_has_open_already_joins_it() -> None:
+    """A primary with one session, such as a gateway before a pod, answers CreateSession with that session."""
+    async with in_memory_pando_gateway() as made:
+        other, client = await watching(made, ONE), made.join("smooth")
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        await send(client, CREATE)
+        await made.answers("CreateSession", {"id": ONE})
+        (opened,) = frames(client)
+        await send(client, ask("send_message", "r1", sessionId=opened["data"]["sessionId"], message="Hello"))
+        assert await made.answers("message.send", {"ok": True}) == {"session_id": ONE, "content": "Hello"}
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        for transport in (client, other):
+            assert [f["token"] for f in frames(transport) if f["type"] == "stream_token"] == ["Hi"]
+
+
+async def test_an_input_that_opens_a_session_goes_to_the_one_that_the_primary_has_open_already() -> None:
+    async with in_memory_pando_gateway() as made:
+        await watching(made, ONE)
+        pod = made.join("pod", ingress=Ingress(endpoint="pod", session=NEW))
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        await send(pod, run("Hello"))
+        await made.answers("session.interrupt", problem="session.interrupt: session 'x' not found")
+        await made.answers("CreateSession", {"id": ONE})
+        assert await made.answers("message.send", {"ok": True}) == {"session_id": ONE, "content": "Hello"}
+        assert "message.send" not in made.asked(), "the input is written once"
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        assert [f["data"] for f in frames(pod) if f["event"] == "text_delta"] == [{"text": "Hi"}]
 
 
 async def test_inputs_that_waited_are_refused_if_the_primary_opens_no_session() -> None:
