@@ -228,7 +228,8 @@ class Redactor:
     def _has_clean_names(self, step: StepLine) -> bool:
         """Return True if no origin and no call in a step holds a secret: peers choose ids and names freely."""
         for event in step.events:
-            if any(self._values.finds(name, (field,)) for field, name in _names_of_call(event)):
+            fields = CALL_NAMES.get(type(event.event))
+            if fields and any(self._values.finds(getattr(event.event, field), (field,)) for field in fields):
                 return False
             origin = event.origin
             if origin is not self._origin:  # all events of a turn have one
@@ -253,7 +254,7 @@ class Redactor:
         """Redact the names of the call to which a delta belongs: its text has been redacted."""
         self.ledger.seq = entry.seq
         event: Any = entry.event
-        event = self._values.redact(event, [field for field, _name in _names_of_call(entry)])
+        event = self._values.redact(event, CALL_NAMES.get(type(event), ()))
         return entry if event is entry.event else structs.replace(entry, event=event, redacted=True)
 
     def _origin_redacted(self, entry: EventLine) -> EventLine:
@@ -349,13 +350,8 @@ class Redactor:
         return structs.replace(line, event=structs.replace(event, **{name: text}), redacted=True)
 
 
-def _names_of_call(entry: EventLine) -> list[tuple[str, str]]:
-    """Return the fields of a delta that name its call, with their values."""
-    event = entry.event
-    if isinstance(event, ToolCallArguments):
-        return [("call", event.call), ("name", event.name)]
-    return [("call", event.call)] if isinstance(event, ToolOutputDelta) else []
-
+CALL_NAMES: dict[type, tuple[str, ...]] = {ToolCallArguments: ("call", "name"), ToolOutputDelta: ("call",)}
+"""Type of a delta -> its fields that name its call."""
 
 TEXT: TextKey = ("text", "", "")
 REASONING: TextKey = ("reasoning", "", "")
