@@ -64,7 +64,7 @@ class Polled:
         """Continue reading, beginning with messages that arrived while paused."""
         if not self._reading and not self.closed:
             self._reading = True
-            self._loop.add_reader(self._descriptor, self._ready)
+            self._loop.add_reader(self._descriptor, self.read)
             self._read_soon()
 
     def pause(self) -> None:
@@ -75,6 +75,19 @@ class Polled:
             if self._again is not None:
                 self._again.cancel()
                 self._again = None
+
+    def read(self) -> None:
+        """Pass one batch of messages to `take`, and read the others soon; the event loop calls this."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        messages, more = self.receive()
+        if more:
+            self._read_soon()
+        if self._waiters:
+            self._wake_waiters()
+        if messages:
+            self._take(messages)
 
     def receive(self) -> tuple[list[Message], bool]:
         """Return a batch of received messages, and True if there may be more to read.
@@ -153,19 +166,7 @@ class Polled:
 
     def _read_soon(self) -> None:
         if self._again is None and self._reading:
-            self._again = self._loop.call_soon(self._ready)
-
-    def _ready(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
-        messages, more = self.receive()
-        if more:
-            self._read_soon()
-        if self._waiters:
-            self._wake_waiters()
-        if messages:
-            self._take(messages)
+            self._again = self._loop.call_soon(self.read)
 
     def _wake_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []

@@ -70,7 +70,7 @@ class Publication(Transport):
             topics=bounds.subscriptions,
             refused=lambda why: lost(Loss(kind="subscriber", why=why)),
         )
-        sockets.watch_port(self._polled, bounds, lost, self.subscribers.note_event)
+        self._connections = sockets.watch_port(self._polled, bounds, lost, self.subscribers.note_event)
 
     async def run(self, sink: Sink) -> None:
         await self._over.wait()
@@ -132,6 +132,7 @@ class Publication(Transport):
 
     def _heard(self, messages: list[Message]) -> None:
         """Track the topics after a subscriber subscribed or the last one of a prefix unsubscribed."""
+        self._connections.read()  # so that each subscription is that of a known connection
         for message in messages:
             action, topic, connection = message[0][:1], message[0][1:], int(message[-1] or NOBODY)
             if action == bytes((SUBSCRIBED,)):

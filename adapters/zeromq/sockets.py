@@ -169,8 +169,11 @@ class Sockets:
         self._polled.append(polled)
         return polled
 
-    def monitor(self, polled: Polled, events: int, hear: OnSocketEvent) -> None:
-        """Call `hear` for each connection event of a socket. Call this before the socket binds or connects."""
+    def monitor(self, polled: Polled, events: int, hear: OnSocketEvent) -> Polled:
+        """Call `hear` for each connection event of a socket. Call this before the socket binds or connects.
+
+        Return the socket that receives the events.
+        """
 
         def take(messages: list[Message]) -> None:
             for message in messages:
@@ -184,10 +187,11 @@ class Sockets:
         monitor.connect(address)
         polled.socket.monitor(address, events)
         self._monitors[polled] = receiver
+        return receiver
 
     def watch_port(
         self, polled: Polled, bounds: ZeroMQLimits, lost: Callable[[Loss], None], hear: OnSocketEvent
-    ) -> None:
+    ) -> Polled:
         """Like `monitor`, for a socket that will be bound: `release` waits until its port is free.
 
         A connection with a descriptor that is kept for others is shut down, and `lost` is called.
@@ -203,8 +207,8 @@ class Sockets:
             elif not polled.closed and refuse_connection(polled.socket, value):
                 lost(Loss(kind="connection", why=REASON))
 
-        self.monitor(polled, PORT_EVENTS, hear_end)
         self._ends.append(ended)
+        return self.monitor(polled, PORT_EVENTS, hear_end)
 
     def close(self, polled: Polled, linger: float) -> None:
         """Close one socket; queued messages have `linger` seconds to be sent."""

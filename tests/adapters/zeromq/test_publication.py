@@ -16,7 +16,7 @@ from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.publication import TOPIC_MAX
 from dragoman.adapters.zeromq.sockets import ZeroMQLimits
 from dragoman.mappings.dialect import Loss
-from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, Primary, peer, primary, until
+from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, PATIENCE, Primary, peer, primary, until
 from tests.transport_reader import receive
 
 Socket = zmq.Socket[bytes]
@@ -273,6 +273,17 @@ async def test_a_subscriber_with_too_many_topics_is_disconnected_and_the_others_
         assert (loss.kind, "`subscriptions`" in loss.why) == ("subscriber", True)
         await ours.publication.send([b"llm.end"])
         assert await asyncio.to_thread(reader.recv) == b"llm.end"
+
+
+async def test_a_topic_counts_for_its_connection_although_the_event_loop_has_not_heard_of_that() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, subscriptions=1)) as ours:
+        with peer(zmq.XSUB, ours.publications, RECONNECT_IVL=3_600_000) as greedy:
+            greedy.send(b"\x01one")
+            assert ours.publication.socket.poll(PATIENCE)  # the event loop stands meanwhile
+            await ours.publication.send([])  # which then reads from this socket first
+            await until(lambda: ours.subscriptions == 1)
+            greedy.send(b"\x01two")
+            await until(lambda: len(ours.losses) == 1)
 
 
 async def test_a_flood_of_topics_is_ended_before_libzmq_has_taken_much_of_it() -> None:
