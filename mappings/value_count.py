@@ -14,6 +14,7 @@ piece that exceeds the limit.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 from dragoman.mappings.errors import PeerError
 
@@ -28,7 +29,7 @@ def check_value_count(frame: bytes, limit: int = VALUES_MAX) -> None:
 
     Almost all frames pass a first count of bytes. In all others the strings are removed before the count.
     """
-    if _count_signs(frame) <= limit:
+    if all(signs <= limit for signs in accumulate(map(_count_signs, _slices(frame)))):
         return
     signs, in_string = 0, False
     for piece in _pieces(frame):
@@ -37,6 +38,10 @@ def check_value_count(frame: bytes, limit: int = VALUES_MAX) -> None:
         in_string ^= len(parts) % 2 == 0
         if signs > limit:
             raise PeerError("too_large", f"more than {limit} JSON values in one message")
+
+
+def _slices(frame: bytes) -> Iterator[bytes]:
+    return (frame[start : start + PIECE] for start in range(0, len(frame), PIECE))
 
 
 def _pieces(frame: bytes) -> Iterator[bytes]:

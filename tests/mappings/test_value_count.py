@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -71,3 +72,13 @@ def test_the_values_of_a_frame_are_counted_in_proportion_to_its_size() -> None:
 
     frames = [b"[" + b"1," * (VALUES_MAX * times // 4) + b"1]" for times in (1, 1, 2)]
     assert growth(work, frames, ("check_value_count",)) <= GROWTH
+
+
+def test_counting_takes_memory_for_a_piece_of_the_message_only() -> None:
+    frame = b'"' + b"x" * (64 * PIECE) + b'"'
+    tracemalloc.start()
+    try:
+        check_value_count(frame)
+        assert tracemalloc.get_traced_memory()[1] < 8 * PIECE
+    finally:
+        tracemalloc.stop()
