@@ -15,17 +15,16 @@ from msgspec import Raw, Struct, structs
 from dragoman.mappings.codec import MALFORMED
 
 
-def part_size(*commands: type[Struct]) -> Callable[[bytes], int]:
+def part_size(command: type[Struct]) -> Callable[[bytes], int]:
     """Return a function that returns the size (bytes) of the large parts of a frame; 0 if it is another command.
 
-    Each of `commands` has the name of the command as a Literal, and the large parts as fields of type Raw.
+    `command` has the names of the commands as a Literal, and the large parts as fields of type Raw.
     """
-    decoders = [msgspec.json.Decoder(command) for command in commands]
+    decoder = msgspec.json.Decoder(command)
 
     def size(frame: bytes) -> int:
-        for decoder in decoders:
-            with suppress(*MALFORMED):
-                return _size(decoder.decode(frame))
+        with suppress(*MALFORMED):
+            return _size(decoder.decode(frame))
         return 0
 
     return size

@@ -9,7 +9,7 @@ from dragoman.mappings.codewhale.projection import Projection
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.translator.server import ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import GENERATIONS
-from dragoman.mappings.codewhale.wire.requests import AttachedImages, ImportedHistory
+from dragoman.mappings.codewhale.wire.requests import LargeRequest
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.large_parts import part_size
 
@@ -24,7 +24,7 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
-    large_part=part_size(ImportedHistory, AttachedImages),
+    large_part=part_size(LargeRequest),
     request_work=4,
     input_commands=(b'"thread/message"',),
     has_request_ids=True,

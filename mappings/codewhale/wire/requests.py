@@ -48,27 +48,25 @@ class OperationKey(Struct, frozen=True):
     operation_key: str | None = None
 
 
-class ImportedHistory(Struct, frozen=True):
-    """The history of a `thread/resume`: a whole conversation."""
+class LargeRequest(Struct, frozen=True):
+    """A request with a part that may be large: the images of an input or a prompt, the history of a `thread/resume`.
 
-    method: Literal["thread/resume"]
+    `kind` is for `thread/request`. One struct has all of them, so that a refused frame is read only once.
+    """
 
-    class Params(Struct, frozen=True):
-        history: Raw = Raw(b"")
-
-    params: Params
-
-
-class AttachedImages(Struct, frozen=True):
-    """The images of an input or a prompt, which make it longer than other requests. `kind` is for `thread/request`."""
-
-    method: Literal["thread/message", "thread/request", "prompt/run", "prompt/request"]
+    method: Literal["thread/message", "thread/request", "prompt/run", "prompt/request", "thread/resume"]
 
     class Params(Struct, frozen=True):
         kind: Literal["", "message"] = ""
         images: Raw = Raw(b"")
+        history: Raw = Raw(b"")
 
     params: Params
+
+    def __post_init__(self) -> None:
+        foreign = self.params.images if self.method == "thread/resume" else self.params.history
+        if memoryview(foreign).nbytes:
+            raise ValueError("the large part of another request")
 
 
 class OfThread(ParamsBase, frozen=True, kw_only=True):
