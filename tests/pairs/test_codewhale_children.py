@@ -121,7 +121,7 @@ def test_no_child_outlives_a_gateway_that_gets_sigterm(
 ) -> None:
     with spawned(child(mark, tmp_path, manners), program) as gateway:
         gateway.begin()
-        assert len(running(mark)) == 2, "the child and its inner server"
+        asyncio.run(until(lambda: len(running(mark)) == 2))  # the child and its inner server
         gateway.process.send_signal(number)
         assert gateway.process.wait(DEADLINE) == 0
 
@@ -292,7 +292,7 @@ async def test_threads_that_were_used_keep_their_children_and_further_ones_are_r
             assert "result" in await client.answer(await client.say("hello"))
         refused = [(await client.ask("thread/start"))["error"] for _ in range(5)]
         assert all(error["code"] == INVALID and "`children` in `[limits]`" in error["message"] for error in refused)
-        assert len(running(mark)) == FEW.children * 2
+        await until(lambda: len(running(mark)) == FEW.children * 2)
         assert "result" in await client.answer(await client.say("still here"))
 
 
@@ -302,7 +302,7 @@ async def test_a_thread_in_which_nothing_was_said_lends_its_child_to_a_further_o
         CodewhaleClient.connected(front, "") as client,
     ):
         first, *_ = [await begin(client) for _ in range(FEW.children * 3)]
-        assert len(running(mark)) == FEW.children * 2
+        await until(lambda: len(running(mark)) == FEW.children * 2)
         client.thread = first
         answer = await client.answer(await client.say("hello"))
         assert (answer["result"]["events"], client.text()) == ([], "hello "), "no context was lost"
@@ -320,7 +320,7 @@ async def test_threads_of_a_server_that_stores_them_take_turns_with_the_children
         for client.thread in threads:
             answer = await client.answer(await client.say("hello again"))
             assert answer["result"]["events"] == [], "no context was lost"
-        assert len(running(mark)) == FEW.children * 2
+        await until(lambda: len(running(mark)) == FEW.children * 2)
 
 
 async def test_a_child_with_an_open_turn_is_not_ended_for_another_session(mark: str, tmp_path: Path) -> None:
@@ -359,4 +359,4 @@ async def test_requests_about_no_session_use_one_more_child(mark: str, tmp_path:
     ):
         first, second = [(await client.call("app/models"))["data"]["models"] for _ in range(2)]
         assert first == second, "the same process"
-        assert len(running(mark)) == 2 * 2
+        await until(lambda: len(running(mark)) == 2 * 2)

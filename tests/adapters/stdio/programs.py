@@ -55,7 +55,10 @@ def marker() -> str:
 
 
 def running(mark: str) -> list[int]:
-    """Return the processes that have `mark` among their arguments."""
+    """Return the processes that have `mark` among their arguments.
+
+    One that has just been started may be missing: its arguments can be read a moment after it has been executed.
+    """
     return [pid for pid in _pids() if mark.encode() in _read(pid, "cmdline").split(b"\0")]
 
 

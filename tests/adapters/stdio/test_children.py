@@ -54,7 +54,7 @@ async def test_output_of_a_child_that_ended_at_its_start_is_received(mark: str) 
 async def test_a_silent_child_counts_as_started_after_the_start_watch(mark: str) -> None:
     async with Children(1, ChildLimits(start_watch=0.01)) as children:
         transport = await children.spawn(python(READS, mark), LIMITS, ChildSettings(env=ENV))
-        assert len(running(mark)) == 1
+        await until(lambda: len(running(mark)) == 1)
         await transport.close()
 
 
@@ -82,7 +82,8 @@ async def test_fifty_spawns_at_once_at_a_limit_of_ten_are_ten_children_and_forty
         async with asyncio.TaskGroup() as group:
             tries = [group.create_task(attempt(children, mark)) for _ in range(50)]
         got = [each.result() for each in tries]
-        assert sum(isinstance(each, ChildTransport) for each in got) == len(children) == len(running(mark)) == 10
+        assert sum(isinstance(each, ChildTransport) for each in got) == len(children) == 10
+        await until(lambda: len(running(mark)) == 10)
         refusals = [each for each in got if isinstance(each, OSError)]
         assert {(each.errno, each.strerror) for each in refusals} == {
             (errno.EBUSY, "busy: all 10 child processes are in use (`children` in `[limits]`); try again later")
