@@ -28,6 +28,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session, SessionObserver
+from dragoman.mappings.canonical.events import SessionClosed
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.dialect import Dialect
 
@@ -211,6 +212,7 @@ class Sessions:
         if session.state.chosen_ids is not None:
             self.index.add_name(session, name)
             return
+        session.describe(SessionClosed)  # under the id that subscribers were shown before
         session.state.chosen_ids = link.dialect.session_ref(name)
         if session in self.index:
             self._add(session)
@@ -252,8 +254,7 @@ class Sessions:
 
     def is_foreign(self, link: Link, name: str) -> bool:
         """Return True if a session that the client calls so belongs to another principal, as far as it is known."""
-        known = self.index.find_session(name)
-        if known is not None:
+        if (known := self.index.find_session(name)) is not None:
             return not self.policy.sees(link.principal, known.state)
         return self.past.has_other_owner(name, link.principal)
 

@@ -14,6 +14,7 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, bridged, serving
 from tests.pairs.pando_client import NOBODY, PandoClient, RefusalError
+from tests.pairs.pod_client import PodClient
 from tests.pairs.table import DIALECTS, LISTEN
 from tests.pairs.test_pairs import LIMITS
 
@@ -167,6 +168,42 @@ async def test_all_chosen_ids_of_the_single_session_of_a_pod_are_accepted_and_th
         await client.until(lambda: "llm.end" in [topic for topic, _ in client.told])
         ends = [payload["session_id"] for topic, payload in client.told if topic == "llm.end"]
         assert ends == [OWN]
+
+
+async def test_the_session_of_a_pod_is_published_as_deleted_under_the_id_that_it_had_before_one_was_chosen(
+    tmp_path: Path,
+) -> None:
+    async with viewer("pod", tmp_path) as client:
+        (row,) = await client.call("session.list")
+        client.session = row["id"]
+        await client.heard()
+        await create(client)
+        await client.until(lambda: "session.deleted" in [topic for topic, _ in client.told])
+        ends = [payload["id"] for topic, payload in client.told if topic == "session.deleted"]
+        assert ends == [row["id"]]
+
+
+async def test_a_pod_client_in_front_of_two_gateways_follows_the_session_whose_id_another_client_chooses(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "backend").mkdir()
+    demo = demo_backend(parse(LISTEN["pod"].format(folder=tmp_path / "backend")))
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(demo) as (upstream, *_),
+        bridged(upstream, listen=LISTEN["pando"], limits=LIMITS) as (_, middle),
+        bridged(f"pando+{middle}", listen=LISTEN["pod"].format(folder=tmp_path), limits=LIMITS) as (_, address),
+        PodClient.connected(address.removeprefix("unix:")) as pod,
+        PandoClient.connected(middle, session="") as client,
+    ):
+        await pod.say("Where is my order?")
+        await pod.until(lambda: "turn_end" in pod.names() and pod.idle())
+        rotations = pod.names().count("segment_rotated")
+        await create(client)
+        await pod.until(lambda: pod.names().count("segment_rotated") > rotations)
+        turns = pod.names().count("turn_end")
+        await pod.say("Where is my order?")
+        await pod.until(lambda: pod.names().count("turn_end") > turns)
 
 
 @pytest.mark.parametrize("between", ["smooth", "codewhale"])
