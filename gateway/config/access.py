@@ -195,7 +195,7 @@ def _why_nobody(name: str, listeners: list[Endpoint], auth: Auth, persons: Mappi
     """Return why no client of these listeners has this name; "" if one can have it."""
     if name in persons:
         reasons = [_why_nobody(alias, listeners, auth, {}) for _at, alias in texts_in(persons[name])]
-        return "no listener can name one of this person's principals" if reasons and all(reasons) else ""
+        return "no listener can name one of this person's principals" if all(reasons) else ""
     if why := _missing_credential(name, auth):
         return why
     if any(_can_name(listener, name, auth) for listener in listeners):

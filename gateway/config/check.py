@@ -422,6 +422,9 @@ def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
 def _recording(table: Any, recorded: str | None) -> Iterator[Found]:
     """Check that recordings can be written, as far as that is known without trying, and that the keys fit a file."""
     path = table_at(table).get("path")
+    if path == "":
+        yield ("recording", "path"), "write a folder, or a new file NAME.jsonl; without [recording] nothing is recorded"
+        return
     if not isinstance(path, str) or recorded is None or path == recorded:  # its file exists now
         return
     try:

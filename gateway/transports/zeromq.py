@@ -49,6 +49,8 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
         raise ConfigError(f"{endpoint.masked}: {EXAMPLE}")
     if calls is not None and not 0 <= calls <= 65535:
         raise ConfigError(f"{endpoint.masked}: rpc must be a port from 0 to 65535")
+    if calls is None and port == 65535:
+        raise ConfigError(f"{endpoint.masked}: no port follows 65535 for the calls; write it as rpc=PORT")
     return host, port, calls
 
 

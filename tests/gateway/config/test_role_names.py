@@ -43,6 +43,7 @@ def faults(tmp_path: Path, name: str, listen: str, rest: str = "") -> list[str]:
             f"{AUTH}[principals]\nbob = ['uid:1000']\n",
             "no listener can name one of this person's principals",
         ),
+        ("bob", WS, f"{AUTH}[principals]\nbob = []\n", "no listener can name one of this person's principals"),
     ],
 )
 def test_a_role_that_no_client_can_have_is_an_error(

@@ -114,6 +114,7 @@ async def test_a_port_in_use_releases_the_lock(project: Endpoint) -> None:
         ("pando+tcp://127.0.0.1:1/path", "write host and port"),
         ("pando+tcp://127.0.0.1:1?rpc=x", "each port must be a number"),
         ("pando+tcp://127.0.0.1:1?rpc=70000", "0 to 65535"),
+        ("pando+tcp://127.0.0.1:65535", "no port follows 65535"),
     ],
 )
 def test_an_invalid_address_is_refused_with_a_valid_form(text: str, told: str) -> None:
