@@ -16,7 +16,7 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.mappings.canonical.events import SessionActivated, SessionUpdated, TurnAccepted
+from dragoman.mappings.canonical.events import SessionActivated, SessionClosed, SessionUpdated, TurnAccepted
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import conversation, record, served, spoken
 from tests.pairs.table import DIALECTS, PAIRS, must_see
@@ -33,6 +33,7 @@ OF_THE_CLIENT = (
     TurnAccepted,
     SessionUpdated,
     SessionActivated,
+    SessionClosed,
 )  # an answer in words is accepted too; lists are told of each change
 
 Made = Callable[[str, str], Awaitable[Path]]
