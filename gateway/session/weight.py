@@ -1,4 +1,4 @@
-"""Estimate the memory of events and commands: the characters of streamed texts, and anything else as JSON.
+"""Estimate the memory of events and commands: the characters of streamed and large texts, and anything else as JSON.
 
 What a new client is shown (the transcript and the open turn) is counted as JSON, too: a control character takes six
 bytes there.
@@ -52,7 +52,9 @@ def of_events(events: Sequence[Event]) -> int:
         if kind in _WITH_TEXT:
             weight += len(_TEXT(event))
         elif isinstance(event, ToolCallArguments):
-            weight += len(event.json)
+            weight += len(event.json) + len(event.call) + len(event.name)
+        elif isinstance(event, ToolCallFinished):  # as JSON an output of 16 MiB would take 45 ms
+            weight += len(event.output or "") + len(event.summary or "") + len(event.call) + len(event.name)
         else:
             weight += len(_ENCODE(event))
     return weight

@@ -42,11 +42,14 @@ from dragoman.mappings.canonical.values import (
     [
         (TextDelta(text="abc"), 3),
         (TurnEnded(end="completed", text="abcd"), 4),
-        (ToolCallArguments(json="{}"), 2),
+        (ToolCallArguments(json="{}", call="abc", name="d"), 2 + 3 + 1),
         (ToolOutputDelta(text="ab"), 2),
+        (ToolCallFinished(output="\n\n", summary="a", call="abc", name="d"), 2 + 1 + 3 + 1),
     ],
 )
-def test_a_text_that_streams_weighs_as_many_bytes_as_it_has_characters(event: Event, weight: int) -> None:
+def test_a_text_that_streams_or_may_be_large_weighs_as_many_bytes_as_it_has_characters(
+    event: Event, weight: int
+) -> None:
     assert of_events([event]) == weight
     assert of_events([event, TextDelta(text="x"), event]) == 2 * weight + 1
 
@@ -57,8 +60,6 @@ LONG = "x" * 1_000
 @pytest.mark.parametrize(
     "event",
     [
-        ToolCallFinished(output=LONG),
-        ToolCallFinished(summary=LONG),
         MessageAppended(message=Message(role="user", text=LONG)),
         MessageAppended(message=Message(role="user", text="", segments=(ImageAttachment(url=LONG),))),
         MessageAppended(message=Message(role="user", text="", segments=(FileAttachment(name="f", url=LONG),))),
