@@ -39,6 +39,20 @@ async def viewer(backend: str, folder: Path) -> AsyncIterator[PandoClient]:
         yield client
 
 
+@asynccontextmanager
+async def two_gateways(between: str, listen: str, folder: Path) -> AsyncIterator[tuple[str, str]]:
+    """Serve the demo pod through two gateways, joined by the dialect `between`; yield the address of each."""
+    (folder / "backend").mkdir()
+    demo = demo_backend(parse(LISTEN["pod"].format(folder=folder / "backend")))
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(demo) as (upstream, *_),
+        bridged(upstream, listen=LISTEN[between].format(folder=folder), limits=LIMITS) as (_, inner),
+        bridged(f"{between}+{inner}", listen=LISTEN[listen].format(folder=folder), limits=LIMITS) as (_, outer),
+    ):
+        yield inner, outer
+
+
 async def create(client: PandoClient, id: str = OWN) -> dict[str, Any]:
     """Return the row of a session that the client opens under its own id."""
     params = {
@@ -186,13 +200,8 @@ async def test_the_session_of_a_pod_is_published_as_deleted_under_the_id_that_it
 async def test_a_pod_client_in_front_of_two_gateways_follows_the_session_whose_id_another_client_chooses(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "backend").mkdir()
-    demo = demo_backend(parse(LISTEN["pod"].format(folder=tmp_path / "backend")))
     async with (
-        asyncio.timeout(DEADLINE),
-        serving(demo) as (upstream, *_),
-        bridged(upstream, listen=LISTEN["pando"], limits=LIMITS) as (_, middle),
-        bridged(f"pando+{middle}", listen=LISTEN["pod"].format(folder=tmp_path), limits=LIMITS) as (_, address),
+        two_gateways("pando", "pod", tmp_path) as (middle, address),
         PodClient.connected(address.removeprefix("unix:")) as pod,
         PandoClient.connected(middle, session="") as client,
     ):
@@ -210,13 +219,8 @@ async def test_a_pod_client_in_front_of_two_gateways_follows_the_session_whose_i
 async def test_an_id_chosen_for_a_conversation_that_another_gateway_had_open_is_accepted(
     between: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "backend").mkdir()
-    demo = demo_backend(parse(LISTEN["pod"].format(folder=tmp_path / "backend")))
     async with (
-        asyncio.timeout(DEADLINE),
-        serving(demo) as (upstream, *_),
-        bridged(upstream, listen=LISTEN[between].format(folder=tmp_path), limits=LIMITS) as (_, middle),
-        bridged(f"{between}+{middle}", listen=LISTEN["pando"], limits=LIMITS) as (_, address),
+        two_gateways(between, "pando", tmp_path) as (_, address),
         PandoClient.connected(address, session="") as client,
     ):
         await create(client)
