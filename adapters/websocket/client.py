@@ -101,7 +101,7 @@ class _Connector(TCPConnector):
 
     def __init__(self) -> None:
         super().__init__(resolver=LookupResolver(), use_dns_cache=False)
-        reader: type[ResponseHandler] = _ResponseReader
+        reader: type[ResponseHandler] = _ResponseReader  # so declared, as a partial of a subclass has another type
         self._factory = partial(reader, loop=self._loop)
 
 

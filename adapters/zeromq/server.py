@@ -28,7 +28,7 @@ from dragoman.adapters.zeromq.sockets import (
 )
 from dragoman.mappings.dialect import Loss
 
-PORT_TRIES = 512  # the next port is rarely in use, but for most ports on a machine with 13,000 connections
+PORT_TRIES = 512  # one is enough, unless thousands of connections of this machine have most of the next ports
 DEFAULTS = ZeroMQLimits()
 
 
