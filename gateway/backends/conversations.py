@@ -17,7 +17,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions, join_session
-from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import (
@@ -149,6 +149,6 @@ class ConversationsKind(ReplayedKind):
         self.control()
         return self._catalog
 
-    def _connect_control(self, control: BackendEvents) -> Backend:
+    def _connect_control(self, control: Session) -> Backend:
         self._catalog = BackendCatalog(self._sessions.route.name, control, self._services, self._connect_upstream)
         return self._catalog

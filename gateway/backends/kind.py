@@ -136,16 +136,17 @@ class BackendKind(ABC):
 
     # -- the backend itself ----------------------------------------------------------------------------
 
-    def control(self) -> Session | None:
+    def control(self) -> Session:
         """Return the session for commands that concern no session; no client attaches to it.
 
-        It has a connection of its own (docs/design.md, section 6), which is made when it is first needed.
+        It has a connection of its own (docs/design.md, section 6), which is made when it is first needed. If all
+        sessions share one, it uses that.
         """
         if self._control is None:
             self._control = self._sessions.make_unlisted(self._services.new_id(), self._connect_control)
         return self._control
 
-    def _connect_control(self, control: BackendEvents) -> Backend:
+    def _connect_control(self, control: Session) -> Backend:
         return self._connect_upstream(control)
 
     def _connect_upstream(self, session: BackendEvents) -> Backend:

@@ -105,10 +105,6 @@ class SharedKind(RememberingOpener):
         """Return True if the session has a message, because every session there has a title."""
         return row.messages > 0
 
-    def control(self) -> Session | None:
-        """Return None: a pando has no handler for commands without a session (docs/dialects/pando.md, section 6)."""
-        return None
-
     def session_behind(self, wanted: str, principal: str) -> Session | None:
         if wanted not in ("", LATEST):
             name = "" if wanted == NEW else wanted
@@ -133,6 +129,7 @@ class SharedKind(RememberingOpener):
         return self._list.when_known(action)
 
     def close(self) -> None:
+        super().close()
         self._lists.stop()
         self._list.stop()
         self._upstream.stop()
@@ -148,6 +145,9 @@ class SharedKind(RememberingOpener):
         if session.state.backend_ids is None:
             session.pending.note_history()  # a new conversation has no history to wait for
         return SharedBackend(self, self._upstream, session, self._services)
+
+    def _connect_control(self, control: Session) -> Backend:
+        return self._connect(control)
 
     def _note_end(self, session: Session) -> None:
         if session not in self._sessions.index:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 LEFT_AT_ONCE = 16  # sessions that a client which is gone leaves at once: each takes 50 to 80 us
 
-OF_THE_BACKEND = (*CONFIGURATION, PromptOnce)
+OF_THE_BACKEND = (*CONFIGURATION, PromptOnce, StoreWrite)
 """Commands that concern no session, unless they name one."""
 
 TOO_MANY_WAIT = "too many commands wait until the sessions of the backend are known (`pending_commands`)"
@@ -264,9 +264,6 @@ class Router:
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
             return
-        if isinstance(command, StoreWrite) and not command.session:
-            link.refuse(command.request, "unsupported", "there is no database here")
-            return
         session = self._commands.find_session(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
         if session is None and not self._all.past.is_hidden(command.session) and self._backend.ask_for(link, command):
@@ -300,8 +297,11 @@ class Router:
         self._events.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        control = self._backend.control() if self.upstream.commands.can_write_type(type(command)) else None
-        if control is not None:
-            control.in_flight.forward(link, command)
+        """Pass on a command without a session; a write into a store needs a backend of the client's dialect."""
+        if isinstance(command, StoreWrite) and link.dialect.name != self.upstream.name:
+            link.refuse(command.request, "unsupported", "there is no database here")
+            return
+        if self.upstream.commands.can_write_type(type(command)):
+            self._backend.control().in_flight.forward(link, command)
         else:
             link.refuse(command.request, "unsupported", f"a {self.upstream.name} backend cannot be asked this")

@@ -16,6 +16,18 @@ from tests.memory_transport import MemoryTransport
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
 
+PARTS = '[{"type":"text","data":{"text":"hi"}}]'
+
+
+def write(method: str, params: object, **members: object) -> dict[str, object]:
+    """Return a `db.write` of a client."""
+    return {
+        "jsonrpc": "2.0",
+        "id": "1",
+        "method": "db.write",
+        "params": {**members, "method": method, "params": params},
+    }
+
 
 async def watching(made: InMemoryPandoGateway, session: str) -> MemoryTransport:
     """Attach a smooth client to a session of the primary."""
@@ -349,29 +361,62 @@ async def test_heartbeats_of_the_primary_are_no_loss() -> None:
         assert "Heartbeat" not in [entry.kind for entry in made.ledger.entries()]
 
 
+async def test_a_write_of_a_pando_client_reaches_the_store_of_its_pando() -> None:
+    """The row is the one of the vectors: rep.db.write.CreateMessage."""
+    written = {
+        "id": "m-1",
+        "session_id": "s-1",
+        "role": "user",
+        "parts": PARTS,
+        "model": {"String": "x", "Valid": True},
+    }
+    times = {"created_at": 1778362100, "updated_at": 1778362100, "finished_at": {"Int64": 0, "Valid": False}}
+    meta = {"source_instance_id": "", "request_id": "w", "timestamp": "2026-05-09T21:28:20Z"}
+    async with in_memory_pando_gateway() as made:
+        caller = made.join("pando")
+        await send(caller, write("CreateMessage", written, meta=meta))
+        await made.begins()
+        asked = await made.answers("CreateMessage", written | times)
+        assert asked == {"meta": meta, "method": "CreateMessage", "params": written}
+        assert frames(caller) == [{"jsonrpc": "2.0", "id": "1", "result": written | times}]
+        await send(caller, write("DeleteMessage", "m-1"))
+        await made.replies("DeleteMessage", {})
+        assert frames(caller)[1:] == [{"jsonrpc": "2.0", "id": "1"}]
+        assert made.router.sessions == [], "it is nobody's session"
+
+
 @pytest.mark.parametrize(
-    ("call", "code", "text"),
+    ("call", "problem"),
     [
+        ({"method": "instance.info"}, {"code": -32601, "message": "ipc: method not found"}),
         (
-            {"method": "db.write", "params": {"method": "DeleteFile", "params": "f"}},
-            -32000,
-            "dbproxy: METHOD_NOT_FOUND (D",
+            {"method": "db.write", "params": {"method": "Nope", "params": "f"}},
+            {"code": -32000, "message": 'dbproxy handler: unknown write method "Nope"'},
         ),
-        ({"method": "instance.info"}, -32601, ""),
     ],
 )
-async def test_a_command_without_a_counterpart_is_refused_in_the_words_of_a_primary(
-    call: dict[str, object], code: int, text: str
+async def test_a_call_that_the_primary_refuses_is_refused_in_its_words(
+    call: dict[str, object], problem: dict[str, object]
 ) -> None:
-    """The texts are those of docs/translation.md, rule 3.19, and docs/dialects/pando.md, section 6."""
     async with in_memory_pando_gateway() as made:
         caller = made.join("pando")
         await send(caller, {"jsonrpc": "2.0", "id": "1", **call})
         await made.begins()
+        (asked,) = made.asked()
+        await made.replies(asked, {"error": problem})
+        assert frames(caller) == [{"jsonrpc": "2.0", "id": "1", "error": problem}]
+
+
+async def test_a_write_without_an_answer_is_refused_when_the_primary_is_lost() -> None:
+    async with in_memory_pando_gateway() as made:
+        caller = made.join("pando")
+        await send(caller, write("DeleteFile", "f"))
+        await made.begins()
+        made.primaries[-1].hang_up()
+        await settle()
         (reply,) = frames(caller)
-        assert reply["error"]["code"] == code
-        assert reply["error"]["message"].startswith(text)
-        assert made.asked() == []
+        assert reply["error"]["code"] == -32000
+        assert reply["error"]["message"].startswith("dbproxy: INTERNAL (DeleteFile): ")
 
 
 async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_input() -> None:

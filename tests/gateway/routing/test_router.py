@@ -308,6 +308,20 @@ async def test_a_request_without_a_backend_form_is_refused_without_a_session() -
         assert made.dialled == 0
 
 
+@pytest.mark.parametrize("upstream", ["pod", "smooth", "codewhale"])
+async def test_a_write_into_a_store_is_refused_before_a_backend_of_another_dialect(upstream: str) -> None:
+    """docs/translation.md, rule 3.19."""
+    async with in_memory_gateway(upstream=upstream) as made:
+        client = made.join("viewer", dialect="pando", calls=True)
+        params = {"method": "DeleteFile", "params": "f"}
+        client.sends({"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": params})
+        await settle()
+        (answer,) = client.news()
+        assert answer["error"]["code"] == -32000
+        assert answer["error"]["message"].startswith("dbproxy: METHOD_NOT_FOUND (DeleteFile): ")
+        assert made.dialled == 0
+
+
 async def test_a_client_without_a_session_is_disconnected_when_it_sends_shutdown() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
