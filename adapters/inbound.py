@@ -103,13 +103,13 @@ class Inbound:
             self.resume()
 
     def end(self) -> None:
-        """Mark the end of the stream: `push` is not called after it, nor are `pause` and `resume`.
+        """Mark the end of the stream, after which `push` is not called.
 
-        They are dropped, so that the transport, to which they belong, is freed without the garbage collector.
+        `pause` and `resume` are dropped, so that their transport is freed without the garbage collector.
         """
         self._ended = True
         self._pause = self._resume = do_nothing
-        if not self._frames and (self._lines is None or not self._lines.unsplit):
+        if self.empty:
             self._finish()
 
     def feeding(self, sink: Sink) -> Inbound:

@@ -174,8 +174,9 @@ class Upstream:
                     heard = await self._serve(transport)
                     failures = 0 if heard else failures + 1  # who accepts and drops is not dialled again at once
                     if self._may_go_on and heard:
-                        is_again, self._lost_at = self._is_in_grace(), self._over_at
-                        if not is_again:
+                        was_in_grace = self._is_in_grace()
+                        self._lost_at = self._over_at
+                        if not was_in_grace:
                             continue
                 await self._pause(0 if self._is_in_grace() else failures)
             self._running = False
@@ -276,8 +277,6 @@ class Upstream:
         if self._ending:
             return
         delay = min(self._services.limits.backoff_max, self._services.limits.backoff_first * 2 ** min(failures, 16))
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay * random.uniform(0.5, 1.0)):  # noqa: S311  # jitter, not a secret
                 await self._wanted.wait()
-        except TimeoutError:
-            pass

@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -47,8 +48,8 @@ def _find_shared_pods(routes: Iterable[Route]) -> Iterator[str]:
     """Yield one line for each further route to a pod whose session has an owner: it has another one on each route."""
     first: dict[Place, Route] = {}
     for route in routes:
-        single = (one for one in route.upstreams if registry.upstream(one).single_session)
-        for place in (place for upstream in single for place in registry.places(upstream)):
+        pods = [upstream for upstream in route.upstreams if registry.upstream(upstream).single_session]
+        for place in chain.from_iterable(map(registry.places, pods)):
             other = first.setdefault(place, route)
             if other is not route and any(one.share == "owner" and one.open == "busy" for one in (other, route)):
                 names = f"routes {other.name!r} and {route.name!r}"
@@ -59,15 +60,16 @@ def _find_shared_pods(routes: Iterable[Route]) -> Iterator[str]:
 
 
 def find_missing_program(route: Route, upstream: Endpoint, config: Config) -> str:
-    """Return why the program of a child cannot be started, or ""; a relative path depends on the folder of the child.
+    """Return why the program of a child cannot be started, or "". A name is searched in the PATH of the child.
 
-    The program is searched in the PATH of the child.
+    A relative path is not checked, because it depends on the folder of the child.
     """
     program = shlex.split(upstream.address)[0]
-    is_path, path = "/" in program, child_settings(route, inherit=config.inherit_env).env.get("PATH")
-    if (is_path and not program.startswith("/")) or shutil.which(program, path=path):
+    is_name, is_absolute = "/" not in program, program.startswith("/")
+    env = child_settings(route, inherit=config.inherit_env).env
+    if not (is_name or is_absolute) or shutil.which(program, path=env.get("PATH")):
         return ""
-    if not is_path:
+    if is_name:
         return f"{upstream.masked}: no such program in PATH; install it, or write its full path"
     exists = os.path.isfile(program)
     return f"{upstream.masked}: {'not executable; use chmod +x' if exists else 'no such program; check its path'}"

@@ -68,7 +68,9 @@ def row(summary: SessionSummary, generation: str) -> Thread:
 
 def _put_away(known: Thread, archived: bool) -> Thread:
     """Return a thread with its present archived state, which may differ from the backend's last description."""
-    return replace(known, status=ARCHIVED if archived else UNARCHIVED if known.status == ARCHIVED else known.status)
+    if archived:
+        return replace(known, status=ARCHIVED)
+    return replace(known, status=UNARCHIVED) if known.status == ARCHIVED else known
 
 
 def _known(ids: Ext | None) -> Thread | None:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -91,9 +91,8 @@ class HeldEvents(list[tuple[Burst[Event], Any]]):
     @property
     def runs(self) -> int:
         """The number of runs that begin among the events."""
-        kinds = [type(event) for _, event in self]
-        ends = [events.TurnEnded, *kinds]
-        return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
+        kinds = [events.TurnEnded, *(type(event) for _, event in self)]
+        return sum(kind in OPENS and before not in OPENS for before, kind in pairwise(kinds))
 
     def take_all(self) -> list[tuple[Burst[Event], Any]]:
         return self._take(len(self))
