@@ -1,8 +1,8 @@
 """Translate one stream in one direction, as a filter: the core of `dragoman translate`.
 
-Lines of the same dialect are translated alone and nothing is added. Between two dialects, events pass the normal form
-of a turn, and commands are those of one client in one session. Missing ids are counted from zero, and times come from
-the input or are 0, so equal input gives equal output.
+To the same dialect each line is translated by itself and nothing is added. Between two dialects, events pass the normal
+form of a turn, and commands are those of one client in one session. Missing ids are counted from zero, and times come
+from the input or are 0, so equal input gives equal output.
 """
 
 from __future__ import annotations

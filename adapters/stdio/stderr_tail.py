@@ -1,8 +1,8 @@
 """The stderr of a child process: read at all times, logged at debug level, and its last lines kept.
 
 If nobody read stderr, the child would block once its pipe is full. The last lines are kept because an error message
-must be able to say why the backend is gone. Of a read with very many lines only the last ones are looked at: one read
-of 64 KiB may have 32,768 of them.
+must be able to say why the backend is gone. A read of 64 KiB may have 32,768 lines, so only the last ones of a read are
+looked at.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ gateway_loop  runs requests in the gateway's event loop
 heartbeat     the turns of that loop
 health        whether the gateway is alive and ready
 metrics       counters and gauges for Prometheus
-admin         the requests of operators, and answers, which makes what they are told
+admin         the requests of operators
+answers       what the answers to them contain
 queries       the parameters of each list
 openapi       the description of all requests
 client        asks the ops port, for the command line

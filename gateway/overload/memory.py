@@ -14,11 +14,11 @@ from pathlib import Path
 from dragoman.adapters.meter import STEP, Meter
 
 MEMORY_MAX = 1024 * 1024 * 1024  # the default on a large machine: 10,000 idle clients count as a third of it
-MEMORY_MIN = 1024 * 1024  # the least default, as of the key `memory`
+MEMORY_MIN = 1024 * 1024  # the least default, and the least value of the key `memory`
 OWN = 64 * 1024 * 1024  # what the gateway takes without peers
 SHARE = 4  # a quarter of what is left: the agent beside the gateway needs the rest
 TIGHT = 0.8  # above this part of the limit new connections and sessions are refused
-RELIEVED = 0.95  # down to this part of the limit
+RELIEVED = 0.95  # holders free memory until this part of the limit is in use
 GROWN = 1 - RELIEVED  # the part of the limit that is added before the holders are sorted again
 
 
@@ -34,7 +34,7 @@ class MemoryBudget:
         self._relieve: dict[Meter, Callable[[], None]] = {}
         self._relieving = False
         self._left = 0  # bytes that were left the last time, or fewer if some were freed since
-        self._report = self._count  # one for all meters: each method that is asked for takes 70 bytes
+        self._report = self._count  # one bound method for all meters, because each takes 70 bytes
 
     def change_limit(self, limit: int) -> None:
         """Use another limit from now on. Who holds too much for it is relieved with the next growth."""

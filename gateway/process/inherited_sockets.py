@@ -48,7 +48,7 @@ class InheritedSockets:
 
     @property
     def untaken(self) -> list[str]:
-        """The names of the sockets that no listener has taken: their clients would wait without an end."""
+        """The names of the sockets that no listener has taken: their clients would wait forever."""
         return sorted(self._by_name.keys() - self._taken)
 
     def _take(self, name: str, address: str, fits: Callable[[socket.socket], bool]) -> socket.socket:

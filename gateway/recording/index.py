@@ -127,8 +127,8 @@ def _first(lines: list[bytes]) -> tuple[int, int] | None:
 def decompressed(file: BinaryIO, offset: int = 0, lost: Callable[[Lost], None] = lambda _what: None) -> Iterator[bytes]:
     """Return the content of the zstd frames from `offset` on, in chunks. Files that were joined are read as one.
 
-    Of a damaged or torn frame, return what can be read, call `lost` with "block", and go on with the next frame. Call
-    it with "end" if the file does not end with an index, because it may have been cut then.
+    If a frame is damaged or torn, return what can be read of it, call `lost` with "block", and go on with the next one.
+    If the file does not end with an index, call `lost` with "end", because the file may have been cut.
     """
     at: int | None = offset
     has_index = torn = False

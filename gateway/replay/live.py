@@ -1,8 +1,8 @@
 """A live backend behind a recording: for commands that are not in it (spy), or for everything after its end (fork).
 
-To its clients the session is one conversation; the live backend knows only what it gets itself. Its ids and its own
-history are kept from the session, which has the recorded ones. After a fork the live backend gets the history of the
-session, if its dialect can take one. If it does not get it, an alert says so.
+To its clients the session is one conversation; the live backend knows only what it gets itself. The session has the
+recorded ids and history, so it is not told those of the live backend. After a fork the live backend gets the history
+of the session, if its dialect can take one. If it does not get it, an alert says so.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 class SessionFactory:
     """Makes sessions with the options, limits and upstream dialect of a route, recorded if there is a `recorder`.
 
-    `observer` is that of each session.
+    `observer` observes all of them.
     """
 
     def __init__(

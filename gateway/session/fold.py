@@ -114,7 +114,7 @@ def _reasoning_delta(turn: OpenTurn, event: events.ReasoningDelta) -> None:
 
 def _block_done(turn: OpenTurn, event: events.TextDone | events.ReasoningDone) -> None:
     if turn.open is not None:
-        # the authority (docs/translation.md, rule 4.2): of a block heard from its middle on, too
+        # The done text replaces the deltas, which may lack the beginning of the block (docs/translation.md, rule 4.2).
         turn.open.parts = [event.text]
         turn.open.done = True
         turn.open = None

@@ -47,7 +47,7 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
 
     Messages of user and assistant are compared by themselves: a log may order calls and results otherwise.
 
-    A rotated history does not have the input that is being worked on; the input is kept behind it, unless it has it.
+    A rotated history may lack the input that is being worked on. Then the input is kept behind it.
     """
     if event.conversation and event.conversation == state.conversation and state.transcript:
         return _added(event, state, new_id)
@@ -141,7 +141,7 @@ class Addition:
         waiting: list[Item] = []
         copied, turn, is_new_run = 0, "", False
         for item in added:
-            is_spoken = _is_spoken(item, "user", "assistant")
+            is_spoken = _is_spoken(item, *SPOKEN)
             if not is_spoken and _mark(item) in self._places:
                 continue
             place = None if is_new_run and not _is_spoken(item, "user") else self._find(item)

@@ -1,4 +1,4 @@
-"""Find out how a turn went on whose connection to the backend was lost (docs/translation.md, rule 4.10).
+"""Find out how a turn went on after its connection to the backend was lost (docs/translation.md, rule 4.10).
 
 A backend that outlives its connections shows its history to each new one. `find_turn` finds the input of the open turn
 there, and returns how that turn stands:
@@ -75,7 +75,7 @@ UNKNOWN = FoundTurn(verdict="unknown")
 
 
 def find_turn(state: SessionState, text: str | None, history: events.HistorySnapshot, begin: int) -> FoundTurn:
-    """Return how the turn of the input `text` stands in `history`; None is a turn without an input of its own.
+    """Return how the turn of the input `text` stands in `history`. `text` is None if the turn has no input of its own.
 
     `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet. The
     run of the turn begins with the item `begin` of the transcript.
@@ -113,7 +113,7 @@ def _state_of_run(run: PastRun | None, first: int, history: events.HistorySnapsh
 def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[PastRun]:
     """Return the runs behind the items that were known before the turn; the log has no answers that were cut off.
 
-    Of a history that was rewritten meanwhile that is the last run.
+    If the history was rewritten meanwhile, return its last run.
     """
     known, inputs = _inputs(before), _inputs(history.items)
     if [text for _, text in inputs[: len(known)]] != [text for _, text in known]:
@@ -313,7 +313,7 @@ BOUNDARIES = CONTENT | {
     events.StatusChanged,
     events.TurnEnded,
 }
-"""Events before which the open block has ended, except further deltas of it and its done event."""
+"""Events that show that the open block has ended, unless they are its own deltas or its done event."""
 
 HELD_MAX = 256 * 1024
 """Characters of a block that wait for its done text. A longer text is sent without its missing part."""

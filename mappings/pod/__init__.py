@@ -1,4 +1,4 @@
-"""The pod dialect: newline-delimited JSON of a coding agent and its clients (docs/dialects/pod.md), at the seed."""
+"""The pod dialect: newline-delimited JSON of a coding agent and its clients (docs/dialects/pod.md)."""
 
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.pod.directions import FROM_CLIENT, FROM_SERVER

@@ -54,7 +54,7 @@ async def test_a_viewer_finds_the_gateway_by_its_lock_and_no_file_is_left_when_i
 
 
 def registered() -> Iterator[dict[str, Any]]:
-    """Return every entry of the registry, which other processes of this machine may change meanwhile."""
+    """Yield every entry of the registry, which other processes of this machine may change meanwhile."""
     for path in INSTANCES.glob("*.json"):
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             yield json.loads(path.read_text("utf-8"))

@@ -1,7 +1,7 @@
 """The conversation in the result of `thread/read` since 0.10.2 (docs/dialects/codewhale.md, section 12).
 
 The items of the turns are the conversation that clients are shown. The saved session is what the model is sent: roles
-with text or content blocks. The name of a class of a block is that of the block.
+with text or content blocks. The class of a content block has the block's name.
 """
 
 from __future__ import annotations

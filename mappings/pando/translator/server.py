@@ -75,7 +75,7 @@ class ServerTranslator(Translator[Command, Event]):
                 now = self._clock()
                 opened, count = state.opened_at or now, len(state.messages())
                 row = replies.row_of(call.command, opened, state.updated_at or opened, count)
-                (own,) = replies.public_ids(state.id, state.ids)  # of a pod its own id
+                (own,) = replies.public_ids(state.id, state.ids)  # that of a pod may differ from the row's
                 result = replace(row, id=own)
             case commands.ResumeSession():
                 result = Done()

@@ -78,7 +78,7 @@ def streamed(*deltas: str) -> tuple[Frame, ...]:
 
 
 def message(number: int, text: str) -> Frame:
-    """Send a message as a codewhale client."""
+    """Return the request with which a codewhale client sends a message."""
     return line(number, "thread/message", thread_id=THREAD, input=text)
 
 
