@@ -23,11 +23,11 @@ from msgspec import structs
 
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
+from dragoman.gateway.backend_client.in_process import InProcessEvent, InProcessTransport, in_process_dialect
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.public_reason import HIDDEN
-from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport, in_process_dialect
 from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession

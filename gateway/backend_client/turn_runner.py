@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.in_process import InProcessEvent
 from dragoman.gateway.backend_client.typed_answer import Asked, TypedAnswer, question_words
-from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.session.wording import find_question
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import CancelTurn, SubmitInput

@@ -10,6 +10,7 @@ import structlog
 import typer
 
 from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.in_process import InProcessEvent
 from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
 from dragoman.gateway.backend_client.typed_answer import TypedAnswer
 from dragoman.gateway.cli import quick_start
@@ -19,7 +20,6 @@ from dragoman.gateway.cli.terminal import Terminal
 from dragoman.gateway.cli.turn_display import TurnDisplay
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
-from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListSessions

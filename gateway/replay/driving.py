@@ -19,8 +19,8 @@ from typing import Any
 from msgspec import UNSET, Raw, Struct, structs
 
 from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.in_process import InProcessEvent
 from dragoman.gateway.recording.show.compare import COMPARED, Difference, compare, turns_of
-from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.replay.plan import ANSWERS, RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command, Event, commands, events

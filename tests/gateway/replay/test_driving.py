@@ -14,9 +14,9 @@ import pytest
 from msgspec import Raw, structs
 
 from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.in_process import InProcessEvent
 from dragoman.gateway.recording.show.compare import turns_of
 from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, resolved, typed
-from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from dragoman.gateway import registry
-from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport, in_process_dialect
+from dragoman.gateway.backend_client.in_process import InProcessEvent, InProcessTransport, in_process_dialect
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import Ping
 from dragoman.mappings.canonical.events import ApprovalRequested, Pong, TextDelta
