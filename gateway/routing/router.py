@@ -251,7 +251,8 @@ class Router:
 
     def _is_allowed(self, link: Link, roles: frozenset[Role], command: Command) -> bool:
         """Return True if the roles of a peer allow its command; else refuse it."""
-        role = needed_role(command, shuts_down=self.route.shutdown == "backend")
+        is_answer = self._commands.is_answer(link, command)
+        role = "answer" if is_answer else needed_role(command, shuts_down=self.route.shutdown == "backend")
         if role is None or role in roles:
             return True
         self._ledger.counters["commands_refused_by_role"] += 1

@@ -19,7 +19,14 @@ from dragoman.gateway.routing.session_list import ListedRow, WantedPage
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import DeleteSession, GetSession, ListSessions, OpenSession, ResumeSession
+from dragoman.mappings.canonical.commands import (
+    DeleteSession,
+    GetSession,
+    ListSessions,
+    OpenSession,
+    ResumeSession,
+    SubmitInput,
+)
 from dragoman.mappings.canonical.events import Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 from dragoman.mappings.dialect import Loss
@@ -49,6 +56,15 @@ class SessionCommands:
         refuse = partial(audit.refuse, link, "the session belongs to another principal", session=session.state.id)
         self._sessions.services.schedule(0, refuse)  # after the answer, whose time would tell that the session exists
         return None
+
+    def is_answer(self, link: Link, command: Command) -> bool:
+        """Return True for an input that answers a question in words, of a session that `link` may see."""
+        if not isinstance(command, SubmitInput):
+            return False
+        session = self.find_named(command.session) if command.session else self.find_session(link, "")
+        if session is None or not self._sessions.policy.sees(link.principal, session.state):
+            return False
+        return session.questions.hears(link, command)
 
     def find_named(self, name: str) -> Session | None:
         """Return the session of this name and of any owner; a forgotten session may be restored."""

@@ -19,12 +19,17 @@ from dragoman.mappings.canonical.values import Segment, flatten
 from dragoman.mappings.forms import LINE_END
 
 
-def take_typed(context: SessionContext, client: Client, command: SubmitInput) -> bool:
-    """Act on an input that says a code; return False if it says none."""
+def typed_code(context: SessionContext, client: Client, command: SubmitInput) -> str:
+    """Return the code that an input says in words, "" if it says none."""
     state = context.state
     if state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
-        return False
-    code = wording.code(flatten(command.segments))
+        return ""
+    return wording.code(flatten(command.segments))
+
+
+def take_typed(context: SessionContext, client: Client, command: SubmitInput) -> bool:
+    """Act on an input that says a code; return False if it says none."""
+    code = typed_code(context, client, command)
     if not code:
         return False
     answer = AnswerOtp(request=command.request, session=command.session, code=code)

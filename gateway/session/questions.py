@@ -153,6 +153,10 @@ class Questions:
 
     # -- answers in words ------------------------------------------------------------------------------
 
+    def hears(self, client: Client, command: SubmitInput) -> bool:
+        """Return True if an input of this client answers a question, or says a one-time code."""
+        return self.waits_for_words(client) or bool(one_time_codes.typed_code(self._context, client, command))
+
     def take_typed(self, client: Client, command: SubmitInput) -> bool:
         """Act on an input that answers a question; return False if it answers none."""
         block = self.open

@@ -31,6 +31,7 @@ from dragoman.gateway.config.model import Auth, Jwt
 from tests.gateway.identity.running import ALICE, BOB, WS, gateway
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pando_client import PandoClient, RefusalError
+from tests.pairs.pod_client import PodClient
 
 WATCHER = "watcher-watcher-watcher"
 SECRET = "s" * 40
@@ -281,6 +282,25 @@ async def test_a_pando_client_deletes_a_session_only_with_the_role_close(role: s
         with pytest.raises(RefusalError) if role != "close" else contextlib.nullcontext():
             await client.write("DeleteSession", client.session)
         assert app.ledger.counters["commands_refused_by_role"] == (role != "close")
+
+
+@pytest.mark.parametrize("role", ["answer", "send"])
+async def test_an_input_that_answers_a_question_in_words_needs_the_role_answer(role: str, tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    roles = {"token:alice": ("send", "open"), "*": (role,)}
+    async with (
+        gateway(WS, f"pod+unix:{path}?session=latest", auth=AUTH, share="all", roles=roles) as (app, (url, _)),
+        SmoothClient.connected(f"{url}?token={ALICE}") as owner,
+    ):
+        await owner.say("approve")
+        await owner.until(lambda: owner.frames[-1]["type"] == "write_confirmation_required")
+        async with PodClient.connected(str(path)) as other:
+            await other.until(lambda: ("status", {"status": "paused"}) in other.events)
+            await other.say("approve")
+            await other.until(lambda: {"turn_end", "error"} & set(other.names()))
+            assert ("it needs the role `answer`" in str(other.events)) == (role != "answer")
+        assert bool(owner.terminals()) == (role == "answer")
+        assert app.ledger.counters["commands_refused_by_role"] == (role != "answer")
 
 
 async def test_the_names_of_a_token_and_of_a_subject_are_two_principals() -> None:

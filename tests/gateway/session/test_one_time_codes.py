@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
-from tests.gateway.pod_messages import delta, done, echo, run
+from tests.gateway.pod_messages import delta, done, echo, problem, run
 from tests.gateway.session.test_questions import BEGAN, ENDED, ask, heard, joined, needs, opened
 from tests.gateway.smooth_server_messages import (
     answered,
@@ -145,3 +145,13 @@ async def test_a_codewhale_client_reads_of_its_wrong_code_before_the_answer_to_i
         frames = editor.frames()
         assert [frame["delta"] for frame in frames if frame.get("type") == "response_delta"] == [names["$one"]]
         assert (frames[-1]["id"], frames[-1]["result"]["status"]) == (2, "accepted")
+
+
+async def test_a_code_in_words_needs_the_role_answer() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await code_asked(made).done()
+        made.clients["p"].link.roles = frozenset({"watch", "send"})
+        needed = "you may not do this here: it needs the role `answer`"
+        refusal = problem("invalid_request", needed)
+        await made.script().sends("p", run("code 123456")).receives("p", refusal).done()
+        await made.script().sends("p", run("Go on")).server_receives(told("$u", "Go on")).done()
