@@ -8,7 +8,9 @@ from tests.gateway.in_memory import in_memory_gateway
 
 async def test_a_shared_backend_has_no_second_connection_for_requests() -> None:
     async with in_memory_pando_gateway() as made:
-        assert made.router._backend.control() is None
+        made.router._backend.control().backend.start()
+        await made.begins()
+        assert len(made.primaries) == 1
 
 
 async def test_other_backends_have_a_second_connection_for_requests() -> None:
