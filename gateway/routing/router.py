@@ -140,6 +140,7 @@ class Router:
         if link.publishes:
             self._all.publications.add_link(link)
         elif link.dialect.single_session:
+            link.outbox.hold_commands()  # until it has entered the session, also if it leaves before
             self._once_known(link, None, partial(self._enter, link))
 
     def _once_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> None:

@@ -46,12 +46,13 @@ class PendingAttach:
         return [client for client, _action, _timer in self._waiting.values() if client is not None]
 
     def enter(self, client: Client) -> None:
-        """Attach a client once the history is known and the step has room for it."""
+        """Attach a client once the history is known and the step has room for it. Only room holds up its commands."""
         if self._is_known:
             self._waiting[client.id] = (client, lambda: self._attach(client), None)
             self._act_in_turn(client.id)
         else:
             self._await_history(client.id, client, lambda: self._attach(client))
+            client.outbox.release_commands()
 
     def when_known(self, action: Callable[[], None]) -> None:
         """Call `action` once the history is known, or would have kept a client waiting for too long."""

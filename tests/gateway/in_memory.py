@@ -268,6 +268,7 @@ class InMemoryGateway:
                 ingress=ingress,
                 attaches=not calls and publication is None,
                 publishes=publication is not None,
+                limited=publication is None,
             ),
             transport,
             made(self.time.clock, self.new_id),

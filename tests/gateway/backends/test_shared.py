@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dragoman.gateway.config.model import Limits
@@ -449,3 +451,16 @@ async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_i
         await made.answers_each("message.list", [])
         assert [f["token"] for f in frames(smooth) if f["type"] == "stream_token"] == ["Hi"]
         assert [e["data"]["text"] for e in frames(pod) if e["event"] == "text_delta"] == ["Hi"]
+
+
+async def test_an_input_of_a_parent_that_left_at_once_is_sent_when_the_sessions_are_known() -> None:
+    """A parent pod writes the task of its child and closes without reading (docs/dialects/pod.md, section 11)."""
+    async with in_memory_pando_gateway() as made:
+        parent = made.join("pod")
+        parent.say(json.dumps(run("Hello")).encode())
+        parent.hang_up()
+        await made.begins()
+        await made.answers("session.interrupt", {"ok": True})
+        await made.answers("CreateSession", row(ONE))
+        await made.answers("message.list", [])
+        assert (await made.answers("message.send", {"ok": True}))["content"] == "Hello"
