@@ -33,6 +33,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.ingress import NEW
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.launched.route import choose_route, make_parser, run_program
 from dragoman.gateway.launched.state_files import ChildState, Conversation, KeptConversation
@@ -80,6 +81,7 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
             session = kept.read(route.name, str(route.upstream))
             if options.require_pod_state and not session:
                 raise ConfigError(f"pod state missing for {name}: no conversation of route {route.name} is kept for it")
+        session = session or (NEW if options.callback else "")  # a child's task begins a conversation
     listen = Endpoint(dialect="pod", transport="name", address=name, options=(("session", session),) if session else ())
     config = structs.replace(whole, routes=(structs.replace(route, listen=(listen,)),))
     child_state = ChildState(_sessions(options, environment), name) if options.callback else None

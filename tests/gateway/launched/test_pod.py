@@ -109,6 +109,12 @@ def test_a_pod_continues_the_conversation_kept_for_its_name(
     assert opened_session(environment, "--overlay", 'pod.name = "atlas"', *where) == "", "a fresh pod of that name"
 
 
+def test_a_child_begins_a_conversation_of_its_own_for_the_task_of_its_parent(environment: dict[str, str]) -> None:
+    """A running child would refuse the task of another child in the same conversation."""
+    child = ("--adopt", "--callback", "/run/parent/sock", "--overlay", 'pod.name = "child"')
+    assert opened_session(environment, *child) == "new"
+
+
 def test_restoring_a_pod_without_a_kept_conversation_is_refused(environment: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="pod state missing for atlas"):
         opened_session(environment, "--pod", "atlas", "--require-pod-state")
