@@ -43,7 +43,7 @@ from tests.gateway.smooth_client_messages import CREATE, opened, send
 from tests.gateway.smooth_server_messages import CREATED, acknowledged, create, told
 from tests.idle import run_turns, settle
 from tests.memory_transport import MemoryTransport
-from tests.oracle import ORACLES, SmoothOracle, heard
+from tests.oracle import ORACLES, PodOracle, SmoothOracle, heard
 from tests.services import services
 from tests.smooth_frame_check import check
 
@@ -163,13 +163,15 @@ class InMemoryPeer:
             wire.append(("got", frame))
         return wire + [("said", frame) for _, frame in said]
 
-    def judge(self, dialect: str, gaps: int = 0) -> list[str]:
+    def judge(self, dialect: str, gaps: int = 0, *, lost_pod: bool = False) -> list[str]:
         """Return the open requests and turns; raise AssertionError if the frames are not in a legal order for a client.
-        `gaps` is the number of gaps that the gateway counted.
+        `gaps` is the number of gaps that the gateway counted, `lost_pod` True if it connected to its pod again.
         """
         oracle = ORACLES[dialect]()
         if isinstance(oracle, SmoothOracle):
             oracle.gaps = gaps
+        elif isinstance(oracle, PodOracle):
+            oracle.lost_pod = lost_pod
         for way, frame in self.wire():
             if way == "said":
                 heard(oracle, frame)
@@ -317,7 +319,7 @@ class InMemoryGateway:
                 for frame in peer.frames():
                     check(frame)
             if peer.judged:
-                peer.judge(peer.link.dialect.name, self.gaps)
+                peer.judge(peer.link.dialect.name, self.gaps, lost_pod=len(self.pods) > 1)
             peer.link.end(CloseReason.DONE)
         await self.router.stop()
 

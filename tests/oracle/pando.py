@@ -99,6 +99,7 @@ class PandoOracle:
     def _end(self, session: Session, _payload: Data) -> None:
         self._record.hold(session.running is not False, "llm.end ends what llm.start began")
         session.running = False
+        session.calls = dict.fromkeys(session.calls, False)  # a run that was lost and found again tells them anew
 
     def _message(self, _session: Session, payload: Data) -> None:
         self._record.hold(payload["role"] in ("user", "system"), "the tokens carry the assistant's text")

@@ -56,9 +56,12 @@ class Run(Struct):
 
 
 class PodOracle:
-    """The observer of one connection of a pod client."""
+    """The observer of one connection of a pod client. `lost_pod` is True if its server is a gateway that lost its
+    pod for a while: the start of what ends may be missing.
+    """
 
     def __init__(self) -> None:
+        self.lost_pod = False
         self._record = Record()
         self._status = ""  # "" before the snapshot
         self._repeats = False  # the status may still repeat that of the snapshot, or of the history told anew
@@ -209,6 +212,9 @@ class PodOracle:
             self._last[counter] = self._open[counter] = index
             return
         self._whole[counter] = index
+        if self.lost_pod:
+            self._open.pop(counter, None)
+            return
         known = counter in self._open
         begun_before = self._run is not None and not self._run.seen
         self._record.hold(known or begun_before, f"{name} ends what began")
