@@ -71,15 +71,20 @@ class Reconnect:
 
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
         """Handle a lost connection, or one that could not be made again; return True if the turn may still go on."""
-        context, commands = self._context, self._commands
+        context, commands, state = self._context, self._commands, self._context.state
+        is_written = self._inputs.waiting not in ("", *(command.request for command in unsent))
+        may_go_on = context.upstream.turn_outlives_connection and (
+            is_written or state.turn is not None or state.status == "running"
+        )
+        if may_go_on and not self._states.severed:
+            self._sever(failure)
         for command in unsent:
             commands.give(command.request, failure)
-        if self._states.severed:
-            return True
-        if not context.upstream.turn_outlives_connection or not (
-            self._states.busy or context.state.status == "running"
-        ):
-            return False
+        return may_go_on
+
+    def _sever(self, failure: Failure) -> None:
+        """Begin the grace; only what may be found in a history waits on."""
+        context = self._context
         self._failure = failure
         self.filters_events = True
         self._states.on(Trigger.SEVERED)
@@ -87,8 +92,7 @@ class Reconnect:
         for request in context.in_flight.requests():
             pending = context.in_flight.find_command(request)
             if pending is not None and not isinstance(pending.command, SubmitInput | CancelTurn | PauseTurn):
-                commands.give(request, failure)
-        return True
+                self._commands.give(request, failure)
 
     def close(self) -> None:
         """End the wait for the connection: the turn is decided, or the gateway ends."""

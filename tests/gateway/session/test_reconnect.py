@@ -13,6 +13,7 @@ import pytest
 from dragoman.gateway.config.model import Limits, Show
 from dragoman.gateway.session.inputs import BUSY
 from dragoman.gateway.session.turn_recovery import HELD_MAX
+from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import (
     CANCEL,
@@ -522,6 +523,28 @@ async def test_losing_the_backend_is_not_reported_if_no_turn_is_open() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").pod_dies().pod_sends(snapshot()).receives("a").done()
         assert made.time.waiting == []
+
+
+UNREACHED = {"message": "the backend cannot be reached: nobody listens"}
+
+
+async def test_nothing_is_looked_for_in_the_history_if_no_input_was_written() -> None:
+    """The second input of the codewhale client is written when the first has failed, and fails too."""
+    async with in_memory_gateway() as made:
+        await made.script().opens("a").connects("w", dialect="codewhale").done()
+        made.away = True
+        resumed = line(1, "thread/resume", thread_id=f"thread-{made.session.state.id}")
+        inputs = [line(n, "thread/message", thread_id=f"thread-{made.session.state.id}", input="Hi") for n in (2, 3)]
+        await (
+            made.script()
+            .sends("w", resumed)
+            .receives("w", {"id": 1})
+            .pod_dies()
+            .sends("w", *inputs)
+            .receives("w", {"id": 2, "error": UNREACHED}, {"id": 3, "error": UNREACHED})
+            .done()
+        )
+        assert not made.session.form.states.severed
 
 
 # -- what was in flight --------------------------------------------------------------------------------
