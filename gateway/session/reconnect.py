@@ -96,7 +96,7 @@ class Reconnect:
 
     def close(self) -> None:
         """End the wait for the connection: the turn is decided, or the gateway ends."""
-        self._failure = None
+        self._failure, self._start_unknown = None, False
         self._states.on(Trigger.DECIDED)
         self._grace.stop()
         self._forget_resumed()
@@ -166,10 +166,11 @@ class Reconnect:
             return True
         self.close()
         self._commands.accept_waiting(at)
-        self._start_unknown = state.turn is None or state.turn.model_turn is None
+        self._start_unknown = state.turn is None or not (state.turn.model_turn or state.turn.blocks)
         self._say_missed(found, at)
         if found.verdict == "ended":
             self._context.effects.deliver(self._context.form.feed(found.ending_events(), at), at)
+            self._start_unknown = False
         else:
             self._resumed = ResumedTurn(state, logged=found.ends_in_text)
         for kind in STOPS:

@@ -183,6 +183,35 @@ async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() ->
         )
 
 
+async def test_a_model_turn_whose_start_was_not_heard_is_not_begun_in_its_middle() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .connects("p", dialect="pod")
+            .pod_sends(snapshot(status="running"), delta("H"))
+            .receives("p", say("snapshot"), delta("H"))
+            .pod_dies()
+            .pod_sends(snapshot({"kind": "invoke", "trigger": "notify", "ts": 1}, status="running"), done("Hello"))
+            .receives("p", delta("ello"), done("Hello"))
+            .done()
+        )
+
+
+async def test_the_run_after_one_that_ended_meanwhile_gets_no_start_of_its_model_turn() -> None:
+    entries = *run_entries("Hi", end=errored("broken")), *run_entries("Next")
+    failed = problem("internal", "broken"), status("idle")
+    async with in_memory_gateway() as made:
+        await (
+            asked_by_pod_client(made)
+            .pod_sends(*took("Hi"))
+            .receives("p", *took("Hi"))
+            .pod_dies()
+            .pod_sends(snapshot(*entries, status="running"), delta("middle"))
+            .receives("p", *failed, say("segment_rotated"), status("running"), delta("middle"))
+            .done()
+        )
+
+
 # -- a block of which a part was missed ----------------------------------------------------------------
 
 RUNNING = snapshot(*run_entries("Hi"), status="running")
