@@ -165,6 +165,8 @@ class Reconnect:
             self._context.effects.give_up(failure)
             return True
         self.close()
+        if state.transcript[state.fresh :]:  # the run has another input: the waiting one was written behind it
+            self._commands.give_all(SubmitInput, UNKNOWN)
         self._commands.accept_waiting(at)
         self._start_unknown = state.turn is None or not (state.turn.model_turn or state.turn.blocks)
         self._say_missed(found, at)

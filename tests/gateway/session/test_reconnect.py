@@ -626,6 +626,25 @@ async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input() -
         )
 
 
+async def test_an_input_in_flight_behind_one_that_was_accepted_late_fails() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .submits("a", "r1", "Hi")
+            .passes(Limits().accept_deadline)
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .submits("a", "r2", "More")
+            .pod_sends(*took("Hi"), delta("Hel"))
+            .receives("a", token("$late", "Hel"))
+            .pod_dies()
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
+            .receives("a", error("r2", "INTERNAL_ERROR"), token("$late", "lo"), answer("$late", "Hello"))
+            .done()
+        )
+        assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
+
+
 async def test_a_cancel_in_flight_succeeds_if_the_run_has_ended() -> None:
     entries = run_entries("Hi", answer_entry("Hel"), end=errored("Cancelled"))
     async with in_memory_gateway() as made:
