@@ -5,7 +5,8 @@ A Go publisher writes to its subscribers one after the other, so one that does n
 counted.
 
 libzmq reconnects silently, and publications of the meantime would be missing without notice. So a lost connection ends
-the transport, as everywhere else, after all received frames were delivered. The caller connects again.
+the transport, as everywhere else, after all received frames were delivered. The caller connects again. A primary that
+dies loses both connections, and the last publications may still be in one of them: that one is read to its end.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ from dragoman.adapters.zeromq.sockets import Sockets, oversize, shared_context, 
 from dragoman.mappings.dialect import Frame, Missed, Parts
 
 CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (docs/dialects/pando.md, section 5)
-RECEIVE_HWM = 100_000  # messages that libzmq buffers while the event loop is busy: half a second at full speed
+# messages of a connection that libzmq reads ahead, which `memory` does not count; the system's buffers have the others,
+# 2 to 6 MB: with 100,000 a publication takes as much CPU, with 16 it takes a fifth more
+UNREAD = 32
+QUIET = 0.5  # seconds without a message after which the other connection of a lost primary is given up
+LOOKS = 10  # periods of QUIET after which it is given up in any case: it may be alive
 NEVER = 3_600_000  # ms before libzmq reconnects by itself: practically never
 
 FAILED = (
@@ -46,7 +51,7 @@ class Intake:
 
     The socket is read at all times, also before there is a link. While more than `receive_high` bytes wait for a link,
     messages are dropped and counted, and a Missed takes their place. A link that waits for its turn soon goes on: until
-    then the messages stay with libzmq. After the connection is lost no primary can be stalled; then only `pull` reads.
+    then the messages stay with libzmq and the system. After `stop` no primary can be stalled; then only `pull` reads.
     `caught_up` is called when the link has taken every frame after some had to wait.
     """
 
@@ -54,7 +59,6 @@ class Intake:
         self,
         channel: str,
         kind: zmq.SocketType,
-        options: dict[int, int],
         sockets: Sockets,
         meter: Meter,
         *,
@@ -66,12 +70,16 @@ class Intake:
         self._encrypted = sockets.curve is not None
         self.inbound = Inbound(sockets.limits.receive_high, self._wait, self._taken, meter)
         self._caught_up = caught_up
+        self.is_lost = False
+        """True after the end of a connection that was established."""
+        self.heard = False
+        """True after messages arrived; whoever reads it may reset it."""
         self._lost = lost
         self._dropped = 0  # messages dropped since the link last took every frame
-        self._stopped = False  # the connection is lost, and only `pull` reads
+        self._stopped = False  # only `pull` reads
         self._reached = False  # the TCP connection was accepted
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, **options})
+        socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, zmq.RCVHWM: UNREAD})
         self.polled = sockets.poll(socket, self._arrived)
         sockets.monitor(self.polled, EVENTS, self._hear)
 
@@ -88,7 +96,7 @@ class Intake:
             raise type(error)(error.errno, f"{address}: {error.strerror}") from error
 
     def stop(self) -> None:
-        """Stop reading, except by `pull`: the connection is lost."""
+        """Stop reading, except by `pull`: the primary is gone."""
         self._stopped = True
         self.polled.pause()
 
@@ -113,7 +121,7 @@ class Intake:
         self._caught_up()
 
     def _arrived(self, messages: list[Message]) -> None:
-        channel, limits = self._channel, self._limits
+        self.heard, channel, limits = True, self._channel, self._limits
         first = messages[0] if messages else ()
         if len(messages) == len(first) == 1 and not self.inbound.size and len(first[0]) <= limits.max_message:
             self.inbound.push([Parts(channel, b"", first)])  # as lone tokens come
@@ -133,6 +141,7 @@ class Intake:
     def _hear(self, event: int, value: int) -> None:
         if self._connected.done():
             if event == zmq.EVENT_DISCONNECTED:
+                self.is_lost = True
                 self._lost()
         elif event == zmq.EVENT_CONNECTED:
             self._reached = True
@@ -157,15 +166,17 @@ class DialledSockets(Transport):
         self.meter = Meter()
         self._limits = sockets.limits
         self._lost = False  # a connection is gone, or we are closing
+        self._looks = 0  # after the loss
+        self._stopped = False  # the intakes are
         self._closing: asyncio.Event | None = None
         self._pulling: asyncio.Handle | None = None
         self._sockets = sockets
-        self._published = self._intake("pub", zmq.SUB, {zmq.RCVHWM: RECEIVE_HWM})
-        self._answered = self._intake("rpc", zmq.DEALER, {})
+        self._published = self._intake("pub", zmq.SUB)
+        self._answered = self._intake("rpc", zmq.DEALER)
         self._intakes = (self._published, self._answered)
 
-    def _intake(self, channel: str, kind: zmq.SocketType, options: dict[int, int]) -> Intake:
-        return Intake(channel, kind, options, self._sockets, self.meter, lost=self._gone, caught_up=self._pull)
+    def _intake(self, channel: str, kind: zmq.SocketType) -> Intake:
+        return Intake(channel, kind, self._sockets, self.meter, lost=self._gone, caught_up=self._pull)
 
     async def open(self, publications: str, calls: str, topics: Sequence[bytes]) -> None:
         """Connect both sockets. The subscriptions are set before the first call can be made."""
@@ -215,27 +226,40 @@ class DialledSockets(Transport):
     # -- called by the intakes -------------------------------------------------------------------------
 
     def _gone(self) -> None:
-        if not self._lost:
-            self._lost = True
+        """Read on until the other connection is lost, too, or brings nothing more; then read what libzmq still has."""
+        if self._stopped or self._closing is not None:
+            return
+        self._lost, self._looks = True, self._looks + 1
+        is_quiet = self._looks > 1 and self._is_taken and not any(intake.heard for intake in self._intakes)
+        if is_quiet or self._looks > LOOKS or all(intake.is_lost for intake in self._intakes):
+            self._stopped = True
             for intake in self._intakes:
                 intake.stop()
             self._pull()
+            return
+        for intake in self._intakes:
+            intake.heard = False
+        asyncio.get_running_loop().call_later(QUIET, self._gone)
 
     def _pull(self) -> None:
         """Read a batch of what a lost connection has brought if the link took the batch before; end after the last one.
 
-        The next batch is another turn of the event loop: libzmq may hold 100,000 messages.
+        The next batch is another turn of the event loop: its messages may be large.
         """
+        if not self._stopped or not self._is_taken:
+            return
         if self._pulling is not None:
             self._pulling.cancel()
             self._pulling = None
-        if not self._lost or not all(intake.inbound.empty for intake in self._intakes):
-            return
         pulled = [intake.pull() for intake in self._intakes]  # both of them
         if any(pulled):
             self._pulling = asyncio.get_running_loop().call_soon(self._pull)
         else:
             self._end()
+
+    @property
+    def _is_taken(self) -> bool:
+        return all(intake.inbound.empty for intake in self._intakes)
 
     def _end(self) -> None:
         for intake in self._intakes:

@@ -15,8 +15,8 @@ from msgspec import structs
 
 from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq import client as client_module
-from dragoman.adapters.zeromq.client import DialledSockets, connect
-from dragoman.adapters.zeromq.polled import BATCH
+from dragoman.adapters.zeromq.client import UNREAD, DialledSockets, connect
+from dragoman.adapters.zeromq.polled import BYTES
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
 from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
 from tests.adapters.zeromq.peers import DEADLINE, LIMITS, PATIENCE, bound, peer, until
@@ -187,11 +187,12 @@ async def test_the_last_messages_of_a_dying_primary_are_delivered_completely() -
         assert len([frame for frame in frames if isinstance(frame, Parts)]) + missed == 30_000
 
 
-async def test_a_lost_connection_is_read_in_one_batch_per_iteration_of_the_event_loop() -> None:
-    async with connected() as (transport, publisher, _):
+async def test_the_large_messages_of_a_lost_primary_are_read_in_several_iterations_of_the_event_loop() -> None:
+    async with connected() as (transport, publisher, router):
         transport._published.polled.pause()
-        await asyncio.to_thread(publish, publisher, 10 * BATCH)
-        publisher.close(linger=PATIENCE)
+        await asyncio.to_thread(publish, publisher, UNREAD // 2, 2 * BYTES)
+        for socket_ in (publisher, router):
+            socket_.close(linger=PATIENCE)
         turns: Counter[int] = Counter()
         turn = 0
 
@@ -204,8 +205,39 @@ async def test_a_lost_connection_is_read_in_one_batch_per_iteration_of_the_event
             while not reading.done():
                 turn += 1
                 await asyncio.sleep(0)
-        assert turns.total() == 10 * BATCH
-        assert max(turns.values()) <= 2 * BATCH  # in the first one, what had waited too
+        assert turns.total() == UNREAD // 2
+        assert max(turns.values()) == 1
+
+
+async def test_for_a_link_that_waits_libzmq_holds_only_a_few_publications() -> None:
+    async with asyncio.timeout(DEADLINE):
+        with peer(zmq.XPUB, XPUB_NODROP=1, SNDHWM=1, SNDTIMEO=300) as publisher, peer(zmq.ROUTER) as router:
+            transport = await connect(bound(publisher), bound(router), LIMITS)
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(transport.run(lambda _frames: 0))
+                await asyncio.to_thread(publish, publisher, 1)
+                await until(lambda: len(transport._published.inbound._frames) == 1)
+                with pytest.raises(zmq.Again):  # the buffers of the system are full, too
+                    await asyncio.to_thread(publish, publisher, 4 * UNREAD, BYTES)
+                assert len(transport._published.inbound._frames) == 1
+                reading.cancel()
+            await transport.close()
+
+
+@pytest.mark.parametrize("size", [100, 10_000])
+async def test_the_publications_that_a_dead_primary_left_with_the_system_are_delivered(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection for calls is lost at once, the other one only after a megabyte of publications."""
+    monkeypatch.setattr(client_module, "QUIET", DEADLINE)
+    async with connected(structs.replace(LIMITS, receive_high=1 << 30)) as (transport, publisher, router):
+        transport._published.polled.pause()
+        await asyncio.to_thread(publish, publisher, 1_000_000 // size, size)
+        router.close(linger=0)
+        publisher.close(linger=PATIENCE)
+        await until(lambda: transport._answered.is_lost)
+        transport._published.polled.resume()
+        assert len(await receive_all(transport)) == 1_000_000 // size
 
 
 async def test_a_lost_connection_is_not_reconnected_by_libzmq() -> None:
