@@ -21,12 +21,21 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from dragoman.gateway.recording.format import FORMAT, UP, EventLine, Header, Line, RecordingError, frame_line
+from dragoman.gateway.recording.format import (
+    FORMAT,
+    UP,
+    CommandLine,
+    EventLine,
+    Header,
+    Line,
+    RecordingError,
+    frame_line,
+)
 from dragoman.gateway.session.commands import answers_one
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.question_form import Given
 from dragoman.gateway.session.runs import Run
-from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, SubmitInput
 from dragoman.mappings.canonical.events import (
     ApprovalResolved,
@@ -223,9 +232,9 @@ class ImportedCapture:
             elif isinstance(command, AnswerInteraction):
                 self._given = Given(resolved=InteractionResolved(question=command.question, declined=command.declined))
                 self._given_by = command.request
-            yield self._line(command=command, link=captured.conn)
+            yield self._command(command, captured.conn)
         for command in commands:
-            yield self._line(command=command, link=UP)
+            yield self._command(command, UP)
         yield self._frame(frame, "send")
 
     def _closed(self, captured: CapturedFrame) -> Iterator[Line]:
@@ -272,7 +281,7 @@ class ImportedCapture:
         if accepted is not None:
             yield from self._accept(*accepted, at)
         elif answers_one(item):
-            yield self._line(event=item, link=conn)
+            yield self._event(event=item, link=conn)
             if isinstance(item, Reply) and item.request in self._begun:
                 self._begun.discard(item.request)
                 if item.failure is not None:
@@ -314,12 +323,19 @@ class ImportedCapture:
     def _runs(self, runs: list[Run], at: int) -> Iterator[Line]:
         for run in runs:
             for event in run.events:
-                yield self._line(event=event, turn=run.turn, origin=run.origin, at=at)
+                yield self._event(event=event, turn=run.turn, origin=run.origin, at=at)
                 self._state.seq += 1
 
-    def _line(self, **fields: Any) -> EventLine:
+    def _event(self, **fields: Any) -> EventLine:
         self._seq += 1
-        return EventLine(seq=self._seq, t=self._t, cursor=f"{self._state.epoch}:{self._state.seq}", **fields)
+        return EventLine(seq=self._seq, t=self._t, cursor=self._cursor(), **fields)
+
+    def _command(self, command: Command, link: str) -> CommandLine:
+        self._seq += 1
+        return CommandLine(seq=self._seq, t=self._t, cursor=self._cursor(), command=command, link=link)
+
+    def _cursor(self) -> str:
+        return f"{self._state.epoch}:{self._state.seq}"
 
     def _frame(self, frame: Frame, way: Any) -> Line:
         self._seq += 1

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import count, islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -150,12 +150,11 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
 
 class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A canonical `event` or a `command`.
+    """A canonical event.
 
-    An event without a `link` is one of the session's log, at `cursor` ("epoch:seq"), with the `turn`, `origin` and time
-    `at` (ns) of its batch. An event with a `link` was the answer to that link alone. A command has the link of the
-    client that gave it, or UP if the gateway gave it to the backend. The cursor of what is not in the log is that of
-    the next event of the log.
+    Without a `link` it is one of the session's log, at `cursor` ("epoch:seq"), with the `turn`, `origin` and time `at`
+    (ns) of its batch. With a `link` it was the answer to that link alone, and has the cursor of the next event of the
+    log.
 
     With `texts` it stands for one event for each text: in a StepLine with `rounds`, and in files of earlier builds.
     """
@@ -163,8 +162,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     seq: int = 0
     t: Micros = 0
     cursor: Cursor
-    event: Event | None = None
-    command: Command | None = None
+    event: Event
     link: str = ""
     turn: str = ""
     origin: Origin = Origin()
@@ -173,19 +171,14 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     texts: list[str] = []
 
     @property
-    def item(self) -> Any:
-        """Return the event or the command."""
-        return self.event if self.event is not None else self.command
-
-    @property
-    def tag(self) -> str:
-        """Return the type of the event or the command, as it is written."""
-        return str(self.item.__struct_config__.tag)
+    def item(self) -> Event:
+        """Return the event."""
+        return self.event
 
     @property
     def logged(self) -> bool:
         """Return True for an event of the session's log, which was sent to all clients."""
-        return self.event is not None and not self.link
+        return not self.link
 
     @property
     def position(self) -> tuple[int, int]:
@@ -200,14 +193,38 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
             seq=seq,
             t=t,
             cursor=f"{epoch}:{position + place}",
-            event=structs.replace(self.event, text=text),  # type: ignore[type-var]  # a delta: _check_texts refuses others
+            event=structs.replace(self.event, text=text),  # a delta: _check_texts refuses others
             turn=self.turn,
             origin=self.origin,
             at=at,
         )
 
 
-Line = FrameLine | EventLine
+class CommandLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A canonical command, with the cursor of the next event of the log.
+
+    `link` is that of the client that gave it, or UP if the gateway gave it to the backend.
+    """
+
+    seq: int = 0
+    t: Micros = 0
+    cursor: Cursor
+    command: Command
+    link: str = ""
+    redacted: bool = False
+
+    @property
+    def item(self) -> Command:
+        """Return the command."""
+        return self.command
+
+
+Line = FrameLine | EventLine | CommandLine
+
+
+def tag_of(item: Event | Command) -> str:
+    """Return the type of an event or a command, as it is written."""
+    return str(item.__struct_config__.tag)
 
 
 def frame_line(link: str, dir: Direction, dialect: str, frame: Frame) -> FrameLine:
@@ -263,7 +280,7 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     t: Micros
     frames: list[FrameLine] = []
     events: list[EventLine] = []
-    commands: list[EventLine] = []
+    commands: list[CommandLine] = []
     rounds: list[Round] = []
 
     @property
@@ -324,10 +341,10 @@ RECEIVED, SENT = (0, 0, 0, False), (2, 0, 0, False)
 
 def _rank(entry: Line) -> Rank:
     """Return where an entry stands in its step: entries are sorted by it, and equal ones stay in their order."""
-    if type(entry) is EventLine:
-        epoch, _, seq = entry.cursor.partition(":")
-        return 1, int(epoch), int(seq), entry.event is not None
-    return RECEIVED if entry.dir == "receive" else SENT  # type: ignore[union-attr]  # a FrameLine
+    if isinstance(entry, FrameLine):
+        return RECEIVED if entry.dir == "receive" else SENT
+    epoch, _, seq = entry.cursor.partition(":")
+    return 1, int(epoch), int(seq), type(entry) is EventLine
 
 
 def in_steps(seq: int, t: int, entries: Iterable[Line]) -> list[StepLine]:
@@ -341,8 +358,10 @@ def in_steps(seq: int, t: int, entries: Iterable[Line]) -> list[StepLine]:
         step, last = steps[-1], rank
         if isinstance(entry, FrameLine):
             step.frames.append(entry)
+        elif isinstance(entry, EventLine):
+            step.events.append(entry)
         else:
-            (step.events if entry.event is not None else step.commands).append(entry)
+            step.commands.append(entry)
     return steps
 
 
@@ -465,12 +484,8 @@ def _check(step: StepLine) -> None:
     if not (step.frames or step.events or step.commands):
         raise ValueError("a step without frames, events and commands")
     for entry in step.events:
-        if entry.event is None or entry.command is not None:
-            raise ValueError("an entry of `events` without an event, or with a command")
         if entry.texts:
             _check_texts(entry)
-    if any(entry.command is None or entry.event is not None or entry.texts for entry in step.commands):
-        raise ValueError("an entry of `commands` without a command, or with an event")
     most = UNFOLDED_MAX if step.rounds else AT_ONCE_MAX  # a small line may stand for very large frames
     if _unfolded_size(step) > most:
         raise ValueError(f"its frames have over {most} characters")
@@ -508,7 +523,7 @@ def _check_rounds(step: StepLine) -> None:
 
 def _check_texts(entry: EventLine) -> None:
     event = entry.event
-    if event is None or not event.streamed or event.text or event.ext is not None:  # type: ignore[union-attr]  # streamed events have a text
+    if not event.streamed or event.text or event.ext is not None:  # type: ignore[union-attr]  # streamed events have a text
         raise ValueError("`texts` without an empty delta")
     if entry.link or entry.redacted:
         raise ValueError("`texts` of an event that was redacted or sent to one link")

@@ -53,7 +53,7 @@ class FramesNote(Struct, gc=False):
 STREAMED = frozenset(kind for kind in get_args(Event) if kind.streamed)
 """Events that do not end a text that streams."""
 
-Note = FramesNote | Batch | EventLine | FrameLine
+Note = FramesNote | Batch | Line
 """Frames, events that were added to the session's log, or another line."""
 
 

@@ -122,7 +122,7 @@ class Reader:
     def events(self, *, seq: int = 0) -> Iterator[tuple[EventLine, Event]]:
         """Return the events of the session's log, each once, from the number `seq`."""
         for line in self.lines(seq=seq):
-            if isinstance(line, EventLine) and line.logged and line.event is not None:
+            if isinstance(line, EventLine) and line.logged:
                 yield line, line.event
 
     @property

@@ -23,7 +23,7 @@ from msgspec import Struct, structs
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Limits, RouteLimits
 from dragoman.gateway.overload.rates import TokenBucket
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Header, Line
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import SIZE_MAX, STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
 from dragoman.gateway.recording.recordings import FLUSH, Recordings
@@ -240,13 +240,13 @@ class SessionRecorder:
                 self.actor = link
             if isinstance(command, SubmitInput):
                 self._parts.take_input()
-        self._line(EventLine(cursor=self._cursor(), command=command, link=link))
+        self._line(CommandLine(cursor=self._cursor(), command=command, link=link))
 
     def answer(self, link: str, event: Event) -> None:
         """Record an event that went to one link alone."""
         self._line(EventLine(cursor=self._cursor(), event=event, link=link))
 
-    def _line(self, line: EventLine | FrameLine) -> None:
+    def _line(self, line: Line) -> None:
         self.step.append(line)
         if self._call.session is not self:
             self.end_step()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dragoman.gateway.recording.format import UP, EventLine, Line, encode_lines, packed
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line, encode_lines, packed
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.errors import ConfigError
@@ -58,14 +58,14 @@ def live_turns(lines: Iterable[Line]) -> Iterator[list[Line]]:
     turn: list[Line] = []
     live = False
     for line in lines:
-        command = line.command if isinstance(line, EventLine) else None
-        if isinstance(command, SubmitInput) and isinstance(line, EventLine) and line.link != UP:
+        is_input = isinstance(line, CommandLine) and isinstance(line.command, SubmitInput)
+        if is_input and line.link != UP:
             if live:
                 yield turn
             turn, live = [], False
-        elif isinstance(command, SubmitInput) and turn:
+        elif is_input and turn:
             live = True
-        if turn or isinstance(command, SubmitInput):
+        if turn or is_input:
             turn.append(line)
     if live:
         yield turn
@@ -90,9 +90,9 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
                 for line in turn:
                     seq += 1
                     new = structs.replace(line, seq=seq, t=t + PAUSE + line.t - begun)
-                    if isinstance(new, EventLine):
+                    if not isinstance(new, FrameLine):
                         new = structs.replace(new, cursor=f"1:{position}")
-                        position += new.logged
+                        position += isinstance(new, EventLine) and new.logged
                     added.append(new)
                 file.write(encode_lines(packed(added)))
                 t = added[-1].t

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.format import UP, EventLine, RecordingError
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, RecordingError
 from dragoman.gateway.recording.reader import Reader, about_no_session
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
@@ -111,7 +111,7 @@ def cut_plan(plan: ReplayPlan, seq: int) -> ReplayPlan:
 class _FoundCommand(Struct, kw_only=True, eq=False):
     """A command in the recording; its answer comes later."""
 
-    line: EventLine
+    line: EventLine | CommandLine
     command: Command
     key: tuple[str, str] = ("", "")  # link and request of the client
     answer: Event | None = None
@@ -145,8 +145,12 @@ def read_plan(recording: Reader) -> ReplayPlan:
         raise RecordingError(words)
     reader = _PlanReader()
     for line in recording.lines():
-        if isinstance(line, EventLine):
-            reader.take(line)
+        if isinstance(line, CommandLine):
+            reader.take_command(line)
+        elif isinstance(line, EventLine) and line.link:
+            reader.take_answer(line)
+        elif isinstance(line, EventLine):
+            reader.take_logged(line)
         reader.last = line.seq
     return reader.plan(recording)
 
@@ -165,17 +169,10 @@ class _PlanReader:
         self._ends: list[int] = []
         self._has_model_turns = False
 
-    def take(self, line: EventLine) -> None:
-        """Read the next line."""
-        if line.command is not None:
-            if line.link != UP and not isinstance(line.command, ANSWERED_LOCALLY):
-                self._take_command(line, line.command)
-        elif line.event is not None and line.link:
-            self._take_answer(line, line.event)
-        elif line.event is not None:
-            self._take_event(line, line.event)
-
-    def _take_command(self, line: EventLine, command: Command) -> None:
+    def take_command(self, line: CommandLine) -> None:
+        command = line.command
+        if line.link == UP or isinstance(command, ANSWERED_LOCALLY):
+            return
         key = (line.link, command.request)
         found = _FoundCommand(line=line, command=command, key=key, question=self._question)
         self._found.append(found)
@@ -186,12 +183,12 @@ class _PlanReader:
         elif isinstance(command, ANSWERS):
             self._is_typed = False
 
-    def _take_answer(self, line: EventLine, event: Event) -> None:
+    def take_answer(self, line: EventLine) -> None:
         """Take an event for one client.
 
         A smooth client sends all commands of a turn under one request; the last unanswered one is meant.
         """
-        request = getattr(event, "request", "")
+        event, request = line.event, getattr(line.event, "request", "")
         if not request or isinstance(event, events.TurnAccepted | events.SessionOpened | events.HistorySnapshot):
             return
         recent = reversed(self._found[-RECENT_MAX:])
@@ -199,7 +196,8 @@ class _PlanReader:
         if found is not None:
             found.answer, found.settled = event, True
 
-    def _take_event(self, line: EventLine, event: Event) -> None:
+    def take_logged(self, line: EventLine) -> None:
+        event = line.event
         if type(event) is events.TextDelta and line.turn in self._turns:
             self._turn = line.turn
             return  # most lines are text

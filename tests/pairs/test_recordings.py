@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.compare import turns
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -45,11 +45,14 @@ async def test_the_recording_of_a_pair_holds_the_frames_of_both_sides(
     assert said[: len(SAID)] == SAID
     told = []
     for at, line in enumerate(lines):
-        if not isinstance(line, EventLine):
-            continue
-        if isinstance(line.event, TextDelta) and line.event.text.isascii() and (words := line.event.text.split()):
+        if (
+            isinstance(line, EventLine)
+            and isinstance(line.event, TextDelta)
+            and line.event.text.isascii()
+            and (words := line.event.text.split())
+        ):
             told.append(any(has_text(frame, words[0]) for frame in before(lines, at, "receive", up=True)))
-        elif isinstance(line.command, SubmitInput) and line.link != UP:
+        elif isinstance(line, CommandLine) and isinstance(line.command, SubmitInput) and line.link != UP:
             text = line.command.segments[0].text  # type: ignore[union-attr]  # these clients type text
             assert has_text(before(lines, at, "receive", up=False)[0], text)
     assert len(told) > 5

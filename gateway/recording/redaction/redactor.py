@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Line, StepLine, packed
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line, StepLine, packed
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
 from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
 from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
@@ -37,6 +37,8 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Origin
 
+AnyLine = TypeVar("AnyLine", EventLine, CommandLine)
+
 TextKey = tuple[str, str, str]
 """Identifies a text that streams: its kind, and the call and name of a tool."""
 
@@ -53,7 +55,7 @@ class HeldStep(Struct, eq=False, kw_only=True):
     """
 
     step: StepLine
-    others: list[EventLine]
+    others: list[EventLine | CommandLine]
     deltas: list[HeldDelta[Slot]] = []
     redacted: dict[str, EventLine] = {}
     count: int = 1
@@ -195,14 +197,14 @@ class Redactor:
         """Take the steps that are decided out of the queue, and redact them."""
         leaving = self._queue[: self._decided_count()]
         del self._queue[: len(leaving)]
-        others = list[EventLine]()
+        others = list[EventLine | CommandLine]()
         for held in leaving:
             others += held.others
             self._weight -= held.weight
             self._entries -= held.count
         clean = not others or self._values.are_clean(others)
         for entry in others if clean else ():
-            if entry.turn:
+            if isinstance(entry, EventLine) and entry.turn:
                 self._origin = entry.origin  # it was searched with them
         steps = list[StepLine]()
         for held in leaving:
@@ -244,8 +246,10 @@ class Redactor:
         for line in held.step.lines():
             if isinstance(line, FrameLine):
                 yield line
-            elif id(line.item) in searched:
-                yield self._origin_redacted(self._redacted(line))
+            elif isinstance(line, CommandLine):
+                yield self._redacted(line, "command")
+            elif id(line.event) in searched:
+                yield self._origin_redacted(self._redacted(line, "event"))
             else:
                 delta = held.redacted.get(line.cursor, line) if line.logged else line
                 yield self._origin_redacted(self._call_redacted(delta))
@@ -262,12 +266,10 @@ class Redactor:
         origin = self._values.redact(entry.origin)
         return entry if origin is entry.origin else structs.replace(entry, origin=origin, redacted=True)
 
-    def _redacted(self, entry: EventLine) -> EventLine:
+    def _redacted(self, entry: AnyLine, field: Literal["event", "command"]) -> AnyLine:
         self.ledger.seq = entry.seq
         item = self._values.redact(entry.item)
-        if item is entry.item:
-            return entry
-        return structs.replace(entry, **{"event" if entry.command is None else "command": item}, redacted=True)
+        return entry if item is entry.item else structs.replace(entry, **{field: item}, redacted=True)
 
     # -- streamed text -----------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dragoman.gateway.recording.format import EventLine
+from dragoman.gateway.recording.format import CommandLine, EventLine
 from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, Finder
 from dragoman.gateway.recording.redaction.paths import JsonPaths, Keys
 from dragoman.gateway.recording.redaction.shapes import is_secret_name
@@ -59,12 +59,12 @@ class ValueRedactor:
         self._mark = mark
         self._note = note
 
-    def are_clean(self, lines: Sequence[EventLine]) -> bool:
+    def are_clean(self, lines: Sequence[EventLine | CommandLine]) -> bool:
         """Return True if a search of all texts of these lines together finds no secret, which is nearly always.
 
         False may also mean that they must be redacted one by one.
         """
-        kinds: set[type] = {type(line.event or line.command) for line in lines}
+        kinds: set[type] = {type(line.item) for line in lines}
         if self._paths or False in map(_is_plain, kinds):
             return False
         encoded = _encode_lines(lines)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Header, Line
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Header, Line, tag_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,9 +42,9 @@ def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool) -> Iter
         yield _ENCODER.encode(envelope)
 
 
-def _item(line: EventLine) -> dict[str, Any]:
-    kind = "event" if line.event is not None else "command"
-    told = {"type": f"dragoman.{kind}.{line.tag}", "cursor": line.cursor, "subject": line.turn, "link": line.link}
+def _item(line: EventLine | CommandLine) -> dict[str, Any]:
+    kind, turn = ("event", line.turn) if isinstance(line, EventLine) else ("command", "")
+    told = {"type": f"dragoman.{kind}.{tag_of(line.item)}", "cursor": line.cursor, "subject": turn, "link": line.link}
     return {**{key: value for key, value in told.items() if value}, "data": line.item}
 
 

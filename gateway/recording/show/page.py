@@ -206,7 +206,7 @@ def _lost(losses: Sequence[str]) -> str:
 
 def _row(row: WireRow, losses: Losses) -> str:
     lines = [line for column in row.columns for line in column]
-    kinds: set[str] = {kind_of(line) for line in row.columns[1] if isinstance(line, EventLine)} or {"frame"}
+    kinds: set[str] = {kind_of(line) for line in row.columns[1] if not isinstance(line, FrameLine)} or {"frame"}
     if any(line.seq in losses or (isinstance(line, FrameLine) and line.missing) for line in lines):
         kinds.add("loss")
     cells = "".join(
@@ -263,7 +263,7 @@ def _mark(lines: Sequence[Line]) -> str:
 
 def _contents(line: Line) -> list[str]:
     """Return the texts of a frame, or of an event or command as JSON."""
-    if isinstance(line, EventLine):
+    if not isinstance(line, FrameLine):
         return [msgspec.json.encode(line.item).decode()]
     return [_written(part) for part in (line.parts if line.parts is not None else (line,))]
 
@@ -278,7 +278,7 @@ def _peers_of(line: Line) -> str:
         return f"{'from' if line.dir == 'receive' else 'to'} {_named(line.link)}, {_text(line.dialect)}"
     if not line.link:
         return _text(line.cursor)
-    if line.event is not None:
+    if isinstance(line, EventLine):
         return f"told to {_named(line.link)}"
     return f"asked of {_named(UP)}" if line.link == UP else f"{_named(line.link)} asks"
 

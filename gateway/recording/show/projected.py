@@ -145,7 +145,7 @@ def _batch_key(line: EventLine) -> tuple[object, ...]:
 
 
 def _batch(session: str, lines: Sequence[EventLine]) -> Batch:
-    first, events = lines[0], [line.event for line in lines if line.event is not None]
+    first, events = lines[0], [line.event for line in lines]
     epoch, seq = first.position
     return Batch(
         session=session, epoch=epoch, first_seq=seq, events=events, turn=first.turn, origin=first.origin, at=first.at

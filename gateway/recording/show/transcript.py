@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line, tag_of
 from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Missing
 from dragoman.gateway.recording.show.projected import Losses
@@ -152,15 +152,16 @@ class _Reader:
         if isinstance(line, FrameLine):
             if line.missing:
                 yield _entry(line, 0, "loss", "frame", line.missing)
-        elif isinstance(line.command, SubmitInput) and line.link != UP:
-            self._inputs.setdefault((line.link, line.command.request), []).append(_command(line))
-        elif line.command is not None:
-            yield _command(line)
-        elif line.event is not None and line.link:
+        elif isinstance(line, CommandLine):
+            if isinstance(line.command, SubmitInput) and line.link != UP:
+                self._inputs.setdefault((line.link, line.command.request), []).append(_command(line))
+            else:
+                yield _command(line)
+        elif line.link:
             if getattr(line.event, "failure", None) is not None:
                 yield from self._settled(line.link, getattr(line.event, "request", ""))
-            yield _entry(line, 0, "reply", line.tag, _answer(line.event))
-        elif line.event is not None:
+            yield _entry(line, 0, "reply", tag_of(line.event), _answer(line.event))
+        else:
             yield from self._event(line, line.event)
 
     def _settled(self, link: str, request: str) -> list[TranscriptEntry]:
@@ -219,7 +220,7 @@ class _Reader:
             yield from self._unfinished()
         say = _DESCRIPTIONS.get(type(event))
         kind, text = say(event) if say is not None else ("detail", "")
-        yield _entry(line, self._turns.number_of(line), kind, line.tag, text)
+        yield _entry(line, self._turns.number_of(line), kind, tag_of(event), text)
 
     # -- blocks ----------------------------------------------------------------------------------------
 
@@ -250,10 +251,10 @@ def _entry(line: Line, turn: int, kind: Kind, name: str, text: str) -> Transcrip
     )
 
 
-def _command(line: EventLine) -> TranscriptEntry:
+def _command(line: CommandLine) -> TranscriptEntry:
     command = line.command
     text = flatten(command.segments) if isinstance(command, SubmitInput) else ""
-    return _entry(line, 0, "asked" if line.link == UP else "command", line.tag, text)
+    return _entry(line, 0, "asked" if line.link == UP else "command", tag_of(command), text)
 
 
 def _answer(event: Any) -> str:
@@ -334,9 +335,9 @@ _PIECES: dict[type, Kind] = {
 """Event -> the kind of the entry to which it adds a piece."""
 
 
-def kind_of(line: EventLine) -> Kind:
+def kind_of(line: EventLine | CommandLine) -> Kind:
     """Return the kind of the entry to which an event or a command belongs."""
-    if line.command is not None:
+    if isinstance(line, CommandLine):
         return "asked" if line.link == UP else "command"
     if line.link:
         return "reply"

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.format import UP, EventLine, Line
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, Line
 from dragoman.gateway.recording.show.projected import Losses
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -72,11 +72,11 @@ def turn_figures(lines: Iterable[Line], losses: Losses = MappingProxyType({})) -
     inputs: dict[tuple[str, str], int] = {}  # link and request -> when it was given
     before = ""  # an input from elsewhere: a backend tells it before the turn begins
     for line in lines:
-        if not isinstance(line, EventLine):
+        if isinstance(line, CommandLine):
+            if isinstance(line.command, SubmitInput) and line.link != UP and len(inputs) < INPUTS_MAX:
+                inputs.setdefault((line.link, line.command.request), line.t)
             continue
-        if isinstance(line.command, SubmitInput) and line.link != UP and len(inputs) < INPUTS_MAX:
-            inputs.setdefault((line.link, line.command.request), line.t)
-        if not line.logged:
+        if not isinstance(line, EventLine) or not line.logged:
             continue
         number = numbers.number_of(line)
         if number > len(turns):

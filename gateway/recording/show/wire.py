@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import EventLine, FrameLine, Line, tag_of
 
 BACKEND, CANONICAL, CLIENTS = range(3)
 
@@ -85,8 +85,8 @@ def folded(lines: Sequence[Line]) -> list[list[Line]]:
 
 def label_of(line: Line) -> str:
     """Return the type of an event, a command or a frame, "" if a frame does not tell it."""
-    if isinstance(line, EventLine):
-        return line.tag
+    if not isinstance(line, FrameLine):
+        return tag_of(line.item)
     text = line.text if line.parts is None else next((part.text for part in reversed(line.parts) if part.text), None)
     if text is None:
         return line.channel
@@ -137,13 +137,13 @@ def _begins(line: Line, row: WireRow) -> bool:
 
 
 def _column(line: Line) -> int:
-    if isinstance(line, EventLine):
+    if not isinstance(line, FrameLine):
         return CANONICAL
     return BACKEND if line.upstream else CLIENTS
 
 
 def _stream(line: Line) -> Stream | None:
-    if not isinstance(line, EventLine) or not line.logged or line.event is None or not line.event.streamed:
+    if not isinstance(line, EventLine) or not line.logged or not line.event.streamed:
         return None
     return label_of(line), str(getattr(line.event, "call", ""))
 
@@ -152,4 +152,4 @@ def _likeness(line: Line) -> tuple[str, ...]:
     if isinstance(line, FrameLine):
         own = str(line.seq) if line.missing else ""
         return line.link, line.dir, line.dialect, label_of(line), own
-    return line.link, label_of(line), str(getattr(line.event, "call", ""))
+    return line.link, label_of(line), str(getattr(line.item, "call", ""))

@@ -12,6 +12,7 @@ from dragoman.gateway.config.model import Recording
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import (
     UP,
+    CommandLine,
     Direction,
     EventLine,
     FrameLine,
@@ -59,8 +60,7 @@ def frames_of(recording: Reader) -> list[FrameLine]:
 
 def commands_of(recording: Reader) -> list[Command]:
     """Return the commands that clients gave."""
-    of_clients = [line for line in recording.lines() if isinstance(line, EventLine) and line.link != UP]
-    return [line.command for line in of_clients if line.command is not None]
+    return [line.command for line in recording.lines() if isinstance(line, CommandLine) and line.link != UP]
 
 
 def written(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
@@ -179,7 +179,7 @@ def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
         if isinstance(line, FrameLine):
             tapped = TAPPED.setdefault((line.link, line.dir), TapPoint(line.link, line.dir, line.dialect))
             step.append(FramesNote(tapped, [(line.text or "").encode()]))
-        elif line.logged and line.event is not None:
+        elif isinstance(line, EventLine) and line.logged:
             step.append(Batch(session="s", epoch=1, first_seq=position, events=[line.event], origin=line.origin))
             position += 1
         else:

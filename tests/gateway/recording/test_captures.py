@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
-from dragoman.gateway.recording.format import EventLine, FrameLine, RecordingError
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, RecordingError
 from dragoman.gateway.recording.show.compare import ComparedTurn, turns
 from dragoman.mappings.canonical.commands import SubmitInput
 from tests.data_files import DATA, captures
@@ -137,7 +137,7 @@ def test_requests_of_a_second_client_are_kept_and_its_copies_of_events_are_not()
     lines = imported(path)
     header = lines.header
     got = list(lines)
-    asked = {line.link for line in got if isinstance(line, EventLine) and isinstance(line.command, SubmitInput)}
+    asked = {line.link for line in got if isinstance(line, CommandLine) and isinstance(line.command, SubmitInput)}
     assert asked == {"a", "b", "up"}
     assert len(conversation(imported(path))) == 2
     assert header.dialects == {"pod": ""}

@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.gateway.recording.format import (
     UP,
+    CommandLine,
     EventLine,
     FrameLine,
     Header,
@@ -109,13 +110,10 @@ PAUSE: dict[str, object] = {"command": {"type": "pause_turn"}}
     [
         ("events", {}),
         ("events", PAUSE),
-        ("events", DELTA | PAUSE),
         ("events", DELTA | {"texts": ["a"], "link": "c"}),
         ("events", DELTA | {"texts": ["a"], "redacted": True}),
         ("commands", {}),
         ("commands", DELTA),
-        ("commands", DELTA | PAUSE),
-        ("commands", PAUSE | {"texts": ["a"]}),
     ],
 )
 def test_an_entry_that_contradicts_its_place_is_refused(place: str, entry: dict[str, object]) -> None:
@@ -144,10 +142,10 @@ def test_an_unreleased_version_is_refused_by_its_number_and_the_name_of_the_file
 def test_a_step_is_one_line_and_its_items_are_read_back_in_order() -> None:
     items: list[Line] = [
         FrameLine(seq=1, t=5, link="c", dir="receive", dialect="smooth", text="a"),
-        EventLine(seq=2, t=5, cursor="1:7", command=PauseTurn(request="r"), link="c"),
+        CommandLine(seq=2, t=5, cursor="1:7", command=PauseTurn(request="r"), link="c"),
         EventLine(seq=3, t=5, cursor="1:7", event=Reply(request="r"), link="c"),
         EventLine(seq=4, t=5, cursor="1:7", event=TextDone(text="x")),
-        EventLine(seq=5, t=5, cursor="1:8", command=PauseTurn(request="u"), link="up"),
+        CommandLine(seq=5, t=5, cursor="1:8", command=PauseTurn(request="u"), link="up"),
         EventLine(seq=6, t=5, cursor="1:8", event=TextDone(text="y")),
         FrameLine(seq=7, t=5, link="up", dir="send", dialect="pod", text="b"),
         FrameLine(seq=8, t=5, link="c", dir="send", dialect="smooth", text="c"),
@@ -161,7 +159,7 @@ def test_a_step_is_one_line_and_its_items_are_read_back_in_order() -> None:
     "second",
     [
         FrameLine(seq=2, t=5, link="c", dir="receive", dialect="smooth", text="a"),
-        EventLine(seq=2, t=5, cursor="1:7", command=PauseTurn()),
+        CommandLine(seq=2, t=5, cursor="1:7", command=PauseTurn()),
         EventLine(seq=2, t=6, cursor="1:8", event=TextDone(text="x")),
         EventLine(seq=3, t=5, cursor="1:8", event=TextDone(text="x")),
     ],
@@ -217,12 +215,11 @@ def test_an_event_is_read_back_with_its_cursor() -> None:
     assert again.logged
 
 
-def test_a_command_is_read_back_and_is_not_in_the_log() -> None:
+def test_a_command_is_read_back() -> None:
     command = SubmitInput(request="r", segments=(Text(text="hello"),))
-    (again,) = read_back([EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=command)])
-    assert isinstance(again, EventLine)
+    (again,) = read_back([CommandLine(seq=1, t=0, cursor="1:0", link="pod-1", command=command)])
+    assert isinstance(again, CommandLine)
     assert again.command == command
-    assert not again.logged
 
 
 def test_a_reply_is_not_in_the_log() -> None:
@@ -232,7 +229,7 @@ def test_a_reply_is_not_in_the_log() -> None:
 def test_an_unknown_message_is_read_back_as_command_and_as_event() -> None:
     unknown = Unmapped(dialect="pod", tag="x", raw="{}")
     for line in (
-        EventLine(seq=1, t=0, cursor="1:0", command=unknown),
+        CommandLine(seq=1, t=0, cursor="1:0", command=unknown),
         EventLine(seq=1, t=0, cursor="1:0", event=unknown),
     ):
         assert read_back([line]) == [line]

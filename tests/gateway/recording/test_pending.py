@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, decode_line, encode_lines
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, decode_line, encode_lines
 from dragoman.gateway.recording.pending import (
     LINES_MAX,
     SIZE_MAX,
@@ -27,7 +27,7 @@ def batch(*events: Event) -> Batch:
 
 def test_pending_items_are_in_order_and_numbered_together() -> None:
     notes = PendingSteps()
-    command = EventLine(cursor="2:8", command=PauseTurn(), link="a")
+    command = CommandLine(cursor="2:8", command=PauseTurn(), link="a")
     notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
     assert notes.count == 5
     assert [(line.seq, line.t, type(line)) for line in items_of(notes.take()())] == [
@@ -35,7 +35,7 @@ def test_pending_items_are_in_order_and_numbered_together() -> None:
         (2, 3, FrameLine),
         (3, 3, EventLine),
         (4, 3, EventLine),
-        (5, 3, EventLine),
+        (5, 3, CommandLine),
     ]
     assert (notes.count, notes.take()()) == (0, [])
     notes.add(4, [FramesNote(SENT, [b"c"])])

@@ -9,7 +9,17 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.recording import index, reader
-from dragoman.gateway.recording.format import UP, VERSION, EventLine, Line, RecordingError, StepLine, encode, packed
+from dragoman.gateway.recording.format import (
+    UP,
+    VERSION,
+    CommandLine,
+    EventLine,
+    Line,
+    RecordingError,
+    StepLine,
+    encode,
+    packed,
+)
 from dragoman.gateway.recording.reader import Missing, PartFile, Problems, open_recording, recordings_in, sessions_in
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -114,8 +124,8 @@ def test_a_recording_with_streams_is_read_from_any_line_and_time(name: str) -> N
 
 def test_commands_to_the_backend_are_not_commands_of_clients(tmp_path: Path) -> None:
     lines: list[Line] = [
-        EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=PauseTurn(request="a")),
-        EventLine(seq=2, t=0, cursor="1:0", link=UP, command=PauseTurn(request="b")),
+        CommandLine(seq=1, t=0, cursor="1:0", link="pod-1", command=PauseTurn(request="a")),
+        CommandLine(seq=2, t=0, cursor="1:0", link=UP, command=PauseTurn(request="b")),
         EventLine(seq=3, t=0, cursor="1:0", link="pod-1", event=Reply(request="a")),
     ]
     recording = open_recording(written(tmp_path / "a.jsonl", lines))

@@ -10,7 +10,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.format import EventLine, FrameLine, Header
+from dragoman.gateway.recording.format import FrameLine, Header, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recorder import Recorder, Tap
 from dragoman.gateway.recording.recordings import Recordings
@@ -28,11 +28,10 @@ from tests.services import never
 POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
 
 
-def _word(line: FrameLine | EventLine) -> str:
+def _word(line: Line) -> str:
     if isinstance(line, FrameLine):
         return f"{line.link} {'>' if line.dir == 'receive' else '<'} {line.missing or line.text}"
-    item: Any = line.event or line.command
-    return f"{line.link or 'log'}: {type(item).__name__}"
+    return f"{line.link or 'log'}: {type(line.item).__name__}"
 
 
 class Stage:

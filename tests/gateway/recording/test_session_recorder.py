@@ -12,7 +12,7 @@ from dragoman.gateway import recording
 from dragoman.gateway.config.model import RouteLimits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, SIZE_MAX, FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recordings import AT_ONCE, FLUSH, Recordings
@@ -63,7 +63,7 @@ def test_frames_commands_and_replies_are_numbered_together(harness: RecorderHarn
     assert seqs(lines) == [1, 2, 3, 4]
     assert [line.text for line in lines[:2] if isinstance(line, FrameLine)] == ["a", "b"]
     command, answer = lines[2:]
-    assert isinstance(command, EventLine)
+    assert isinstance(command, CommandLine)
     assert isinstance(answer, EventLine)
     assert (command.command, command.cursor, command.link) == (PauseTurn(request="r"), "2:7", "smooth-1")
     assert (answer.event, answer.cursor, answer.link) == (Reply(request="r"), "2:7", "smooth-1")
@@ -238,7 +238,7 @@ def lines_in_short(harness: RecorderHarness) -> list[tuple[int, str]]:
     """Return the number of each line, and the link and text of a frame, or the text of an event."""
     harness.recorder.close()
     return [
-        (line.seq, f"{line.link} {line.text}" if isinstance(line, FrameLine) else getattr(line.event, "text", "reply"))
+        (line.seq, f"{line.link} {line.text}" if isinstance(line, FrameLine) else getattr(line.item, "text", "reply"))
         for line in harness.disk.lines()
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Header, Line
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Header, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
 from dragoman.gateway.replay.matching import MatchReport, Reporter
@@ -75,7 +75,8 @@ class RecordingBuilder:
         return len(self._lines)
 
     def add_line(self, **fields: Any) -> None:
-        self._lines.append(EventLine(seq=self.last + 1, t=self._t, cursor=f"1:{self._logged}", **fields))
+        kind = CommandLine if "command" in fields else EventLine
+        self._lines.append(kind(seq=self.last + 1, t=self._t, cursor=f"1:{self._logged}", **fields))
 
     def client(self, command: Any) -> str:
         """Add a command of a client that does not reach the backend; return its request id."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.format import EventLine, FrameLine
+from dragoman.gateway.recording.format import CommandLine, FrameLine
 from dragoman.gateway.recording.index import compressed
 from dragoman.gateway.recording.reader import Problems, open_part, open_recording
 from dragoman.gateway.replay.missing import append_missing, check_appendable, keep_missing, live_turns, missing_folder
@@ -44,7 +44,7 @@ def answer(path: Path, text: str) -> str:
 def test_only_turns_of_the_live_backend_count_as_missing(tmp_path: Path) -> None:
     (turn,) = live_turns(open_recording(session(tmp_path)).lines())
     first = turn[0]
-    assert isinstance(first, EventLine)
+    assert isinstance(first, CommandLine)
     assert isinstance(first.command, SubmitInput)
     assert flatten(first.command.segments) == "new"
     assert isinstance(turn[-1], FrameLine), "up to the next input"

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction import redactor as redactor_module
 from dragoman.gateway.recording.redaction.held_text import BEHIND
 from dragoman.gateway.recording.redaction.redactor import Redactor
@@ -74,7 +74,7 @@ class Lines:
 
     def command(self, command: Command) -> None:
         count = len(self.lines)
-        self.lines.append(EventLine(seq=count, t=self.t, cursor=f"1:{count}", command=command, link="c1"))
+        self.lines.append(CommandLine(seq=count, t=self.t, cursor=f"1:{count}", command=command, link="c1"))
 
     def frame(self, value: object, link: str = "up", dialect: str = "pod", text: str = "") -> None:
         text = text or json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Part
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
@@ -91,7 +91,7 @@ def test_a_row_holds_the_received_frame_its_meaning_and_the_sent_frames(tmp_path
         EventLine(seq=3, t=120, cursor="1:0", turn="t", event=TextDelta(text="meant")),
         FrameLine(seq=4, t=130, link="smooth-1", dir="send", dialect="smooth", text="to the client"),
         FrameLine(seq=5, t=900, link="smooth-1", dir="receive", dialect="smooth", text="from the client"),
-        EventLine(seq=6, t=901, cursor="1:1", link="smooth-1", command=SubmitInput(segments=(Text(text="asked"),))),
+        CommandLine(seq=6, t=901, cursor="1:1", link="smooth-1", command=SubmitInput(segments=(Text(text="asked"),))),
         FrameLine(seq=7, t=902, link="up", dir="send", dialect="pod", text="to the pod"),
     ]
     _, first, second = read(written(tmp_path / "a.jsonl", lines)).rows
@@ -112,7 +112,7 @@ def hostile(tmp_path: Path) -> str:
         EventLine(seq=4, t=0, cursor="1:0", turn=ATTACK, event=TextDone(text=ATTACK)),
         EventLine(seq=5, t=0, cursor="1:0", event=ToolCallArguments(call="1", name=ATTACK, json=ATTACK, done=True)),
         EventLine(seq=6, t=0, cursor="1:0", event=ToolCallFinished(call="1", name=ATTACK, output=ATTACK)),
-        EventLine(seq=7, t=0, cursor="1:0", link=ATTACK, command=SubmitInput(segments=(Text(text=ATTACK),))),
+        CommandLine(seq=7, t=0, cursor="1:0", link=ATTACK, command=SubmitInput(segments=(Text(text=ATTACK),))),
     ]
     header = type(HEADER)(route=ATTACK, session=ATTACK, upstream=ATTACK, dialects={ATTACK: ATTACK}, gateway=ATTACK)
     recording = open_recording(written(tmp_path / "a.jsonl", lines, header))
@@ -164,8 +164,8 @@ def test_missing_items_are_reported_at_the_top_and_in_their_place(tmp_path: Path
 def test_sender_and_receiver_are_shown_above_each_frame(tmp_path: Path) -> None:
     lines: list[Line] = [
         FrameLine(seq=1, t=0, link="smooth-1", dir="receive", dialect="smooth", text="a"),
-        EventLine(seq=2, t=0, cursor="1:0", link="smooth-1", command=PauseTurn(request="r")),
-        EventLine(seq=3, t=0, cursor="1:0", link="up", command=PauseTurn(request="s")),
+        CommandLine(seq=2, t=0, cursor="1:0", link="smooth-1", command=PauseTurn(request="r")),
+        CommandLine(seq=3, t=0, cursor="1:0", link="up", command=PauseTurn(request="s")),
         FrameLine(seq=4, t=0, link="up", dir="send", dialect="pod", text="b"),
         EventLine(seq=5, t=0, cursor="1:0", link="smooth-1", event=Reply(request="r")),
         EventLine(seq=6, t=0, cursor="1:7", turn="t", event=TextDelta(text="c")),
@@ -268,7 +268,7 @@ def test_a_long_text_on_the_wire_is_compressed(tmp_path: Path) -> None:
 
 def test_a_turn_without_rows_leaves_the_page_in_order(tmp_path: Path) -> None:
     lines: list[Line] = [
-        EventLine(seq=1, t=0, cursor="1:0", link="smooth-1", command=PauseTurn(request="r")),
+        CommandLine(seq=1, t=0, cursor="1:0", link="smooth-1", command=PauseTurn(request="r")),
         EventLine(seq=2, t=1, cursor="1:0", turn="a", event=StatusChanged(status="running")),
         EventLine(seq=3, t=2, cursor="1:1", turn="b", event=TextDone(text="two")),
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Part
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -173,7 +173,7 @@ async def test_text_of_a_peer_is_never_executed_and_never_becomes_an_html_elemen
         EventLine(seq=4, t=0, cursor="1:0", turn=ATTACK, event=TextDone(text=ATTACK)),
         EventLine(seq=5, t=0, cursor="1:0", event=ToolCallArguments(call="1", name=ATTACK, json=ATTACK, done=True)),
         EventLine(seq=6, t=0, cursor="1:0", event=ToolCallFinished(call="1", name=ATTACK, output=ATTACK)),
-        EventLine(seq=7, t=0, cursor="1:0", link=ATTACK, command=SubmitInput(segments=(Text(text=ATTACK),))),
+        CommandLine(seq=7, t=0, cursor="1:0", link=ATTACK, command=SubmitInput(segments=(Text(text=ATTACK),))),
         *(EventLine(seq=seq, t=0, cursor="1:1", turn="t", event=TextDelta(text=ATTACK)) for seq in range(8, 20)),
     ]
     header = type(HEADER)(route=ATTACK, session=ATTACK, upstream=ATTACK, dialects={ATTACK: ATTACK}, gateway=ATTACK)

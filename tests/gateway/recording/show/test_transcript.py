@@ -5,7 +5,7 @@ from typing import Any, get_args
 from msgspec import Raw
 
 from dragoman.gateway import registry
-from dragoman.gateway.recording.format import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
 from dragoman.gateway.recording.show.projected import find_losses
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of, transcript
@@ -125,8 +125,8 @@ def test_turns_are_numbered_and_events_outside_of_them_are_not() -> None:
 
 def test_commands_of_clients_are_distinguished_from_those_to_the_backend() -> None:
     lines: list[Line] = [
-        EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=CancelTurn()),
-        EventLine(seq=2, t=0, cursor="1:0", link=UP, command=CancelTurn()),
+        CommandLine(seq=1, t=0, cursor="1:0", link="pod-1", command=CancelTurn()),
+        CommandLine(seq=2, t=0, cursor="1:0", link=UP, command=CancelTurn()),
         FrameLine(seq=3, t=0, link=UP, dir="send", dialect="pod", text="{}"),
     ]
     assert [(entry.kind, entry.link, entry.name) for entry in transcript(lines)] == [
@@ -203,14 +203,14 @@ def test_a_piece_has_the_kind_of_the_entry_to_which_it_belongs() -> None:
     assert kind(events.TurnEnded(end="completed")) == "end"
     assert kind(events.StatusChanged(status="idle")) == "detail"
     assert kind(events.Reply(request="r"), link="pod-1") == "reply"
-    assert kind_of(EventLine(seq=1, t=0, cursor="1:0", link=UP, command=CancelTurn())) == "asked"
+    assert kind_of(CommandLine(seq=1, t=0, cursor="1:0", link=UP, command=CancelTurn())) == "asked"
 
 
 def test_a_loss_is_not_shown_below_a_command_in_between() -> None:
     lines: list[Line] = [
         client(),
         EventLine(seq=2, t=5, cursor="1:2", turn="t", event=events.ToolOutputDelta(call="c", text="a")),
-        EventLine(seq=3, t=6, cursor="1:3", link=UP, command=CancelTurn()),
+        CommandLine(seq=3, t=6, cursor="1:3", link=UP, command=CancelTurn()),
         EventLine(seq=4, t=7, cursor="1:3", turn="t", event=events.ToolCallFinished(call="c", output="a")),
     ]
     entries = transcript(lines, losses=find_losses("s", lines, registry.dialect))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Part
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.show.wire import BACKEND, CANONICAL, CLIENTS, FOLD_MIN, folded, label_of, wire_rows
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Event, ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
@@ -82,4 +82,4 @@ def test_a_zeromq_message_is_labelled_by_its_last_part_or_its_channel() -> None:
 
 def test_events_and_commands_are_labelled_with_their_type() -> None:
     assert label_of(EventLine(seq=1, t=0, cursor="1:0", event=TextDelta(text="a"))) == "text_delta"
-    assert label_of(EventLine(seq=1, t=0, cursor="1:0", link="up", command=PauseTurn(request="r"))) == "pause_turn"
+    assert label_of(CommandLine(seq=1, t=0, cursor="1:0", link="up", command=PauseTurn(request="r"))) == "pause_turn"
