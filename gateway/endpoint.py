@@ -10,7 +10,7 @@ an address it means our own stdin and stdout. gateway/registry.py knows which di
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.config.source import ENV, FILE, find_secret
+from dragoman.gateway.config.source import ENV, FILE, expand_home, find_secret
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = "smooth+ws://127.0.0.1:8787/ws or pod+unix:/run/x/sock"
@@ -91,14 +91,22 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return any(self.option(key) and not self.option(key).startswith((ENV, FILE)) for key in self.secret_keys)
 
     def relative_to(self, folder: Path) -> Endpoint:
-        """Return the endpoint with its relative paths below `folder`: its address, and the files of its secrets."""
+        """Return the endpoint with its relative paths below `folder`: its address, and the files of its options."""
+        return self._with_paths(lambda path: str(folder / path))
+
+    @property
+    def in_homes(self) -> Endpoint:
+        """The endpoint with each `~` at the beginning of a path replaced by the home of its user."""
+        return self._with_paths(expand_home)
+
+    def _with_paths(self, place: Callable[[str], str]) -> Endpoint:
         options = tuple(
-            (key, f"{FILE}{folder / value.removeprefix(FILE)}")
+            (key, f"{FILE}{place(value.removeprefix(FILE))}")
             if _names_secret(key) and value.startswith(FILE)
-            else (key, str(folder / value) if key in FILES else value)
+            else (key, place(value) if key in FILES else value)
             for key, value in self.options
         )
-        address = str(folder / self.address) if self.transport in PATHS else self.address
+        address = place(self.address) if self.transport in PATHS else self.address
         return structs.replace(self, address=address, options=options)
 
     @property
@@ -169,7 +177,7 @@ def parse(text: str) -> Endpoint:
         transport=match["transport"],
         address=address,
         options=options,
-    )
+    ).in_homes
 
 
 def split_url(endpoint: Endpoint) -> tuple[str, int, str]:

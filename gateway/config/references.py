@@ -14,14 +14,13 @@ Relative paths of the configuration become absolute.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.config.lines import KeyPath, map_texts
-from dragoman.gateway.config.source import ENV, FILE, find_secret, read_secret
+from dragoman.gateway.config.source import ENV, FILE, expand_home, find_secret, read_secret
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 
@@ -57,10 +56,12 @@ class Interpolation:
 
     def _expand_text(self, path: KeyPath, text: str) -> str:
         try:
-            return "".join(self._pieces(text, path))
+            text = "".join(self._pieces(text, path))
         except ConfigError as error:
             self.faults.append((path, str(error)))
-            return text
+        if "\0" in text:
+            self.faults.append((path, "a value must not contain a NUL character"))
+        return text.replace("\0", "")  # no system call takes one, so that nothing behind this fails for it
 
     def _pieces(self, text: str, path: KeyPath) -> Iterator[str]:
         end = 0
@@ -77,7 +78,7 @@ class Interpolation:
         self.replaced.add(path)
         if file is not None:
             self.secrets.add(path)
-            value = read_secret(self._folder / file)
+            value = read_secret(Path(_below(self._folder, file)))
         elif name is None:
             raise ConfigError(f"`${{` is not followed by a valid reference; {EXAMPLES}")
         elif value := self._environment.get(name, ""):
@@ -114,7 +115,7 @@ class FileSecrets:
             self.literal += [path] if text else []
             return text
         if text.startswith(FILE):
-            text = f"{FILE}{self._folder / text.removeprefix(FILE)}"
+            text = f"{FILE}{_below(self._folder, text.removeprefix(FILE))}"
         try:
             return find_secret(text)
         except ConfigError as error:
@@ -145,13 +146,11 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> Any:
 
 def _below(folder: Path, text: str) -> str:
     """Return a path below a folder; one that begins with `~` is below the folder of its user."""
-    return f"{folder / os.path.expanduser(text)}{'/' if text.endswith('/') else ''}" if text else text
+    return f"{folder / expand_home(text)}{'/' if text.endswith('/') else ''}" if text else text
 
 
 def _resolve_endpoint(text: str, folder: Path) -> str:
     try:
-        endpoint = parse(text)
+        return str(parse(text).relative_to(folder))
     except ConfigError:  # reported by the check
         return text
-    resolved = endpoint.relative_to(folder)
-    return text if resolved == endpoint else str(resolved)

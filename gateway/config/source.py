@@ -56,6 +56,14 @@ def _reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def expand_home(text: str) -> str:
+    """Return a path with the home of a user in place of `~` or `~USER` at its beginning, if there is that user."""
+    try:
+        return os.path.expanduser(text)
+    except ValueError:  # no user has a null character in the name
+        return text
+
+
 def read_secret(path: Path) -> str:
     """Return the text of a file without the newlines at its end; raise ConfigError if it cannot be read or is empty."""
     try:

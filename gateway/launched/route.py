@@ -19,6 +19,7 @@ from msgspec import structs
 from dragoman import __version__
 from dragoman.gateway.config import check
 from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.config.source import expand_home
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
@@ -41,7 +42,7 @@ def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
     path = environment.get("DRAGOMAN_CONFIG")
     if not path:
         raise ConfigError("set DRAGOMAN_CONFIG to a configuration file, whose first route is served")
-    whole = check.load(Path(path), listens=False)
+    whole = check.load(Path(expand_home(path)), listens=False)
     wanted = environment.get("DRAGOMAN_ROUTE")
     route = next((route for route in whole.routes if wanted in (None, "", route.name)), None)
     if route is None:

@@ -6,7 +6,6 @@ number before the suffix. No existing file is ever written to: a name that is ta
 
 from __future__ import annotations
 
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
+from dragoman.gateway.config.source import expand_home
 from dragoman.mappings.errors import ConfigError
 
 SUFFIX = ".jsonl"
@@ -91,7 +91,7 @@ def place(text: str) -> Place:
     """
     if not text:
         raise ConfigError("recordings need a place: name a folder, or a new file")
-    path = Path(os.path.expanduser(text))
+    path = Path(expand_home(text))
     if folder_of(text) == path:
         if path.exists() and not path.is_dir():
             raise ConfigError(f"{text} is a file: name a folder, or a new file")
@@ -105,7 +105,7 @@ def place(text: str) -> Place:
 
 def folder_of(text: str) -> Path:
     """Return the folder in which recordings to this place are written, whatever exists there now."""
-    path = Path(os.path.expanduser(text))
+    path = Path(expand_home(text))
     return path if path.is_dir() or text.endswith("/") or not path.suffix else path.parent
 
 

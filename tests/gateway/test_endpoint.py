@@ -71,6 +71,26 @@ def test_options_without_a_value_are_refused_with_the_form_of_options(text: str)
         parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("pod+unix:~/s", "pod+unix:/home/ann/s"),
+        ("pod+dir:~", "pod+dir:/home/ann"),
+        ("replay+file:~/r.jsonl", "replay+file:/home/ann/r.jsonl"),
+        ("smooth+wss://h/ws?ca=~/ca&token=file:~/t", "smooth+wss://h/ws?ca=/home/ann/ca&token=file:/home/ann/t"),
+        ("smooth+wss://h/ws?token=~/t&user=~", "smooth+wss://h/ws?token=~/t&user=~"),
+        ("pod+unix:/run/~/s", "pod+unix:/run/~/s"),
+        ("pod+unix:~nobody-at-all/s", "pod+unix:~nobody-at-all/s"),
+        ("pod+name:~", "pod+name:~"),
+    ],
+)
+def test_the_folder_of_a_user_is_written_as_in_a_shell(
+    text: str, expanded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert str(parse(text)) == expanded
+
+
 def test_the_examples_in_the_errors_are_valid_endpoints() -> None:
     for example in EXAMPLES.split(" or "):
         assert str(parse(example)) == example

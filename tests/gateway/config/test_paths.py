@@ -24,10 +24,14 @@ from dragoman.gateway.config.references import resolve_paths
         ("pod+name:n", "pod+name:n"),
         ("codewhale+stdio:bin/x a -- ?model=m", "codewhale+stdio:bin/x a -- ?model=m"),
         ("smooth+wss://h/ws?token=env:t", "smooth+wss://h/ws?token=env:t"),
+        ("pod+unix:~/s", "pod+unix:/home/ann/s"),
         ("no endpoint", "no endpoint"),
     ],
 )
-def test_a_relative_path_in_an_endpoint_starts_at_the_configurations_folder(text: str, resolved: str) -> None:
+def test_a_relative_path_in_an_endpoint_starts_at_the_configurations_folder(
+    text: str, resolved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
     assert resolve_paths({"route": [{"upstream": text}]}, Path("/etc")) == {"route": [{"upstream": resolved}]}
 
 

@@ -67,9 +67,21 @@ def test_a_reference_without_a_value_is_an_error_at_its_key(
     assert words in said
 
 
+def test_a_nul_character_is_an_error_at_its_key_and_reaches_nothing_behind(interpolation: Interpolation) -> None:
+    assert interpolation.expand({"a": "~\0/r"}) == {"a": "~/r"}
+    assert interpolation.faults == [(("a",), "a value must not contain a NUL character")]
+
+
 def test_values_of_other_types_and_keys_stay_as_they_are(interpolation: Interpolation) -> None:
     table = {"${PORT}": 1, "b": [True, 2.5, {"c": None}]}
     assert interpolation.expand(table) == table
+
+
+def test_a_file_in_the_folder_of_a_user_is_read(
+    interpolation: Interpolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert interpolation.expand("${file:~/secret}") == "s3cret"
 
 
 def test_a_value_from_a_file_counts_as_secret(interpolation: Interpolation) -> None:
@@ -115,6 +127,8 @@ def test_a_secret_is_read_from_a_variable_or_a_file_beside_the_configuration(
     secrets = FileSecrets(tmp_path)
     assert secrets.read(place("env:DRAGOMAN_TEST_SECRET")) == place("from a variable")
     assert secrets.read(place("file:secret")) == place("from a file")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert FileSecrets(Path("/")).read(place("file:~/secret")) == place("from a file")
     assert (secrets.faults, secrets.literal) == ([], [])
     assert secrets.read(place("itself")) == place("itself")
     assert secrets.literal == [key]
