@@ -171,6 +171,8 @@ def parse(text: str) -> Endpoint:
         raise ConfigError(
             f"{masked_text(text)!r}: write the options after `{behind}` as KEY=VALUE&KEY=VALUE"
         ) from error
+    if empty := [key for key, value in options if not value]:
+        raise ConfigError(f"{masked_text(text)!r}: write a value for `{empty[0]}`, or leave it out")
     return Endpoint(
         dialect=match["dialect"],
         generation=match["generation"] or "",

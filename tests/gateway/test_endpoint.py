@@ -22,8 +22,8 @@ GOOD = {
     "smooth+ws://h:1/?origin=http://a&origin=http://b": Endpoint(
         dialect="smooth", transport="ws", address="//h:1/", options=(("origin", "http://a"), ("origin", "http://b"))
     ),
-    "pod+unix:/s?session=latest&x=": Endpoint(
-        dialect="pod", transport="unix", address="/s", options=(("session", "latest"), ("x", ""))
+    "pod+unix:/s?session=latest&x=y": Endpoint(
+        dialect="pod", transport="unix", address="/s", options=(("session", "latest"), ("x", "y"))
     ),
     "codewhale+stdio:": Endpoint(dialect="codewhale", transport="stdio", address=""),
     "codewhale+stdio:x --url a?b=c -- y": Endpoint(
@@ -68,6 +68,12 @@ def test_an_invalid_endpoint_is_refused_with_a_valid_example(text: str) -> None:
 )
 def test_options_without_a_value_are_refused_with_the_form_of_options(text: str) -> None:
     with pytest.raises(ConfigError, match="KEY=VALUE&KEY=VALUE"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["smooth+wss://h:1/?cert=c&client_ca=", "codewhale+stdio:x -- ?client_ca=&cwd=/a"])
+def test_an_option_with_an_empty_value_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(ConfigError, match="write a value for `client_ca`, or leave it out"):
         parse(text)
 
 
