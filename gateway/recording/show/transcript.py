@@ -314,7 +314,7 @@ _DESCRIPTIONS: dict[type, Callable[[Any], tuple[Kind, str]]] = {
     events.OtpRequired: lambda x: ("question", f"{x.tool}: {x.description} (a code by {' or '.join(x.channels)})"),
     events.OtpSent: lambda x: ("question", f"a code went by {x.channel} to {x.destination}"),
     events.SessionUpdated: lambda x: ("session", x.session.title),
-    events.SessionClosed: lambda _: ("session", "closed"),
+    events.SessionClosed: lambda _: ("session", "no longer listed under the id that it had"),  # it may have got another
     events.BackendShutdown: lambda x: ("session", f"the backend goes away: {x.reason}"),
     events.StatusChanged: lambda x: ("detail", x.status),
     events.UsageReported: lambda x: ("detail", _usage(x.usage)),

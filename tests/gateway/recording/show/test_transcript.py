@@ -12,7 +12,7 @@ from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of,
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Failure, Message, Text
+from dragoman.mappings.canonical.values import Failure, Message, SessionSummary, Text
 from tests.gateway.recording.lines import FROZEN
 from tests.samples import full
 
@@ -91,6 +91,14 @@ def test_parallel_calls_are_shown_apart() -> None:
         ("error", "", "no"),
         ("output", "", "line"),
         ("result", "a", "yes"),
+    ]
+
+
+def test_a_session_that_goes_on_under_another_id_is_not_called_closed() -> None:
+    summary = SessionSummary(session="s", title="Orders")
+    assert told(events.SessionClosed(session=summary), events.SessionUpdated(session=summary)) == [
+        ("session", "", "no longer listed under the id that it had"),
+        ("session", "", "Orders"),
     ]
 
 
