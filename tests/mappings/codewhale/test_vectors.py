@@ -10,9 +10,7 @@ import pytest
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codewhale import DIALECT
-from tests.data_files import vectors
 from tests.mappings.codewhale.data import CAPTURES, LINES, VECTORS, captured, direction_of
-from tests.mappings.codewhale.server_link import Client
 from tests.mappings.round_trip import back_and_forth
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
@@ -99,20 +97,3 @@ def test_an_invalid_line_loses_only_that_line() -> None:
     DIALECT.events.receive([b"{", good], step)
     assert [len(burst.items) for burst in step.bursts] == [1, 1]
     assert [fault.code for fault in step.faults] == ["not_json"]
-
-
-# -- requests that a real codewhale 0.10.2 refuses by itself, without its ` at line L column C` ----
-
-
-REAL = vectors("codewhale_refusals")
-
-
-def test_each_request_is_refused_as_the_real_server_refuses_it() -> None:
-    for row in REAL:
-        (line,) = Client().writes(row["line"]).raw
-        error = {"code": row["code"], "message": row["message"], "data": None}
-        assert json.loads(line) == {"jsonrpc": "2.0", "id": row["id"], "error": error}, row
-
-
-def test_the_table_has_every_code_of_a_request_that_is_not_executed() -> None:
-    assert {row["code"] for row in REAL} == {-32700, -32600, -32601, -32602}
