@@ -242,7 +242,7 @@ class Redactor:
 
     def _redacted_step(self, held: HeldStep) -> Iterator[Line]:
         """Yield the entries of a step, with its events and commands redacted."""
-        searched = {id(entry.item) for entry in held.others}
+        searched = {id(entry.event) for entry in held.others if isinstance(entry, EventLine)}
         for line in held.step.lines():
             if isinstance(line, FrameLine):
                 yield line
@@ -268,8 +268,9 @@ class Redactor:
 
     def _redacted(self, entry: AnyLine, field: Literal["event", "command"]) -> AnyLine:
         self.ledger.seq = entry.seq
-        item = self._values.redact(entry.item)
-        return entry if item is entry.item else structs.replace(entry, **{field: item}, redacted=True)
+        item = getattr(entry, field)
+        redacted = self._values.redact(item)
+        return entry if redacted is item else structs.replace(entry, **{field: redacted}, redacted=True)
 
     # -- streamed text -----------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ class ValueRedactor:
 
         False may also mean that they must be redacted one by one.
         """
-        kinds: set[type] = {type(line.item) for line in lines}
+        kinds = {type(line.event if isinstance(line, EventLine) else line.command) for line in lines}
         if self._paths or False in map(_is_plain, kinds):
             return False
         encoded = _encode_lines(lines)
