@@ -84,7 +84,9 @@ def dragoman_drive() -> Drive:
         recording: str | Path, upstream: str, *, deadline: float = 60.0, ignore_inexpressible: bool = False
     ) -> Driven:
         with _failing():
-            driven = standalone.driven(Path(recording), upstream, deadline, ignore_inexpressible=ignore_inexpressible)
+            driven = standalone.drive_file(
+                Path(recording), upstream, deadline, ignore_inexpressible=ignore_inexpressible
+            )
         if not driven.same:
             pytest.fail(f"{upstream} answers otherwise than {recording} (-):\n{driven}", pytrace=False)
         return driven

@@ -28,6 +28,20 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 LIMITS = Limits()
+QUICK = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs no further output
+START = 10.0  # seconds until the replay must listen
+END = 10.0  # seconds until the replay must have ended
+
+QUESTIONS: dict[type, type] = {ApprovalResolved: ApprovalRequested, InteractionResolved: InteractionRequired}
+"""The end of a question -> the question; the session adds the end, so a dialect need not express it."""
+
+PLACES = {
+    "smooth": "smooth+ws://127.0.0.1:0/ws",
+    "pod": "pod+unix:{folder}/sock",
+    "pando": "pando+tcp://127.0.0.1:0",
+    "codewhale": "codewhale+unix:{folder}/sock",
+}
+"""Dialect -> an endpoint to listen on at a free address."""
 
 
 def replaying(
@@ -67,24 +81,9 @@ def drive(
         return Driver(client, plan, deadline=deadline, progress=progress, expressible=is_expressible).run()
 
 
-def driven(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inexpressible: bool = False) -> Driven:
+def drive_file(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inexpressible: bool = False) -> Driven:
     """Drive a live backend with a recording."""
     return drive(open_plan(file), parse(upstream), deadline=deadline, ignore_inexpressible=ignore_inexpressible)
-
-
-QUICK = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs no further output
-
-START = 10.0  # seconds until the replay must listen
-END = 10.0  # seconds until the replay must have ended
-QUESTIONS: dict[type, type] = {ApprovalResolved: ApprovalRequested, InteractionResolved: InteractionRequired}
-"""The end of a question -> the question; the session adds the end, so a dialect need not express it."""
-
-PLACES = {
-    "smooth": "smooth+ws://127.0.0.1:0/ws",
-    "pod": "pod+unix:{folder}/sock",
-    "pando": "pando+tcp://127.0.0.1:0",
-    "codewhale": "codewhale+unix:{folder}/sock",
-}
 
 
 class Served:

@@ -14,7 +14,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import DrivingError
 from dragoman.gateway.replay.plan import read_plan
-from dragoman.gateway.replay.standalone import drive, driven, listen_endpoint, replaying, served
+from dragoman.gateway.replay.standalone import drive, drive_file, listen_endpoint, replaying, served
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.replay.recording_builder import RecordingBuilder
@@ -93,11 +93,11 @@ def test_a_place_that_is_neither_an_endpoint_nor_a_dialect_is_refused(tmp_path: 
 def test_a_backend_is_driven_by_the_python_function(tmp_path: Path) -> None:
     recording = tape(tmp_path)
     with served(recording, parse(f"pod+unix:{tmp_path}/sock"), speed="instant") as replay:
-        assert driven(recording, replay.endpoint).same
+        assert drive_file(recording, replay.endpoint).same
         assert [report.outcome for report in replay.reports] == ["exact"]
         assert replay.divergences == []
 
 
 def test_a_backend_that_cannot_be_driven_raises_an_error_in_the_caller(tmp_path: Path) -> None:
     with pytest.raises(DrivingError, match="opened no session"):
-        driven(tape(tmp_path), "smooth+ws://127.0.0.1:9/ws", 5)
+        drive_file(tape(tmp_path), "smooth+ws://127.0.0.1:9/ws", 5)
