@@ -127,10 +127,6 @@ def _whole_events() -> RuleTable:
     return RuleTable("canonical -> inside", {kind: Rule((kind,), EXACT) for kind in get_args(Event)})
 
 
-def _told(**fields: Any) -> bytes:
-    return ENCODER.encode(InProcessEvent(**fields))
-
-
 class _Translator(Translator[Command, Event]):
     def __init__(self, like: Dialect, clock: Clock, new_id: NewId, generation: str = "") -> None:
         """Ignore all arguments except `like`: this translator has no state."""
@@ -140,13 +136,13 @@ class _Translator(Translator[Command, Event]):
         return Step(bursts=[Burst(items=[COMMAND.decode(frame) for frame in frames if isinstance(frame, bytes)])])
 
     def send(self, items: Sequence[Any]) -> Step[Command]:
-        return Step(frames=[_told(event=item) for item in items])
+        return Step(frames=[ENCODER.encode(InProcessEvent(event=item)) for item in items])
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
         names = (state.id, *self._like.public_ids(state.id, state.ids))
-        frames = [_told(attached=state.id, names=names)]
+        frames = [ENCODER.encode(InProcessEvent(attached=state.id, names=names))]
         if state.turn is not None and state.turn.question is not None:
-            frames.append(_told(event=state.turn.question.asked, turn=state.turn.id))
+            frames.append(ENCODER.encode(InProcessEvent(event=state.turn.question.asked, turn=state.turn.id)))
         return Step(frames=frames)
 
     def can_be_asked(self, question: Event) -> bool:  # it knows every form
@@ -155,7 +151,8 @@ class _Translator(Translator[Command, Event]):
 
 class _Projection:
     def render(self, batch: Batch) -> Rendered:
-        return Rendered(frames=[_told(event=event, turn=batch.turn) for event in batch.events], losses=[])
+        told = [InProcessEvent(event=event, turn=batch.turn) for event in batch.events]
+        return Rendered(frames=list(map(ENCODER.encode, told)), losses=[])
 
     def text_writer(self, _delta: DeltaType) -> None:
         """Return None: each event is told with its turn."""

@@ -57,7 +57,7 @@ class RouteDials:
                 return await connect()
         except OSError as error:  # TimeoutError is one
             if not _is_refusal(error):
-                self.note_failure(endpoint, (error.strerror or str(error)) or "no connection in time")
+                self.note_failure(endpoint, error.strerror or str(error) or "no connection in time")
             raise
         finally:
             slots.release()

@@ -56,8 +56,8 @@ def parse_ops_address(text: str) -> OpsAddress:
 
 def check_ops(ops: Ops) -> None:
     """Raise ConfigError with the first error in the options of an ops port."""
-    for _key, text in faults_of_ops(ops):
-        raise ConfigError(text)
+    if fault := next(faults_of_ops(ops), None):
+        raise ConfigError(fault[1])
 
 
 def faults_of_ops(ops: Ops) -> Iterator[tuple[KeyPath, str]]:

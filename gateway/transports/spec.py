@@ -41,11 +41,11 @@ class ListenerCallbacks(ConnectionCallbacks, frozen=True, kw_only=True):
     not_authenticated: Callable[[str, str], None] = lambda _listener, _why: None
 
 
-def _nothing(_endpoint: Endpoint) -> None:
+def _accept_any(_endpoint: Endpoint) -> None:
     """Accept every endpoint."""
 
 
-def _elsewhere(_endpoint: Endpoint) -> tuple[Place, ...]:
+def _occupy_nothing(_endpoint: Endpoint) -> tuple[Place, ...]:
     """Return nothing: the endpoint occupies no place that another listener could need."""
     return ()
 
@@ -89,10 +89,10 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     dial: Callable[[Endpoint, Limits, Spawner], Connect] | None = None
     listen_options: frozenset[str] = frozenset()
     dial_options: frozenset[str] = frozenset()
-    check: Callable[[Endpoint], Any] = _nothing
-    check_upstream: Callable[[Endpoint], Any] = _nothing
-    check_place: Callable[[Endpoint], Any] = _nothing
-    places: Callable[[Endpoint], tuple[Place, ...]] = _elsewhere
+    check: Callable[[Endpoint], Any] = _accept_any
+    check_upstream: Callable[[Endpoint], Any] = _accept_any
+    check_place: Callable[[Endpoint], Any] = _accept_any
+    places: Callable[[Endpoint], tuple[Place, ...]] = _occupy_nothing
     owner_only: bool = False
     spawned: bool = False
     counts_connections: bool = False

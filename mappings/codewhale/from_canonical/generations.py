@@ -58,15 +58,11 @@ def _data_in(data: Raw, generation: str) -> Raw:
 
 def masked(key: str, result: Any) -> Any:
     """Return the result of `app/config/get` for setting `key`, with a secret masked as servers do since 0.9.0."""
-    members = read_raw(result.data, dict[str, Any]) if isinstance(result, results.AppResponse) else None
-    value = members.get("value") if members is not None else None
-    if (
-        members is None
-        or not isinstance(value, str)
-        or not value
-        or MASK in value
-        or not SECRET.search(key.strip(' "'))
-    ):
+    if not isinstance(result, results.AppResponse) or not SECRET.search(key.strip(' "')):
+        return result
+    members = read_raw(result.data, dict[str, Any]) or {}
+    value = members.get("value")
+    if not isinstance(value, str) or not value or MASK in value:
         return result
     shown = f"{value[:4]}{MASK}{value[-4:]}" if len(value) > SHORT else "*" * 8
     return replace(result, data=raw(members | {"value": shown}))
