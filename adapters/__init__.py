@@ -1,4 +1,12 @@
-"""Transports that carry frames to and from peers. The meaning of the frames belongs to `mappings`."""
+"""Transports that carry frames to and from peers. The meaning of the frames belongs to `mappings`.
+
+base        the interface to the gateway          websocket, unix, zeromq, stdio: the transports
+inbound     frames on their way to their sink     lines     splits a stream into lines
+closing     closes an asyncio listener            meter     counts the bytes that a peer holds
+wrapped     changes frames of a transport         flag      a small asyncio.Event
+lookup      addresses of hosts, in threads        resolver  the same for HTTP connections
+host_names  names in HTTP requests and of peers   hops      gateways that a connection came through
+"""
 
 if __name__ != "dragoman.adapters":  # a second copy of each module would exist beside the installed one
     raise ImportError("this folder is installed as dragoman.adapters: write `import dragoman.adapters`")

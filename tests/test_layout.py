@@ -188,12 +188,13 @@ def test_an_init_file_contains_no_code() -> None:
     assert not holding, listed(holding)
 
 
-def test_each_gateway_package_lists_its_modules_in_its_docstring() -> None:
+def test_adapters_mappings_and_each_package_of_the_gateway_list_their_modules() -> None:
     """In `cli` a file bears the name of its command, and in `transports` that of its transport."""
     unnamed = [
         f"{name(path)}: {module}"
         for path in SOURCES
-        if path.stem == "__init__" and path.parts[-3] == "gateway" and path.parts[-2] not in ("cli", "transports")
+        if path.stem == "__init__" and (path.parts[-3] == "gateway" or path.parts[-2] in ("adapters", "mappings"))
+        if path.parts[-2] not in ("cli", "transports")
         for module in sorted(names_in(path.parent))
         if not re.search(rf"\b{module}\b", facts_of(path).docstring)
     ]
