@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from tests.gateway.pod_messages import answer_entry, echo, problem, rotated, run_end, say, snapshot, status
+from tests.gateway.pod_messages import answer_entry, echo, logged, problem, rotated, run_end, say, snapshot, status
 from tests.pairs.random_backend import INTERNAL, REASONING, Frame, Move, PlayedTurn, RandomBackend
 from tests.pairs.views import CALL, TEXT, THOUGHT, arguments
 
@@ -116,10 +116,10 @@ class RandomPod(RandomBackend):
         elif self.status == "paused":
             self._say(problem("invalid_request", "paused"))
         else:
-            self._entries = [answer_entry("what was, in short")]
-            history = {"kind": "message", "role": "assistant", "content": [{"kind": "text", "text": "in short"}]}
-            self._entries = [rotated(history)["data"]["entry"]]
-            self._say(say("compact_start"), rotated(history), say("compact_done", new_segment_id=SEGMENT))
+            segment = rotated(logged("system", "what was, in short"))
+            segment["data"]["entry"]["compacted_from"] = {"segment_id": SEGMENT, "at_turn_index": self._turn_count}
+            self._entries = [segment["data"]["entry"]]
+            self._say(say("compact_start"), segment, say("compact_done", new_segment_id=SEGMENT))
 
     # -- moves -----------------------------------------------------------------------------------------
 
@@ -196,6 +196,9 @@ class RandomPod(RandomBackend):
     def _begin(self, kind: str, text: str) -> None:
         played = PlayedTurn(number=len(self.turns), whole=not self.stopping)  # it may be over for clients already
         self.turns.append(played)
+        if not self._entries:
+            self._entries.append(rotated()["data"]["entry"])
+            self._say(rotated())
         invoke = None if kind == "resume" else say("invoke_start", kind=kind)
         self._run = Run(played=played, user=kind == "user_send", invoke=invoke, entries=len(self._entries))
         if invoke is not None:
