@@ -347,6 +347,10 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
     for draft in drafts:
         if draft.table.get("shutdown") != "backend" or not draft.listen:
             continue
+        for upstream in list(draft.upstreams.values())[:1]:
+            dialect = registry.upstream(upstream)
+            if not dialect.commands.can_write_type(ShutdownBackend):
+                yield (*draft.at, "shutdown"), f"'backend': a {dialect.name} backend cannot be ended by its clients"
         owners = ", ".join(f"{form}..." for form in registry.owner_only_forms())
         if not any(registry.owner_only(endpoint) for endpoint in draft.listen.values()):
             yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {owners}"

@@ -285,17 +285,13 @@ class Router:
             session.command(link, command)
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
-        """Detach this client, or shut down the backends that it uses (docs/translation.md, rule 3.16)."""
-        used = self._all.index.live_sessions(link.sessions)
-        if self.route.shutdown == "backend" and used:
-            first, *others = used
-            first.in_flight.forward(link, command)
-            for session in others:
-                session.in_flight.forward(None, command)
-        else:
-            link.send([Reply(request=command.request)])
-            link.send([BackendShutdown(reason="detached")])
-            link.end(CloseReason.DONE)
+        """Detach this client, and end its backends if the route says so (docs/translation.md, rule 3.16)."""
+        used = self._all.index.live_sessions(link.sessions) if self.route.shutdown == "backend" else []
+        for session in used:
+            session.in_flight.forward(None, command)
+        link.send([Reply(request=command.request)])
+        link.send([BackendShutdown(reason="detached")])
+        link.end(CloseReason.DONE)
         self._events.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:

@@ -307,6 +307,13 @@ def test_ending_the_backend_without_a_listener_of_its_owner_is_refused(write: Wr
     assert found(write(ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]') + 'shutdown = "backend"\n')) == []
 
 
+@pytest.mark.parametrize("upstream", ["smooth+ws://127.0.0.1:1/ws", "pando+tcp://127.0.0.1:4"])
+def test_ending_a_backend_that_has_no_shutdown_is_refused(write: Write, upstream: str) -> None:
+    text = ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]').replace("pod+unix:/x", upstream)
+    told = f"'backend': a {upstream.partition('+')[0]} backend cannot be ended by its clients"
+    assert found(write(text + 'shutdown = "backend"\n')) == [(4, "route[0].shutdown", told)]
+
+
 def test_ending_the_backend_over_a_listener_open_to_everybody_is_refused(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
