@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
 import aiohttp
+import pytest
 from aiohttp import WSMsgType
 from msgspec import Struct
 
@@ -323,6 +324,24 @@ class MalformedInputHarness(Struct, kw_only=True):
         assert await self.pod.turn(GOOD) == "finished"
         assert (await self.smooth.run_seen())[-1]["type"] == "eventual_response"
         await self.nothing_new()
+
+
+def played_together(**tables: Sequence[MalformedInput]) -> list[Any]:
+    """Return the parameters of a test: the rows of each table, and alone each row whose turn would stay in the history
+    that later clients are shown.
+    """
+    quiet = [pytest.param([row for row in rows if not row.runs], id=name) for name, rows in tables.items()]
+    return quiet + [pytest.param([row], id=row.name) for rows in tables.values() for row in rows if row.runs]
+
+
+@contextmanager
+def named(row: str) -> Iterator[None]:
+    """Tell which row of a table an error comes from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in the row {row!r}")
+        raise
 
 
 async def play(row: MalformedInput, at: MalformedInputHarness, asker: Peer) -> None:

@@ -27,7 +27,9 @@ from tests.conformance.malformed_input import (
     fits,
     listening,
     malformed_input_harness,
+    named,
     play,
+    played_together,
 )
 from tests.data_files import vectors
 
@@ -397,13 +399,15 @@ def test_row_names_are_unique() -> None:
     assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_a_malformed_line_of_a_pod_client_disturbs_no_other_client(row: MalformedInput, tmp_path: Path) -> None:
-    async with (
-        malformed_input_harness(tmp_path) as at,
-        PodBystander.connected(at.path, opens=row.state != "fresh") as asker,
-    ):
-        await play(row, at, asker)
+@pytest.mark.parametrize("rows", played_together(lines=LINES, shapes=SHAPES, segments=SEGMENTS, cells=CELLS))
+async def test_malformed_lines_of_a_pod_client_disturb_no_other_client(
+    rows: list[MalformedInput], tmp_path: Path
+) -> None:
+    async with malformed_input_harness(tmp_path) as at:
+        for row in rows:
+            with named(row.name):
+                async with PodBystander.connected(at.path, opens=row.state != "fresh") as asker:
+                    await play(row, at, asker)
 
 
 async def test_pause_resume_and_cancel_out_of_order_change_nothing_and_answer_only_the_sender(tmp_path: Path) -> None:

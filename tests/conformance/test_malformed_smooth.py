@@ -29,7 +29,9 @@ from tests.conformance.malformed_input import (
     State,
     fits,
     malformed_input_harness,
+    named,
     play,
+    played_together,
 )
 
 AGENT = str(uuid4())
@@ -361,7 +363,7 @@ TURNS = [
         [action("ping"), action("get_session", requestId="r"), action("get_conversation_messages", requestId="s")],
         pong("q"),
         done("r", status="active"),
-        done("s", hasMore=False),
+        done("s"),
         state="running",
     ),
 ]
@@ -483,11 +485,15 @@ STRAYS = [
     row(
         "3: the list on a fresh connection",
         action("list_conversations", limit=0),
-        done(conversations=[]),
+        done(conversations=lambda rows: len(rows) == 1),
         state="fresh",
     ),
     *[
-        row(f"3: the limit {value!r} of the list", action("list_conversations", limit=value), done(conversations=[]))
+        row(
+            f"3: the limit {value!r} of the list",
+            action("list_conversations", limit=value),
+            done(conversations=lambda rows: len(rows) == 1),
+        )
         for value in each(0, -1, "x", None, 10**9, 10**30)
     ],
 ]
@@ -500,15 +506,18 @@ def test_row_names_are_unique() -> None:
     assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_a_malformed_frame_of_a_smooth_client_disturbs_no_other_client(
-    row: MalformedInput, tmp_path: Path
+TABLES = {"frames": FRAMES, "envelope": ENVELOPE, "fields": FIELDS, "turns": TURNS, "strays": STRAYS}
+
+
+@pytest.mark.parametrize("rows", played_together(**TABLES))
+async def test_malformed_frames_of_a_smooth_client_disturb_no_other_client(
+    rows: list[MalformedInput], tmp_path: Path
 ) -> None:
-    async with (
-        malformed_input_harness(tmp_path) as at,
-        SmoothBystander.connected(at.url, opens=row.state != "fresh") as asker,
-    ):
-        await play(row, at, asker)
+    async with malformed_input_harness(tmp_path) as at:
+        for row in rows:
+            with named(row.name):
+                async with SmoothBystander.connected(at.url, opens=row.state != "fresh") as asker:
+                    await play(row, at, asker)
 
 
 async def test_a_page_of_history_has_50_messages_if_the_requested_size_is_invalid(tmp_path: Path) -> None:
