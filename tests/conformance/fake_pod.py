@@ -19,8 +19,9 @@ class FakePod(FakeLineServer):
         self._held = False
 
     async def holds(self) -> None:
-        """Wait for a run that stays open."""
+        """Wait for a further run that stays open."""
         await self.until(lambda: self._held)
+        self._held = False
 
     async def connected(self, number: int) -> None:
         """Wait for the connection with this number."""
