@@ -32,7 +32,8 @@ async def test_faults_of_a_connection_lose_no_turn_and_end_none_twice(
 ) -> None:
     tally = Tally()
     dice = Random(f"{SEED} {client} {backend}")
-    await play_rounds(client, backend, tmp_path, choose_rounds(dice, ROUNDS), tally)
+    side = (DIALECTS.index(client) + DIALECTS.index(backend)) % 2  # each dialect has faults on its side in two pairs
+    await play_rounds(client, backend, tmp_path, choose_rounds(dice, ROUNDS)[side::2], tally)
     assert tally.clean, "\n".join(tally.details)
 
 
