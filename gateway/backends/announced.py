@@ -18,6 +18,8 @@ class AnnouncedSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
+        self.closed = False
+        """True once no further session may be announced."""
 
     def add_session(self, session: Session) -> None:
         """Add a new session. If there are too many, remove the first one, and forget it if nobody uses it."""
@@ -30,3 +32,7 @@ class AnnouncedSessions:
 
     def remove_session(self, session: Session) -> None:
         self._sessions.pop(session.state.id, None)
+
+    def close(self) -> None:
+        """Announce no further session: the end of the connection releases events of up to 2,048 of them."""
+        self.closed = True

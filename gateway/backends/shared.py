@@ -130,6 +130,7 @@ class SharedKind(RememberingOpener):
 
     def close(self) -> None:
         super().close()
+        self._announced.close()
         self._lists.stop()
         self._list.stop()
         self._upstream.stop()
@@ -222,8 +223,7 @@ class SharedKind(RememberingOpener):
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
         """Bring each answer to the session that asked, and each event to the session that it names."""
         for burst in bursts:
-            request = self.requests.take(burst.request)
-            if request is not None:
+            if (request := self.requests.take(burst.request)) is not None:
                 request.take_answer(burst)
             elif burst.session:
                 self._receive_events(burst)
@@ -233,9 +233,9 @@ class SharedKind(RememberingOpener):
         return self._texts
 
     def _receive_events(self, burst: Burst[Event]) -> None:
-        """Bring events to the session that they name; make the session if it is unknown."""
+        """Bring events to the session that they name; make the session if it is unknown, unless the route ends."""
         known = self._sessions.index.find_session(burst.session)
-        if known is None and all(isinstance(item, MAKES_NO_SESSION) for item in burst.items):
+        if known is None and (self._announced.closed or all(isinstance(one, MAKES_NO_SESSION) for one in burst.items)):
             if any(isinstance(item, SessionClosed) for item in burst.items):
                 self._unused.remove_row(burst.session)
             losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]

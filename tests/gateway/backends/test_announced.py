@@ -75,3 +75,16 @@ async def test_a_session_that_is_over_is_no_longer_counted() -> None:
         await made.publishes("session.deleted", **row(TWO))
         await made.publishes("session.update", **row(THREE))
         assert lives(made) == [ONE, THREE]
+
+
+async def test_events_that_the_end_releases_make_no_session() -> None:
+    async with in_memory_pando_gateway() as made:
+        await send(made.join("smooth"), ask("list_conversations", "r0"))
+        await made.begins()
+        await made.publishes("session.update", **row(ONE))
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        for name in (TWO, THREE):
+            await made.publishes("session.update", **row(name))
+        assert (lives(made), made.asked()) == ([TWO, THREE], ["message.list"]), "who began the run of the first one"
+        await made.router.stop()
+        assert lives(made) == [TWO, THREE]
