@@ -203,7 +203,7 @@ def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
 def tcp_places(host: str, *ports: int) -> tuple[Place, ...]:
     """Return the TCP addresses that a host has at these ports, without those at port 0, which the system chooses.
 
-    Of all addresses of this machine only loopback is known here.
+    Loopback is the only address of this machine that is known here.
     """
     name = host.lower()
     return tuple(("tcp", address, port) for address in LOOPBACK.get(name, (name,)) for port in ports if port)

@@ -58,7 +58,7 @@ class Upstreams:
     def find_takers(self, route: Route) -> list[Endpoint]:
         """Return the upstreams of a route that may take a new session, as far as its connections tell.
 
-        A single upstream that is dialled in vain takes none, and neither does one of several with an open circuit.
+        A single upstream that is dialled again and again takes none, nor does one of several whose circuit is open.
         """
         pool = self.pools.get(route.name)
         if pool is not None:

@@ -35,7 +35,7 @@ Message = tuple[bytes, ...]
 class Polled:
     """A socket that passes received messages to `take` in batches, and can send.
 
-    Of a message with more than `most_parts` parts only that many are kept; the others are read and dropped. With
+    If a message has more than `most_parts` parts, only that many are kept; the others are read and dropped. With
     `tells_sender`, each message ends with a further part: the descriptor of the connection that it came by.
     """
 

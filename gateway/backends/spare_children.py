@@ -1,8 +1,8 @@
 """The children of all routes, of which one is ended when a session needs a further one than `children` allows.
 
 A child may be ended if its session loses nothing: it waits for no answer, and another child will know its thread as
-well. Of those children the one is ended whose session has been idle for longest. Its session starts another child when
-a command needs it, with the thread of the first one.
+well. The child whose session has been idle for longest is ended first. Its session starts another child when a command
+needs it, with the thread of the first one.
 
 Other children may depend on a child. It is needed while one of them has not answered a request.
 """

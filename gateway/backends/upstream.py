@@ -172,7 +172,7 @@ class Upstream:
                 else:
                     self._report.note_reached()
                     heard = await self._serve(transport)
-                    failures = 0 if heard else failures + 1  # who accepts and drops is not dialled again at once
+                    failures = 0 if heard else failures + 1  # a backend that only accepts is not dialled again at once
                     if self._may_go_on and heard:
                         was_in_grace = self._is_in_grace()
                         self._lost_at = self._over_at

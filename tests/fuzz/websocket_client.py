@@ -21,7 +21,7 @@ DATE = re.compile(rb"Date: [^\r]*\r\n")
 Heard = tuple[list[Frame], list[bytes], bool]
 """The messages of the client, what the listener wrote, and whether it closed the connection before the client did.
 
-Of a close frame only the code is kept: the parser of aiohttp may find a fault before ours, and words it in another way.
+Only the code of a close frame is kept: the parser of aiohttp may find a fault before ours, and words it in another way.
 The date of a response is left out.
 """
 

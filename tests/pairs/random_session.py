@@ -320,7 +320,7 @@ class RandomSession:
     def _agree(self) -> None:
         """Assert that a late client sees what all others see: a fresh rendering equals the shared one.
 
-        Of a block that the gateway heard from its middle on, live clients miss the beginning, and late ones do not.
+        If the gateway heard a block from its middle on, live clients miss its beginning, and late ones do not.
         """
         here = [(client, client.seen()) for client in self.clients if client.here and client.sees_all]
         if not here:

@@ -266,7 +266,7 @@ class KeyFormat(Struct, frozen=True, kw_only=True):
 PrefixPatterns = tuple[list[tuple[str, re.Pattern[str]]], list[tuple[str, str, re.Pattern[str]]]]
 """The patterns of the keys that may begin with a prefix, each with its kind, the most specific first.
 
-They are those of whole keys, and those of keys that are cut off, which also have their characters.
+The first list is for whole keys. The second is for keys that are cut off, and also has their characters.
 """
 
 
