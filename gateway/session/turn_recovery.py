@@ -82,14 +82,16 @@ def find_turn(state: SessionState, text: str | None, history: events.HistorySnap
     """
     if state.conversation and history.conversation and state.conversation != history.conversation:
         return UNKNOWN
+    summed_up = state.summed_up if state.summed_up <= begin else 0  # a run may be going on since before its summary
+    before = state.transcript[summed_up:begin]
     if text is None:
-        runs = _new_runs(state.transcript[:begin], history)
+        runs = _new_runs(before, history)
         if not runs and history.status == "running":
             return FoundTurn(verdict="running")
         if len(runs) != 1 or (state.found_running and _began_later(runs[0], history)):
             return UNKNOWN
         return _state_of_run(runs[0], runs[0].first, history)
-    at, is_known = _find_input(state.transcript[:begin], text, history)
+    at, is_known = _find_input(before, text, history)
     if at is not None:
         run = next((run for run in history.runs if run.last > at), None)
         return _state_of_run(run, at + 1, history)

@@ -26,6 +26,7 @@ from tests.gateway.pod_messages import (
     done,
     echo,
     errored,
+    logged,
     problem,
     rotated,
     run,
@@ -37,6 +38,7 @@ from tests.gateway.pod_messages import (
 )
 from tests.gateway.smooth_client_messages import accepted, answer, cancel, cancelled, error, send, token
 
+SEGMENT = "0198c3a1-8000-7000-8000-000000000001"
 GRACE = Limits().reconnect_grace
 BEFORE = run_entries("Before", answer_entry("Yes"), end=completed())
 
@@ -622,6 +624,28 @@ async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input() -
             .pod_dies()
             .pod_sends(snapshot(*run_entries("Hi", answer_entry("Yes"), end=completed())))
             .receives("b", error("r1", "INTERNAL_ERROR"))
+            .done()
+        )
+
+
+async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input_after_a_compaction() -> None:
+    compacted = rotated(logged("system", "in short"))
+    compacted["data"]["entry"]["compacted_from"] = {"segment_id": SEGMENT, "at_turn_index": 1}
+    answered = run_entries("Go on", answer_entry("Yes"), end=completed())
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .submits("a", "r1", "Hi")
+            .pod_sends(*took("Hi"), rotated(), delta("Hello"), done("Hello"), *FINISHED, compacted)
+            .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .submits("a", "r2", "Go on")
+            .pod_sends(*took("Go on"), delta("Yes"), done("Yes"), *FINISHED)
+            .receives("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
+            .submits("a", "r3", "Go on")
+            .pod_dies()
+            .pod_sends(snapshot(compacted["data"]["entry"], *answered))
+            .receives("a", error("r3", "INTERNAL_ERROR"))
             .done()
         )
 
