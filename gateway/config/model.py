@@ -164,10 +164,10 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     `pause`: if the backend cannot pause, refuse or cancel. `open`: if the backend's only session is another client's,
     refuse or attach. `share`: a session belongs to all clients, or to its opener; `auto` means `owner` where clients
     are authenticated, else `all`. `roles`: principal, group or `*` -> what it may do; without any, an authenticated
-    client may do everything but `admin`. `insecure`: other machines may connect without authentication. `publish`:
-    subscribers get shared sessions, or also private ones. `on_last_detach`: keep or cancel a turn without clients.
-    `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients see. `file_roots`:
-    attached files below these folders are passed as references. `record`: record sessions, if there is a [recording].
+    client may do everything but `admin`. `insecure`: other machines may connect without authentication.
+    `on_last_detach`: keep or cancel a turn without clients. `shutdown`: a client's `shutdown` ends its attachment, or
+    the backend. `show`: what clients see. `file_roots`: attached files below these folders are passed as references.
+    `record`: record sessions, if there is a [recording].
 
     For a backend that is a child process: `env` names further variables of its environment, NAME or NAME=VALUE.
     `rlimits`: its resource limits, in the units of setrlimit(2). `reap`: processes that end with the child, those of
@@ -183,7 +183,6 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     share: Literal["auto", "all", "owner"] = "auto"
     roles: dict[str, tuple[Role, ...]] = {}
     insecure: bool = False
-    publish: Literal["shared", "all"] = "shared"
     on_last_detach: Literal["keep", "cancel"] = "keep"
     shutdown: Literal["client", "backend"] = "client"
     show: Show = Show()

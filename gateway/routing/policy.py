@@ -28,9 +28,8 @@ class Policy:
 
     def change_route(self, route: RouteOptions) -> None:
         """Apply the options of a route from now on, also to sessions that are open."""
-        before, self._options = self._options, (route.share, route.publish, route.open)
+        before, self._options = self._options, (route.share, route.open)
         self.shared = route.share != "owner"
-        self._publishes_all = route.publish == "all"
         self._open_to_all = self._upstream.single_session and route.open == "attach"
         self.sees_all = self.shared or self._open_to_all
         """True if each principal sees every session."""
@@ -48,7 +47,7 @@ class Policy:
         Nobody knows who the subscribers are. A backend that is one session is open from the beginning.
         """
         opened = self._upstream.single_session or state.backend_ids is not None
-        return opened and (self._publishes_all or self.sees("", state))
+        return opened and self.sees("", state)
 
     def opens(self, principal: str, state: SessionState) -> bool:
         """Return True if the principal gets this session when it opens one and the backend has no other."""

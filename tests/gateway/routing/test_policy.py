@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -34,15 +34,10 @@ def test_a_link_that_is_not_the_owner_may_do_only_what_the_route_allows(
     assert policy.sees_all is sees, "nobody has more reason to see it"
 
 
-@pytest.mark.parametrize(
-    ("options", "owned"),
-    [({}, True), ({"share": "owner"}, False), ({"share": "owner", "publish": "all"}, True)],
-)
-def test_an_owned_session_is_published_only_if_shared_or_allowed_by_the_route(
-    options: dict[str, Any], owned: bool
-) -> None:
-    policy = Policy(RouteOptions(**options), dialect("smooth"))
-    assert policy.publishes(state("ann")) is owned
+@pytest.mark.parametrize(("share", "is_published"), [("all", True), ("owner", False)])
+def test_an_owned_session_is_published_only_if_it_is_shared(share: Literal["all", "owner"], is_published: bool) -> None:
+    policy = Policy(RouteOptions(share=share), dialect("smooth"))
+    assert policy.publishes(state("ann")) is is_published
     assert policy.publishes(state(""))
 
 
