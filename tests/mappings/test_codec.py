@@ -13,6 +13,7 @@ from msgspec import Raw, Struct, json
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codec import ESCAPES_MAX, MALFORMED, Codec, check_depth, without_halves
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.value_count import PIECE, VALUES_MAX
 from tests.step_counter import count_steps
 
 DEPTH = 6
@@ -245,6 +246,9 @@ def test_reading_any_json_gives_a_message_or_a_peer_error(parts: Any, text: Any,
         (rb'["[[[", "\"[[", "\\", [1]]', 2),
         (rb'{"\\\"[": {"]": 1}}', 2),
         (b"[" * 5_000 + b"]" * 5_000, 5_000),
+        (b"[" + b" " * PIECE + b"[1," + b" " * PIECE + b"[]]]", 3),
+        (b'["' + b"[" * PIECE + b'", [' + b"1," * PIECE + b'["]"]]]', 3),
+        (b"[" + b"[]," * PIECE + b"[[]]]", 3),
     ],
 )
 def test_the_depth_of_a_frame_is_that_of_its_brackets_outside_of_strings(frame: bytes, depth: int) -> None:
@@ -252,6 +256,11 @@ def test_the_depth_of_a_frame_is_that_of_its_brackets_outside_of_strings(frame: 
     if depth:
         with pytest.raises(PeerError, match="nested deeper"):
             check_depth(frame, depth - 1)
+
+
+def test_more_brackets_than_values_are_allowed_are_not_added_up() -> None:
+    with pytest.raises(PeerError, match="values"):
+        check_depth(b"[" + b"[]," * (VALUES_MAX + 1) + b"0]", 100)
 
 
 def test_the_depth_of_a_frame_takes_as_many_steps_for_any_depth() -> None:

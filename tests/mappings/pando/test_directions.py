@@ -14,6 +14,7 @@ from dragoman.mappings.dialect import Burst, Direction, Missed, Oversize, Parts,
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando import DIALECT
 from dragoman.mappings.pando.vocabulary import given as given_of
+from dragoman.mappings.pando.wire import codecs
 from tests.mappings.pando.data import VECTORS, parts, value
 from tests.mappings.round_trip import back_and_forth
 
@@ -194,6 +195,17 @@ def test_json_that_is_too_deep_is_a_fault_also_in_opaque_members() -> None:
         deep = b"[" * depth + b"]" * depth
         step, _ = back_and_forth(DIALECT.commands, b'{"method":"instance.ping","params":' + deep + b"}")
         assert [fault.code for fault in step.faults] == ["too_deep"]
+
+
+def test_the_rows_of_a_long_answer_are_not_read_without_their_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_frame: bytes) -> object:
+        raise AssertionError("it was decoded twice")
+
+    monkeypatch.setattr(codecs, "as_go_reads", refuse)
+    answer = json.dumps({"jsonrpc": "2.0", "id": "req-1", "result": [{"id": "m"}] * 10_000}).encode()
+    step: Step[Any] = Step()
+    DIALECT.events.receive([Parts("rpc", b"", (b"", answer))], step)
+    assert ([len(burst.items) for burst in step.bursts], step.faults) == ([1], [])
 
 
 # -- what arrives ------------------------------------------------------------------------------------
