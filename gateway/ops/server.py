@@ -148,6 +148,7 @@ class OpsServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_log_error)
         connections = OpsConnections()
         app = web.Application(middlewares=[connections.middleware, self._guard.middleware], client_max_size=BODY_MAX)
         for operation in self._operations:
@@ -222,6 +223,15 @@ class OpsServer:
         elif wanted.verbose is None:
             found = structs.replace(found, checks=[check for check in found.checks if not check.ready])
         return respond(found, 200 if found.ready else 503)
+
+
+def _log_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that nobody has caught. One line tells that a connection cannot be accepted now."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and "socket" in context:
+        log.warning("the ops port cannot accept a connection, trying again", error=error.strerror)
+    else:
+        loop.default_exception_handler(context)
 
 
 def _identity(address: OpsAddress) -> tuple[int, int] | None:

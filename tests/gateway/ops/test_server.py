@@ -96,14 +96,19 @@ class ExhaustedSocket(socket.socket):
         raise OSError(errno.EMFILE, "Too many open files")
 
 
-async def test_a_connection_that_cannot_be_accepted_is_tried_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_cannot_be_accepted_is_logged_without_a_traceback_and_tried_again_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     exhausted = ExhaustedSocket()
     exhausted.bind(("127.0.0.1", 0))
     exhausted.listen(1)
     monkeypatch.setattr("dragoman.gateway.ops.server._bind", lambda _address: exhausted)
     monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.0)
-    async with operated() as port:
-        assert (await port.ask("/livez"))[0] == 200
+    with capture_logs() as logs:
+        async with operated() as port:
+            assert (await port.ask("/livez"))[0] == 200
+    told = [line["error"] for line in logs if line["log_level"] == "warning"]
+    assert (set(told), len(told), caplog.records) == ({"Too many open files"}, exhausted.failures, [])
     # asyncio accepts as often as the backlog of 1 says, since Python 3.14 once more.
     assert exhausted.failures == (2 if sys.version_info >= (3, 14) else 1)
 
