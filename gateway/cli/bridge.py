@@ -80,11 +80,9 @@ def bridge(
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
     route = settled(route, config.Auth())
     check_route(route)
-    if not insecure:
-        for _, text in public_faults(
-            {("listen", at): one for at, one in enumerate(listen)}, config.Auth(), "--insecure"
-        ):
-            raise ConfigError(text)
+    faults = public_faults({("listen", at): one for at, one in enumerate(listen)}, config.Auth(), "--insecure")
+    if not insecure and (fault := next(faults, None)):
+        raise ConfigError(fault[1])
     _warn_of_secrets(listen, upstream)
     if record is None and not redact:
         raise ConfigError("--no-redact needs --record")

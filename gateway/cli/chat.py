@@ -234,9 +234,10 @@ class Chat:
             self._terminal.note("This backend has only one session.")
 
     def _attach(self, session: str) -> None:
-        if not session:
-            return self._terminal.note("Write /attach ID; /sessions lists the ids.")
-        return self._open(session)
+        if session:
+            self._open(session)
+        else:
+            self._terminal.note("Write /attach ID; /sessions lists the ids.")
 
     def _open(self, session: str) -> None:
         """Open another session; if that fails, the session of before is continued."""
@@ -312,11 +313,11 @@ def _tell_notices(terminal: Terminal, level: str) -> None:
 
     def tell(_logger: object, method: str, fields: Any) -> Any:
         nonlocal lost
-        connected = fields["event"] == "backend connected"
-        if fields["event"] in NOTICES and (lost or not connected):
-            cause = f" ({fields['cause']})" if fields.get("cause") else ""
-            terminal.note(NOTICES[fields["event"]] + cause)
-        lost = not connected if fields["event"] in NOTICES else lost
+        event = fields["event"]
+        if event in NOTICES:
+            was_lost, lost = lost, event != "backend connected"
+            if was_lost or lost:
+                terminal.note(NOTICES[event] + (f" ({fields['cause']})" if fields.get("cause") else ""))
         if method not in logs.LEVELS[logs.LEVELS.index(level) :]:
             raise structlog.DropEvent
         return fields

@@ -87,12 +87,12 @@ def find_path_hazard(path: Path) -> str:
     """Return why another user could replace the file at a path; "" if none can, or if a folder cannot be looked at."""
     try:
         folders = dict.fromkeys((*path.absolute().parents, *Path(os.path.realpath(path)).parents))
-        faults = ((folder, _fault(folder)) for folder in folders)
-        return next(
-            (f"other users could replace the socket {path}: {folder} {why}" for folder, why in faults if why), ""
-        )
+        for folder in folders:
+            if why := _fault(folder):
+                return f"other users could replace the socket {path}: {folder} {why}"
     except OSError:  # it does not exist, which is an error of its own
-        return ""
+        pass
+    return ""
 
 
 def _fault(folder: Path) -> str:

@@ -12,6 +12,8 @@ from queue import SimpleQueue
 import structlog
 from msgspec import Struct
 
+from dragoman.adapters.base import do_nothing
+
 BACKLOG_MAX = 64 * 1024 * 1024  # bytes: four of the largest messages
 CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the queue
 
@@ -25,10 +27,6 @@ class Job(Struct, eq=False):
     work: Callable[[], None]
     done: Callable[[], None]
     has_begun: bool = False
-
-
-def _no_work() -> None:
-    """Redact nothing: the text was freed."""
 
 
 class RedactionWorker:
@@ -70,7 +68,7 @@ class RedactionWorker:
         """Free what waits, because memory is short. What the thread has begun is finished; `done` is called for all."""
         for job in self._jobs:
             if not job.has_begun:
-                job.work = _no_work
+                job.work = do_nothing
                 self.backlog -= job.size
                 job.size = 0
 

@@ -19,6 +19,7 @@ from itertools import accumulate, chain, groupby
 
 from msgspec import Struct, structs
 
+from dragoman.adapters.base import do_nothing
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session.weight import of_text
@@ -70,10 +71,6 @@ NO_BATCHES: deque[LogEntry] = deque(maxlen=0)
 """Containers that all empty logs share: a deque takes 760 bytes, and an idle session would have two."""
 
 
-def _nothing() -> None:
-    """Do nothing: nobody counts the memory of this log."""
-
-
 class Log:
     """The newest batches of a session. `turn_weight` counts the bytes that a new client is sent of the open turn."""
 
@@ -102,7 +99,7 @@ class Log:
         self._count = 0
         self._weight = 0
         self._grown = 0  # bytes appended since `_on_growth` was called
-        self._on_growth: Callable[[], None] = _nothing
+        self._on_growth: Callable[[], None] = do_nothing
         self._close_text: Callable[[], Sequence[str]] | None = None
         self._delta: DeltaType = TextDelta  # of the pieces that it returns
         self.text_is_open = False  # more text may be added to the newest batch
@@ -112,7 +109,7 @@ class Log:
     def size(self) -> int:
         return self._weight + EVENT_SIZE * self._count
 
-    def watch(self, on_growth: Callable[[], None] = _nothing) -> None:
+    def watch(self, on_growth: Callable[[], None] = do_nothing) -> None:
         """Call `on_growth` whenever the log has grown by another STEP of bytes; without an argument, stop that.
 
         It may drop a part of the log.

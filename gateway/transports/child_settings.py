@@ -30,9 +30,9 @@ def child_settings(
     With `inherit` they get `environment` without the variables of the gateway, else only PASSED of it. In both cases
     they get what the route's `env` names: `NAME` as it is in `environment`, or `NAME=VALUE`.
     """
-    named, passed = (set(route.env), {name: value for name, value in environment.items() if not name.startswith(OURS)})
+    passed = {name: value for name, value in environment.items() if not name.startswith(OURS)}
     if not inherit:
-        passed = {name: value for name, value in passed.items() if name in PASSED or name in named}
+        passed = {name: value for name, value in passed.items() if name in PASSED or name in route.env}
     passed |= dict(text.split("=", 1) for text in route.env if "=" in text)
     withheld = {name for name in environment if name not in passed and not name.startswith(OURS)} - OF_SHELLS
     return ChildSettings(
