@@ -21,6 +21,7 @@ from tests.test_layout import ROOT, SOURCES, TESTS, listed, name
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FILE = re.compile(r"[\w./*]+\.(py|md|toml)|(gateway|adapters|mappings|tests|docs)/[\w./*]*")
+MODULE = re.compile(r"(?<![\w/.-])(?:gateway|adapters|mappings|tests)/[\w/]+\.py\b")
 CLASS = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)+")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHER_OPTIONS = {"--install-completion", "--lf", "--check", "--strict", "--now"}
@@ -52,6 +53,13 @@ def missing_files(tokens: Iterator[str], there: set[str]) -> Iterator[str]:
 def test_each_file_that_a_document_names_exists() -> None:
     there = existing()
     missing = [f"{name(path)}: {token}" for path in DOCUMENTS for token in missing_files(named(path), there)]
+    assert not missing, listed(missing)
+
+
+def test_each_module_whose_path_a_document_or_a_source_names_exists() -> None:
+    naming = [path for path in [*DOCUMENTS, *SOURCES, *TESTS] if path.resolve() != Path(__file__).resolve()]
+    found = [(path, module) for path in naming for module in MODULE.findall(path.read_text("utf-8"))]
+    missing = [f"{name(path)}: {module}" for path, module in found if not (ROOT / module).is_file()]
     assert not missing, listed(missing)
 
 
