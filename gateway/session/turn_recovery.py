@@ -82,8 +82,7 @@ def find_turn(state: SessionState, text: str | None, history: events.HistorySnap
     """
     if state.conversation and history.conversation and state.conversation != history.conversation:
         return UNKNOWN
-    summed_up = state.summed_up if state.summed_up <= begin else 0  # a run may be going on since before its summary
-    before = state.transcript[summed_up:begin]
+    before = state.transcript[:begin]
     if text is None:
         runs = _new_runs(before, history)
         if not runs and history.status == "running":
@@ -118,9 +117,10 @@ def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[P
     If the history was rewritten meanwhile, return its last run.
     """
     known, inputs = _inputs(before), _inputs(history.items)
-    if [text for _, text in inputs[: len(known)]] != [text for _, text in known]:
+    count = _count_known([text for _, text in known], [text for _, text in inputs])
+    if count is None:
         return [*history.runs[-1:]]
-    begin = inputs[len(known) - 1][0] + 1 if known else 0
+    begin = inputs[count - 1][0] + 1 if count else 0
     heard = _answers(before[known[-1][0] :] if known else before)
     return [
         run
@@ -151,12 +151,22 @@ def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapsh
     """
     known = [one for _, one in _inputs(before)]
     inputs = _inputs(history.items)
-    if [one for _, one in inputs[: len(known)]] == known:
-        rest = inputs[len(known) :]
+    count = _count_known(known, [one for _, one in inputs])
+    if count is not None:
+        rest = inputs[count:]
         is_there = bool(rest) and rest[0][1] == text
-        return (rest[0][0] if is_there else None), bool(known or history.conversation)
+        return (rest[0][0] if is_there else None), count == len(known) and bool(known or history.conversation)
     places = [i for i, one in inputs if one == text]
     return (places[min(known.count(text), len(places) - 1)] if places else None), False
+
+
+def _count_known(known: list[str], inputs: list[str]) -> int | None:
+    """Return how many inputs of a history were known before; None if it was rewritten.
+
+    A compaction replaces the oldest inputs by a summary.
+    """
+    counts = range(len(known), 0, -1) if known else (0,)
+    return next((count for count in counts if inputs[:count] == known[-count:]), None)
 
 
 # -- the runs before the turn that are parts of its run at the backend ----------------------------------

@@ -154,6 +154,22 @@ def test_an_equal_input_after_the_lost_one_is_another_turn() -> None:
     assert find_turn(state, "Hi", history, 1).verdict == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("logged", "verdict"),
+    [
+        (("Hi", "Go on"), "unknown"),
+        (("Hi", "Go on", "Go on"), "running"),
+        (("Go on",), "unknown"),  # a summary replaced "Hi"
+        (("Go on", "Go on"), "running"),
+    ],
+)
+def test_an_input_is_behind_those_that_were_known_before(logged: tuple[str, ...], verdict: str) -> None:
+    items = tuple(Message(role="user", text=text) for text in logged)
+    runs = tuple(PastRun(first=i, last=i + 1) for i in range(len(items)))
+    state = SessionState(id="s", transcript=[ASKED, Message(role="user", text="Go on", id="g")])
+    assert find_turn(state, "Go on", HistorySnapshot(items=items, status="running", runs=runs), 2).verdict == verdict
+
+
 # -- the runs before the turn that are parts of its run at the backend -----------------------------------
 
 
