@@ -208,7 +208,8 @@ class RandomPod(RandomBackend):
             self._log("user_input", segments=[{"kind": "text", "content": text}])
             self._say(echo(text))
         self.status = "running"
-        self._say(status("running"))
+        self._say(status("running"), *(problem("already_running", "busy") for _ in self._inputs))
+        self._inputs = []
 
     def _accept(self) -> None:
         self._begin("user_send", self._inputs.pop(0))
