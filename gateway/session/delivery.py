@@ -135,7 +135,7 @@ class Delivery:
     def _tell_runs(self, batch: Batch, opened: bool) -> Sequence[Attachment]:
         """Tell the links whose run begins with this batch, or return those whose run it ends."""
         if opened and self._state.forgotten is not None:
-            self._tell_forgotten(self._state.forgotten)
+            self._tell_forgotten(self._state.forgotten, batch.turn)
         own = [a for a in self.attachments.values() if a.behind is None and is_own(a, batch)]
         if type(batch.events[-1]) in (events.TurnEnded, events.QuestionAsked):
             return own
@@ -169,7 +169,7 @@ class Delivery:
             attachment.offered += count
             attachment.link.put(rendered.frames)
 
-    def _tell_forgotten(self, gap: events.Gap) -> None:
+    def _tell_forgotten(self, gap: events.Gap, turn: str) -> None:
         """Tell each client, at the start of its next turn, that the model has forgotten the conversation.
 
         A pod client was told by an alert. Clients of a dialect whose frames carry a request id are told in a turn of
@@ -184,7 +184,7 @@ class Delivery:
                 shown: list[Event] = [gap] if dialect.events.can_write_type(events.Gap) else words
                 self._broadcast(group, self._context.log.unlogged(shown), plain=False)
                 for member in group.members:
-                    member.told = gap
+                    member.told, member.told_in = gap, turn
                     member.offered -= len(shown)  # the log does not have them
 
     def _begin_turn(self, batch: Batch) -> None:
@@ -202,7 +202,7 @@ class Delivery:
         last = batch.events[-1]
         answered = isinstance(last, events.TurnEnded) and last.end in ANSWERED
         for attachment in self.attachments.values():
-            if not answered and attachment.told is self._state.forgotten:
+            if not answered and attachment.told_in == batch.turn:
                 attachment.told = None  # its client is told again before its first answer
             if attachment.request and attachment.behind is None:
                 self.groups.leave(attachment)

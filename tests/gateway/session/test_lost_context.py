@@ -295,6 +295,20 @@ async def test_a_codewhale_client_whose_turn_failed_learns_of_lost_context_in_th
         assert len(errors(client)) == 1
 
 
+async def test_clients_that_learned_of_lost_context_are_not_told_again_when_a_later_turn_fails() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        first, second, viewer = await editor(made), await widget(made), made.join("viewer", dialect="pando")
+        await settle()
+        sends(second, 2)
+        await child_answers(made)
+        sends(first, 3)
+        await refuses(made, "thread/message", -32603, "turn failed")
+        sends(second, 4)
+        await child_answers(made)
+        for client in (second, viewer):
+            assert len([frame for frame in client.frames() if LOST in json.dumps(frame)]) == 1
+
+
 async def test_a_smooth_client_reads_of_lost_context_in_a_line_before_its_answer_only() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         await editor(made)
