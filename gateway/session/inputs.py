@@ -39,12 +39,13 @@ BUSY = "the connection to the backend was lost and is being made again; try agai
 class Inputs:
     """The inputs of one session. `waiting` is the request of the input that is not accepted yet, "" if none."""
 
-    __slots__ = ("_context", "_late", "_questions", "waiting")
+    __slots__ = ("_caller", "_context", "_late", "_questions", "waiting")
 
     def __init__(self, context: SessionContext, questions: Questions) -> None:
         self._context = context
         self._questions = questions
         self.waiting = ""
+        self._caller = ""  # id of the client whose input was written last, if it only makes calls
         self._late: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
 
     def submit(self, client: Client, command: SubmitInput) -> None:
@@ -66,6 +67,7 @@ class Inputs:
         elif self._context.services.stop.is_set():
             client.refuse(command.request, "upstream_lost", "the gateway stops, and begins no further turn")
         else:
+            self._caller = "" if client.attaches else client.id
             self.waiting = self._context.in_flight.forward(client, command)
             if self.waiting:
                 states.on(Trigger.SUBMITTED)
@@ -75,6 +77,12 @@ class Inputs:
         """The input that was written and is not accepted yet."""
         pending = self._context.in_flight.find_command(self.waiting)
         return pending.command if pending is not None and isinstance(pending.command, SubmitInput) else None
+
+    @property
+    def of_caller(self) -> bool:
+        """True for the turn, or the waiting input, of a client that only makes calls: nobody sees it leave."""
+        turn = self._context.state.turn
+        return bool(self._caller) and (turn is None or turn.origin.link == self._caller)
 
     @property
     def runs(self) -> bool:

@@ -169,7 +169,7 @@ class Session:
     def on_last_detach(self) -> None:
         """Cancel the turn if the route says so: the last client has left."""
         self.memory.drop_rendered()
-        if self._route.on_last_detach == "cancel" and self.form.states.busy:
+        if self._route.on_last_detach == "cancel" and self.form.states.busy and not self.inputs.of_caller:
             self.commands.cancel(None, CancelTurn())
 
     def rested(self) -> None:

@@ -17,7 +17,7 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import LIMITS, NEVER, in_memory_gateway
 from tests.gateway.listed import listed
-from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, status, took
+from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, run, status, took
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import (
     CONVERSATION,
@@ -241,6 +241,24 @@ async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so
             .pod_receives(CANCEL)
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .sees("the turn is over", lambda: made.session.state.turn is None)
+            .done()
+        )
+
+
+async def test_the_turn_of_a_pando_client_goes_on_when_the_last_other_client_leaves() -> None:
+    async with in_memory_gateway(on_last_detach="cancel") as made:
+        await made.script().opens("a").done()
+        caller = made.join("v", dialect="pando", calls=True)
+        caller.calls({"method": "message.send", "params": {"session_id": made.session.state.id, "content": "Hi"}})
+        await settle()
+        await (
+            made.script()
+            .pod_receives(run("Hi"))
+            .pod_sends(*took("Hi"), delta("Hel"))
+            .receives("a", token("$turn", "Hel"))
+            .receives("v", {"id": "1", "result": {"ok": True}})
+            .leaves("a")
+            .pod_receives()
             .done()
         )
 
