@@ -9,10 +9,24 @@ import pytest
 
 from tests.gateway.test_translate import translated
 from tests.mappings.codewhale.data import CAPTURES, LINES, captured
-from tests.mappings.codewhale.test_vectors import CAPTURED_OWN_FORM, OWN_FORM
 from tests.players.capture_readers import READERS, Turn
 from tests.players.captures import messages
 from tests.smooth_frame_check import check
+
+THREAD = "thread-00000000-0000-4000-8000-000000000001"
+
+OWN_FORM: dict[str, Any] = {
+    "req.positional_params": {"jsonrpc": "2.0", "id": 72, "method": "thread/read", "params": {"thread_id": THREAD}},
+    "req.positional_request": {"jsonrpc": "2.0", "id": 73, "method": "healthz", "params": None},
+}
+"""Messages that a server accepts but no client sends -> the form that we write (docs/dialects/codewhale.md, section
+1.1).
+"""
+
+CAPTURED_OWN_FORM: dict[str, Any] = {
+    '["2.0",12,"healthz",null]': {"jsonrpc": "2.0", "id": 12, "method": "healthz", "params": None},
+    '{"id":17,"method":"app/healthz","params":null,"extra":true}': {"id": 17, "method": "app/healthz", "params": None},
+}
 
 BOTH = [("server_to_client", ()), ("client_to_server", ("--commands",))]
 REFUSED = (-32700, -32600, -32601, -32602)

@@ -12,12 +12,43 @@ import pytest
 
 from tests.gateway.test_translate import Done, translated
 from tests.mappings.pando.data import CAPTURES, VECTORS, captured, direction_of, read_of, value
-from tests.mappings.pando.test_vectors import BAD, OWN_FORM
 from tests.pando_frame_check import check_published
 from tests.smooth_frame_check import check
 
+INSTANCE = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
+AT = "2026-05-09T21:28:20.123456789Z"
+
+OWN_FORM: dict[str, Any] = {
+    "pub.ok.topic_mismatch": [
+        "tool.end",
+        {
+            "instanceId": INSTANCE,
+            "projectId": "",
+            "topic": "tool.end",
+            "timestamp": AT,
+            "payload": {"session_id": "", "tool_name": "", "call_id": "", "is_error": False, "result": ""},
+        },
+    ],
+    "pub.ok.minimal": [
+        "llm.token",
+        {
+            "instanceId": "",
+            "projectId": "",
+            "topic": "llm.token",
+            "timestamp": "0001-01-01T00:00:00Z",
+            "payload": {"session_id": "", "token": ""},
+        },
+    ],
+    "req.ok.no_id": {"jsonrpc": "2.0", "id": "", "method": "instance.ping", "params": {}},
+    "rep.ok.null_both": {"jsonrpc": "2.0", "id": "req-1", "result": {"ok": True}},
+    "rep.ok.error_data": {"jsonrpc": "2.0", "id": "req-1", "error": {"code": -32000, "message": "x"}},
+}
+"""Messages that a peer accepts but never sends -> the form that we write (docs/dialects/pando.md, sections 2, 3 and 5).
+"""
+
+BAD = [row for row in VECTORS if ".bad." in row["name"]]
 BOTH = [(), ("--commands",)]
-RAW = "15-raw-rpc-edges"  # a script that sends what no client does: held by tests/mappings/pando/test_vectors.py
+RAW = "15-raw-rpc-edges"  # a script that sends what no client does: in tests/mappings/pando/translator/test_server.py
 
 
 def lines(rows: list[list[str]]) -> list[bytes]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from dragoman.mappings.dialect import Direction
-from dragoman.mappings.pod import DIALECT
 from tests.data_files import captures, rows, vectors
 
 VECTORS = vectors("pod")
@@ -18,8 +15,3 @@ def captured(path: Path) -> Iterator[tuple[str, str, bytes]]:
     """Yield connection, direction and frame of each captured line."""
     for row in rows(path)[1:]:
         yield row["conn"], row["dir"], row["frame"].encode()
-
-
-def direction_of(name: str) -> Direction[Any]:
-    """Return the direction of a vector or a captured line."""
-    return DIALECT.commands if name in ("client_to_pod", "c2s") else DIALECT.events

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Batch, SessionState, commands, events
+from dragoman.mappings.canonical import Batch, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary
 from dragoman.mappings.dialect import Instance, Oversize, Parts, Step
 from dragoman.mappings.jsonrpc import PENDING_MAX
+from dragoman.mappings.pando import DIALECT
 from dragoman.mappings.pando.translator.server import ServerTranslator
+from tests.data_files import vectors
+from tests.mappings.pando.data import CAPTURES, captured, parts, value
+from tests.mappings.round_trip import back_and_forth
 
 PARSE_ERROR = -32700  # docs/dialects/pando.md, section 5
 NOW = 1_778_362_100 * 10**9
@@ -383,3 +387,25 @@ def test_a_write_that_cannot_be_read_is_refused_under_its_id(params: object, sta
     (reply,) = Caller().calls("db.write", params)
     assert (reply["id"], reply["error"]["code"]) == ("r", -32000)
     assert reply["error"]["message"].startswith(start)
+
+
+# -- real requests ----------------------------------------------------------------------------------
+
+
+def test_the_raw_script_is_read_as_the_real_primary_read_it() -> None:
+    """A request that the real primary accepted is a command, every other one a fault."""
+    path = next(path for path in CAPTURES if path.stem == "15-raw-rpc-edges")
+    messages = [(way, frames) for _, way, frames in captured(path)]
+    answers = [value(frames[-1].encode()) for way, frames in messages if way == "s2c"]
+    refused = sum(answer.get("error", {}).get("code") == -32700 for answer in answers)
+    unknown = sum(answer.get("error", {}).get("code") == -32601 for answer in answers)
+    read = [back_and_forth(DIALECT.commands, parts(frames, "rpc"))[0] for way, frames in messages if way == "c2s"]
+    items = [item for step in read for burst in step.bursts for item in burst.items]
+    assert sum(len(step.faults) for step in read) == refused == 5
+    assert sum(isinstance(item, Unmapped) for item in items) == unknown == 1
+    assert {item.request for item in items} == {answer["id"] for answer in answers}
+
+
+def test_each_request_is_refused_as_the_real_primary_refuses_it() -> None:
+    for row in vectors("pando_refusals"):
+        assert Caller().sends(row["body"].encode()) == [error(row["id"], row["code"], row["message"])], row
