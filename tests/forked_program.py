@@ -1,7 +1,7 @@
 """Run `dragoman ...` as a process of its own, without the second that Python takes to import it.
 
 A program imports all of it once and forks itself for each call. What it forks has the arguments, environment, folder,
-stdin, stdout and stderr of that call, and nothing of an earlier one. Whoever claims something about signals, pipes or
+stdin, stdout and stderr of that call, and nothing of an earlier one. Whoever claims something about pipes, terminals or
 the start of a process runs `python -m dragoman` itself.
 """
 
@@ -17,7 +17,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 DEADLINE = 50.0  # seconds for one call
 PIECE = 1 << 16
 STREAMS = (0, 1, 2)
+NOTHING = -1  # a stream at the null device
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -46,32 +49,81 @@ def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
 
 def dragoman_bytes(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run `dragoman ...` like `dragoman`, with its input and output as bytes."""
-    request = msgspec.json.encode(Call(arguments=list(arguments), environment=dict(os.environ), folder=os.getcwd()))
     source, said = os.pipe()
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as errors,
-        socket.socket(socket.AF_UNIX) as call,
-        call.makefile("rb") as answers,
         ThreadPoolExecutor(1) as writer,
     ):
         try:
-            call.settimeout(DEADLINE)
-            call.connect(_forker())
-            socket.send_fds(call, [b"{"], [source, out.fileno(), errors.fileno()])
-            call.sendall(request[1:] + b"\n")
+            program = Fork(*arguments, streams=(source, out.fileno(), errors.fileno()))
         finally:
             os.close(source)
         writer.submit(_write, said, stdin)
-        pid = int(answers.readline())
         try:
-            code = int(answers.readline())
+            code = program.wait()
         except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
+            program.kill()
             raise
         out.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(arguments, code, out.read(), errors.read())
+
+
+@contextmanager
+def forked_server(*arguments: str) -> Iterator[str]:
+    """Run `dragoman ARGUMENTS`, and kill it when the block is left; yield the endpoint where it listens."""
+    output, theirs = os.pipe()
+    with open(output, encoding="utf-8") as errors:
+        try:
+            program = Fork(*arguments, streams=(NOTHING, NOTHING, theirs))
+        finally:
+            os.close(theirs)
+        try:
+            yield errors.readline().removeprefix("listening ").strip()
+        finally:
+            program.kill()
+            program.wait()
+
+
+class Fork:
+    """A forked `dragoman ARGUMENTS`; `streams` are the descriptors of its stdin, stdout and stderr."""
+
+    def __init__(self, *arguments: str, streams: Sequence[int]) -> None:
+        call = Call(arguments=list(arguments), environment=dict(os.environ), folder=os.getcwd())
+        self._call = socket.socket(socket.AF_UNIX)
+        self._call.settimeout(DEADLINE)
+        self._call.connect(_forker())
+        with open(os.devnull, "r+b") as nothing:
+            fds = [nothing.fileno() if fd == NOTHING else fd for fd in streams]
+            socket.send_fds(self._call, [b"{"], fds)
+            self._call.sendall(msgspec.json.encode(call)[1:] + b"\n")
+            self._answers = self._call.makefile("rb")
+            self.pid = int(self._answers.readline())
+        self._code: int | None = None
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, or None while the program runs."""
+        if self._code is None and select.select([self._call], [], [], 0)[0]:
+            self.wait()
+        return self._code
+
+    def wait(self) -> int:
+        """Wait until the program has ended; return its exit code."""
+        if self._code is None:
+            self._code = int(self._answers.readline())
+            self._answers.close()
+            self._call.close()
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 def _write(fd: int, data: bytes) -> None:
@@ -92,11 +144,15 @@ def _forker() -> str:
     ours, theirs = socket.socketpair()
     atexit.register(ours.close)
     with theirs:
-        # It is no child of ours for long: some tests wait for all of them.
+        # It is no child of ours for long: some tests wait for all of them. Python looks at its first streams,
+        # whether they can seek, and those of a call may be pipes.
         subprocess.run(
             [sys.executable, "-m", "tests.forked_program", path, str(theirs.fileno())],
             check=True,
             pass_fds=[theirs.fileno()],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
             cwd=ROOT,
             timeout=DEADLINE,
         )
@@ -115,30 +171,45 @@ def serve(path: str, life: int) -> list[str]:
     if os.fork():
         os._exit(0)  # tells who started us that we listen
     os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    while _called(server, lifeline):
-        call, _ = server.accept()
-        request, fds, _, _ = socket.recv_fds(call, PIECE, len(STREAMS))
-        while not request.endswith(b"\n"):
-            request += call.recv(PIECE)
-        pid = os.fork()
-        if not pid:
-            for each in (server, lifeline, call):
-                each.close()
-            return _become(msgspec.json.decode(request, type=Call), fds)
-        for fd in fds:
-            os.close(fd)
-        call.sendall(b"%d\n" % pid)
-        _, status = os.waitpid(pid, 0)
-        call.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
-        call.close()
-    os._exit(0)
+    ended, ends = socket.socketpair()
+    ends.setblocking(False)
+    signal.set_wakeup_fd(ends.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([server, lifeline, ended], [], [])
+        if lifeline in ready:  # the process that started this one has ended
+            for pid in running:
+                os.kill(pid, signal.SIGKILL)
+            os._exit(0)
+        if ended in ready:
+            ended.recv(PIECE)
+            _tell_ends(running)
+        if server in ready:
+            call, _ = server.accept()
+            request, fds, _, _ = socket.recv_fds(call, PIECE, len(STREAMS))
+            while not request.endswith(b"\n"):
+                request += call.recv(PIECE)
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for each in (server, lifeline, ended, ends, call, *running.values()):
+                    each.close()
+                return _become(msgspec.json.decode(request, type=Call), fds)
+            for fd in fds:
+                os.close(fd)
+            call.sendall(b"%d\n" % pid)
+            running[pid] = call
 
 
-def _called(server: socket.socket, lifeline: socket.socket) -> bool:
-    """Wait for a call, or for the end of the process that started this one."""
-    ready, _, _ = select.select([server, lifeline], [], [])
-    return lifeline not in ready
+def _tell_ends(running: dict[int, socket.socket]) -> None:
+    """Tell each caller whose program has ended its exit code."""
+    for pid in [*running]:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            with running.pop(pid) as call, suppress(OSError):  # a caller that has left
+                call.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
 def _become(call: Call, fds: list[int]) -> list[str]:

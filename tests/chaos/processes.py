@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.chaos.waiting import comes_true
+from tests.forked_program import NOTHING, Fork
 
 START = 30.0  # seconds until a program must listen, on a busy machine
 END = 15.0  # seconds until a program must have ended after SIGTERM
@@ -21,11 +22,13 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Program:
-    """A process `python -m ARGUMENTS`. `endpoints` has the lines in which it reports where it listens."""
+    """A process `python -m ARGUMENTS`, forked if it is `dragoman`. `endpoints` has the lines in which it reports where
+    it listens.
+    """
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
-        self._process: asyncio.subprocess.Process
+        self._process: asyncio.subprocess.Process | Fork
         self.endpoints: list[str] = []
 
     @property
@@ -35,14 +38,12 @@ class Program:
     async def start(self, listeners: int = 1) -> None:
         """Start the program, and wait until it listens at this many endpoints."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `_ended`
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            *self._arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=self._log,
-        )
+        if self._arguments[0] == "dragoman":
+            self._process = Fork(*self._arguments[1:], streams=(NOTHING, NOTHING, self._log.fileno()))
+        else:
+            pipe = asyncio.subprocess.PIPE
+            command = (sys.executable, "-m", *self._arguments)
+            self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=self._log)
         async with asyncio.timeout(START):
             while len(self.endpoints) < listeners:
                 await asyncio.sleep(LOOK)
@@ -64,33 +65,43 @@ class Program:
         """Send SIGTERM; return the exit code."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(END):
-                await self._process.wait()
-        except TimeoutError:
+        if not await comes_true(self._has_ended, END, LOOK):
             self._process.kill()
         return await self._ended()
 
+    async def _has_ended(self) -> bool:
+        return self._process.returncode is not None
+
     async def _ended(self) -> int:
-        await self._process.communicate()
+        if isinstance(self._process, Fork):
+            code = await asyncio.to_thread(self._process.wait)
+        else:
+            await self._process.communicate()
+            code = await self._process.wait()
         self._log.close()
-        return await self._process.wait()
+        return code
+
+    @property
+    def _piped(self) -> asyncio.subprocess.Process:
+        """The process of a program that talks with the test by its stdin and stdout."""
+        assert not isinstance(self._process, Fork)
+        return self._process
 
     def tell(self, line: str) -> None:
         """Write a line to the program's stdin."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
+        assert self._piped.stdin is not None
+        self._piped.stdin.write(f"{line}\n".encode())
 
     def close_input(self) -> None:
         """Close the program's stdin."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        assert self._piped.stdin is not None
+        self._piped.stdin.close()
 
     async def next_line(self) -> str:
         """Return the next line of the program's stdout."""
-        assert self._process.stdout is not None
+        assert self._piped.stdout is not None
         async with asyncio.timeout(START):
-            return (await self._process.stdout.readline()).decode().rstrip("\n")
+            return (await self._piped.stdout.readline()).decode().rstrip("\n")
 
     def resident(self) -> int:
         """Return the resident memory of the program in bytes."""

@@ -1,16 +1,18 @@
-"""A dragoman process as users run it: awaited, ended by SIGTERM, its exit code checked."""
+"""A dragoman process: awaited, ended by SIGTERM, its exit code checked."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from tests.awaited import Awaited
+from tests.forked_program import NOTHING, Fork
 
 START = 20.0  # seconds until a process must listen, on a machine that does other things too
 END = 15.0  # seconds until a process must have ended after SIGTERM: its own drain deadline is 10
@@ -19,7 +21,7 @@ END = 15.0  # seconds until a process must have ended after SIGTERM: its own dra
 class Process(Awaited):
     """A running `dragoman ...`: its endpoints, and its log so far."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Fork) -> None:
         super().__init__()
         self.process = process
         self.endpoints: list[str] = []
@@ -33,7 +35,11 @@ class Process(Awaited):
     async def kill(self) -> None:
         """Send SIGKILL, and wait until the process has ended."""
         self.process.kill()
-        await self.process.wait()
+        await self.ended()
+
+    async def ended(self) -> int:
+        """Wait until the process has ended; return its exit code."""
+        return await asyncio.to_thread(self.process.wait)
 
     async def logs(self, text: str, mark: int = 0) -> None:
         """Wait until the process has logged this, in the lines from `mark` on."""
@@ -46,12 +52,12 @@ class Process(Awaited):
 
     def deafen(self) -> None:
         """Close our end of its stderr, so that all later log output fails."""
-        transport = self.process._transport.get_pipe_transport(2)  # type: ignore[attr-defined]  # asyncio hides it
-        transport.close()
+        self._transport.close()
 
-    async def read(self, ready: asyncio.Event) -> None:
-        stream = self.process.stderr
-        assert stream is not None
+    async def read(self, stderr: BinaryIO, ready: asyncio.Event) -> None:
+        """Read what the process writes to this pipe."""
+        stream, loop = asyncio.StreamReader(), asyncio.get_running_loop()
+        self._transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), stderr)
         while line := await stream.readline():
             text = line.decode().rstrip("\n")
             self.log.append(text)
@@ -59,25 +65,20 @@ class Process(Awaited):
             if text.startswith("listening "):
                 self.endpoints.append(text.removeprefix("listening "))
                 ready.set()
+        self._transport.close()
         ready.set()
 
 
 @asynccontextmanager
 async def running(*arguments: str) -> AsyncIterator[Process]:
     """Run `dragoman ARGUMENTS` until the block ends; unless it was killed it must then exit with 0."""
-    process = Process(
-        await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "dragoman",
-            *arguments,
-            stderr=asyncio.subprocess.PIPE,
-            stdin=asyncio.subprocess.DEVNULL,
-        )
-    )
+    output, theirs = os.pipe()
+    process = Process(Fork(*arguments, streams=(NOTHING, NOTHING, theirs)))
+    os.close(theirs)
+    stderr = os.fdopen(output, "rb", 0)
     ready = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(process.read(ready), name="stderr")
+        group.create_task(process.read(stderr, ready), name="stderr")
         try:
             async with asyncio.timeout(START):
                 await ready.wait()
@@ -89,7 +90,7 @@ async def running(*arguments: str) -> AsyncIterator[Process]:
                 process.process.send_signal(signal.SIGTERM)
             try:
                 async with asyncio.timeout(END):
-                    await process.process.wait()
+                    await process.ended()
             except TimeoutError:
                 process.process.kill()
                 raise AssertionError("did not end after SIGTERM:\n" + "\n".join(process.log[-20:])) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -289,9 +290,8 @@ async def test_sigterm_in_mid_turn_lets_the_turn_finish(tmp_path: Path) -> None:
             await client.open()
             turn = client.say("Where is my order?")
             await client.until("stream_token")
-            process.process.terminate()
+            process.process.send_signal(signal.SIGTERM)
             assert parts(await turn)
-            await process.process.wait()
-            assert process.process.returncode == 0
+            assert await process.ended() == 0
         await client.smooth.disconnect()
         assert not client.wrong

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.forked_program import dragoman, forked_server
 
 WAIT = 30.0  # seconds for a text to appear: it takes milliseconds
 IN_TERMINAL = "import os, sys; os.login_tty(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
@@ -66,26 +67,15 @@ class PseudoTerminal:
         return code
 
 
-@contextmanager
-def serving(*arguments: str) -> Iterator[str]:
-    """Run a serving command; yield the endpoint where it listens."""
-    command = [sys.executable, "-m", "dragoman", *arguments, "--log-level", "error"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        yield process.stderr.readline().removeprefix("listening ").strip()
-        process.kill()
-
-
 @pytest.fixture(scope="module")
 def backend() -> Iterator[str]:
     """A demo backend that has approvals and forms."""
-    with serving("demo-backend", "smooth+ws://127.0.0.1:0/ws") as endpoint:
+    with forked_server("demo-backend", "smooth+ws://127.0.0.1:0/ws", "--log-level", "error") as endpoint:
         yield endpoint
 
 
 def chat(endpoint: str, typed: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dragoman", "chat", endpoint]
-    return subprocess.run(command, input=typed, capture_output=True, text=True, timeout=50, check=False)
+    return dragoman("chat", endpoint, stdin=typed)
 
 
 def test_lines_of_a_pipe_are_inputs_answers_and_commands(backend: str) -> None:
@@ -103,7 +93,7 @@ def test_a_question_at_the_end_of_a_pipe_exits_3(backend: str) -> None:
 
 
 def test_an_input_that_a_gateway_refuses_during_a_question_is_told_once(backend: str, tmp_path: Path) -> None:
-    with serving("bridge", f"pod+unix:{tmp_path}/pod", backend) as endpoint:
+    with forked_server("bridge", f"pod+unix:{tmp_path}/pod", backend, "--log-level", "error") as endpoint:
         done = chat(endpoint, "approve\nmaybe\ndeny\n")
     assert done.stderr.splitlines() == ["Not sent: answer approve or deny first"]
     assert done.stdout.splitlines()[-1] == "Then I leave the order as it is."
@@ -154,7 +144,7 @@ def test_ctrl_c_clears_what_is_typed_and_leaves_at_an_empty_prompt(backend: str,
 
 
 def test_a_lost_connection_and_other_clients_are_shown_above_the_prompt(tmp_path: Path) -> None:
-    with serving("demo-backend", f"pod+unix:{tmp_path}/pod") as endpoint:
+    with forked_server("demo-backend", f"pod+unix:{tmp_path}/pod", "--log-level", "error") as endpoint:
         screen = PseudoTerminal("chat", endpoint, state=tmp_path)
         screen.wait_for("\n> ")
         screen.type("half")

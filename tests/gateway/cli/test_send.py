@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.forked_program import dragoman
+from tests.forked_program import dragoman, forked_server
 from tests.pairs.table import DIALECTS, LISTEN
 
 KEYS = {"type", "session", "end", "text", "usage", "failure", "question"}
@@ -27,27 +27,18 @@ class Backends:
         self._command = command
         self._folder = folder
         self._options = options
-        self._running: dict[str, tuple[str, subprocess.Popen[str]]] = {}
+        self._running = contextlib.ExitStack()
+        self._endpoints: dict[str, str] = {}
+        self.stop = self._running.close
 
     def endpoint(self, dialect: str) -> str:
         """Return where the backend of this dialect listens."""
-        if dialect not in self._running:
+        if dialect not in self._endpoints:
             (folder := self._folder / dialect).mkdir()
             place = LISTEN[dialect].format(folder=folder)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "dragoman", self._command, place, "--log-level", "error", *self._options],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            assert process.stderr is not None
-            self._running[dialect] = process.stderr.readline().removeprefix("listening ").strip(), process
-        return self._running[dialect][0]
-
-    def stop(self) -> None:
-        """End all processes."""
-        for _, process in self._running.values():
-            process.kill()
-            process.communicate()
+            server = forked_server(self._command, place, "--log-level", "error", *self._options)
+            self._endpoints[dialect] = self._running.enter_context(server)
+        return self._endpoints[dialect]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.data_files import DATA
+from tests.forked_program import dragoman, forked_server
 
 DEADLINE = 40.0  # seconds for one command on a busy machine
 RECORDING = DATA / "recordings" / "v4.jsonl"
@@ -104,15 +105,13 @@ async def test_a_signal_ends_a_listening_command_with_its_code_and_leaves_nothin
 
 @pytest.mark.parametrize(("name", "code"), [("INT", 130), ("TERM", 143), ("HUP", 129)])
 async def test_a_signal_cancels_the_turn_of_send_in_its_backend(tmp_path: Path, name: str, code: int) -> None:
-    async with asyncio.timeout(DEADLINE), started(tmp_path, *LISTENERS["demo-backend"]) as agent:
-        await wait_ready(agent, "demo-backend")
-        async with started(tmp_path, "send", "pod+unix:{folder}/front", "count 4000000") as process:
+    with forked_server("demo-backend", f"pod+unix:{tmp_path}/front") as backend:
+        async with asyncio.timeout(DEADLINE), started(tmp_path, "send", backend, "count 4000000") as process:
             assert process.stdout is not None
             await process.stdout.readuntil(b"0 1 2")
             process.send_signal(getattr(signal, f"SIG{name}"))
             _, errors = await process.communicate()
         assert process.returncode == code
         assert b"Traceback" not in errors
-        async with started(tmp_path, "send", "pod+unix:{folder}/front", "count 3") as further:
-            output, errors = await further.communicate()
-        assert (further.returncode, output.split(), errors) == (0, [b"0", b"1", b"2"], b""), "the backend is not busy"
+        further = dragoman("send", backend, "count 3")
+        assert (further.returncode, further.stdout, further.stderr) == (0, "0 1 2 \n", ""), "the backend is not busy"
