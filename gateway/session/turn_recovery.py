@@ -163,10 +163,18 @@ def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapsh
 def _count_known(known: list[str], inputs: list[str]) -> int | None:
     """Return how many inputs of a history were known before; None if it was rewritten.
 
-    A compaction replaces the oldest inputs by a summary.
+    A compaction replaces the oldest inputs by a summary, so the longest end of `known` with which `inputs` begin
+    counts. The prefix function of Knuth, Morris and Pratt finds it in linear time: equal inputs of a hostile backend
+    would take a comparison of all texts for each count.
     """
-    counts = range(len(known), 0, -1) if known else (0,)
-    return next((count for count in counts if inputs[:count] == known[-count:]), None)
+    texts = [*inputs[: len(known)], None, *known]
+    lengths = [0]  # for each text, how many of the first texts the texts up to it end with
+    for text in texts[1:]:
+        length = lengths[-1]
+        while length and texts[length] != text:
+            length = lengths[length - 1]
+        lengths.append(length + (texts[length] == text))
+    return lengths[-1] if lengths[-1] or not known else None
 
 
 # -- the runs before the turn that are parts of its run at the backend ----------------------------------

@@ -170,6 +170,28 @@ def test_an_input_is_behind_those_that_were_known_before(logged: tuple[str, ...]
     assert find_turn(state, "Go on", HistorySnapshot(items=items, status="running", runs=runs), 2).verdict == verdict
 
 
+class CountedText(str):
+    """A text that counts the comparisons of such texts."""
+
+    __slots__ = ()
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_equal_inputs_of_a_long_history_are_compared_a_few_times_each() -> None:
+    def said(count: int) -> list[Item]:
+        return [Message(role="user", text=CountedText("Hi")) for _ in range(count)]
+
+    state = SessionState(id="s", transcript=said(400))
+    items = (*said(200), Message(role="user", text="Go on"), *said(199))
+    find_turn(state, "Go on", HistorySnapshot(items=items, status="idle"), 400)
+    assert 0 < CountedText.comparisons <= 4 * 800
+
+
 # -- the runs before the turn that are parts of its run at the backend -----------------------------------
 
 
