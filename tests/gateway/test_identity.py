@@ -1,4 +1,4 @@
-"""The roles of principals: what each allows, and who has it."""
+"""The roles of principals, what each allows and who has it, and the principal of a link without authentication."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.identity.principal import Principal
+from dragoman.gateway.identity.principal import LOCAL, Principal
 from dragoman.gateway.identity.roles import ALL_BUT_ADMIN, FREE, ROLES, needed_role, roles_of
+from dragoman.gateway.peer import Peer
 from dragoman.mappings.canonical import Command, commands
+from dragoman.mappings.pod import DIALECT
 
 ANN = Principal(name="token:ann", groups=frozenset({"group:ops"}))
 Roles = dict[str, tuple[Role, ...]]
@@ -74,3 +76,11 @@ def test_each_command_has_one_role_or_needs_none() -> None:
 @pytest.mark.parametrize(("shuts_down", "role"), [(True, "admin"), (False, None)])
 def test_a_shutdown_needs_admin_only_if_it_ends_the_backend(shuts_down: bool, role: Role | None) -> None:
     assert needed_role(commands.ShutdownBackend(), shuts_down=shuts_down) == role
+
+
+# -- principal ---------------------------------------------------------------------------------------
+
+
+def test_a_peer_without_authentication_is_local() -> None:
+    assert Peer(id="l1", dialect=DIALECT).principal is LOCAL
+    assert Principal(name="local") == LOCAL

@@ -1,16 +1,57 @@
-"""Events for the requesting link alone, and the effects of an answer."""
+"""Small parts of a session: its context, its groups of clients, and its commands."""
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
+
+from structlog.testing import capture_logs
 
 from dragoman.gateway.session.commands import ADDRESSED, answers_one
-from dragoman.mappings.canonical import Event
+from dragoman.gateway.session.context import SessionContext
+from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import Heartbeat, HistorySnapshot, TextDelta
 from tests.gateway.codewhale_messages import answers, line, shown
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.listed import listed
+from tests.gateway.pod_messages import delta
+from tests.gateway.session.test_session import begun
+from tests.gateway.session.test_text_stream import streaming
+from tests.gateway.smooth_client_messages import token
+
+# -- context -----------------------------------------------------------------------------------------
+
+
+def test_a_line_has_the_id_that_the_session_has_now_and_its_owner() -> None:
+    parts: dict[str, Any] = dict.fromkeys(SessionContext.__struct_fields__)
+    state = SessionState(id="provisional")
+    context = SessionContext(**{**parts, "state": state})
+    state.id, state.owner = "named by its backend", "token:alice"
+    with capture_logs() as logs:
+        context.log.info("idle")
+    assert (logs[0]["session"], logs[0]["principal"]) == ("named by its backend", "token:alice")
+
+
+# -- groups ------------------------------------------------------------------------------------------
+
+
+async def test_a_lone_piece_of_text_opens_a_stream() -> None:
+    async with in_memory_gateway() as made:
+        await begun(made).done()
+        assert made.session.delivery.groups.streamed is None
+        for text in ("a", "b"):
+            await made.script().pod_sends(delta(text)).receives("a", token("r1", text)).done()
+        assert made.session.delivery.groups.streamed is not None
+
+
+async def test_a_client_that_leaves_closes_the_stream() -> None:
+    async with in_memory_gateway() as made:
+        await streaming(made).done()
+        made.session.delivery.detach(made.clients["a"].link)
+        assert made.session.delivery.groups.streamed is None
+
+
+# -- commands ----------------------------------------------------------------------------------------
 
 
 def test_only_a_requested_history_answers_a_request() -> None:
