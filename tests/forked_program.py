@@ -144,15 +144,16 @@ def _forker() -> str:
     ours, theirs = socket.socketpair()
     atexit.register(ours.close)
     with theirs:
+        fd = theirs.fileno()
         # It is no child of ours for long: some tests wait for all of them. Python looks at its first streams,
         # whether they can seek, and those of a call may be pipes.
         subprocess.run(
-            [sys.executable, "-m", "tests.forked_program", path, str(theirs.fileno())],
+            [sys.executable, "-m", "tests.forked_program", path, str(fd)],
             check=True,
-            pass_fds=[theirs.fileno()],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            pass_fds=[fd],
+            stdin=fd,
+            stdout=fd,
+            stderr=fd,
             cwd=ROOT,
             timeout=DEADLINE,
         )
