@@ -3,7 +3,8 @@
     async with Children(most=10) as children:
         transport = await children.spawn(["codewhale", "app-server", "--stdio"], limits, ChildSettings(env=env))
 
-The transport ends when the child has exited or closed its stdout. Output written before is delivered first. A process
+The transport ends when the child has exited or closed its stdout. Output written before is delivered first. It also
+ends `eof_wait` after a write found that the child has closed its stdin: no further command would reach it. A process
 that inherited the child's stdout does not keep the transport open.
 
 Children are spawned only here. Leaving the block ends all of them. If the process exits without leaving the block
@@ -62,6 +63,7 @@ class ChildTransport(LineStream):
         self._rest = REST
         self._begun = asyncio.Event()  # the child has written something, or has exited
         self._is_ended = False  # by the gateway
+        self._is_unread = False  # the child has closed its stdin
         self.is_released = False
         """True if the gateway ended the child in order, while it ran."""
         self._settings = settings
@@ -82,7 +84,8 @@ class ChildTransport(LineStream):
         """
         tail = self._stderr.text()
         lives = not self._process.exited.is_set()
-        status = "closed its stdout" if lives and self._in.closed else self._process.status()
+        closed = f"closed its {'stdin' if self._is_unread else 'stdout'}"
+        status = closed if lives and self._in.closed else self._process.status()
         summary = f"{self._program} {status}"
         return f"{summary}: {tail}" if tail else summary
 
@@ -140,6 +143,10 @@ class ChildTransport(LineStream):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_WAIT):
                 await self._process.exited.wait()
+
+    def _lose_reader(self) -> None:
+        self._is_unread = True
+        asyncio.get_running_loop().call_later(self._bounds.eof_wait, self._in.close_after_rest)
 
     def _take(self, data: bytes) -> None:
         self._begun.set()
