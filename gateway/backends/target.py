@@ -77,7 +77,7 @@ class ConnectionReport:
         if self._target.failover is not None:
             self._target.failover.note_end("")
 
-    def note_begin(self) -> None:
+    def note_start(self) -> None:
         if not self._complaint:
             self._log("info", "backend connected")
         self._target.status.connected += 1

@@ -218,7 +218,7 @@ class Upstream:
             self._target.tap,
         )
         self._link, self._transport = link, transport
-        self._report.note_begin()
+        self._report.note_start()
         is_child = isinstance(transport, ChildTransport)
         try:
             with self._target.children.holding(self, self._translator) if is_child else contextlib.nullcontext():

@@ -136,7 +136,7 @@ class Ledger:
 
 
 def _sample(lost: object) -> str:
-    """Return the begin of a lost message, without secrets."""
+    """Return the beginning of a lost message, without secrets."""
     text = sample_text(lost)
     if not text:
         return ""

@@ -22,7 +22,7 @@ three times its own work. Another lone frame of a backend may use up to one step
 command of a client counts as what its last ones took, at most a quantum. The first command of a client counts as a
 quantum, and so does each input: it may open a turn, whatever came before it. So frames of backends that wait as long
 come first. A ping does not wait for costly commands of other clients, even if 1,000 clients send their inputs at once.
-The begin of a turn and its end count for the step, but not for the backend. So the tokens behind a begin do not wait
+The start of a turn and its end count for the step, but not for the backend. So the tokens behind a start do not wait
 for the commands of all clients.
 """
 
@@ -47,7 +47,7 @@ QUANTUM = STEP // 8  # units of one turn while others wait
 FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping or a fault; a dialect may have a multiple
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
 QUICK = 5 * FRAME  # units of a turn that is short: a ping of any dialect, a few frames of a backend
-TURN = STEP // 4  # units of a command to a backend, of the begin of a turn and of its end: 4 (1 ms) fill a step
+TURN = STEP // 4  # units of a command to a backend, of the start of a turn and of its end: 4 (1 ms) fill a step
 REFUSED = 4 * FRAME  # units of an answer to a question that is refused: it is a line of the audit log, too
 OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step

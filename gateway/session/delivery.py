@@ -218,7 +218,7 @@ def _turn_so_far(state: SessionState, dialect: Dialect) -> list[Event]:
     """Return the events that show the open turn to a client of this dialect which joins."""
     shown = prelude(state)
     if dialect.single_session:
-        # its clients may wait for the begin of their own turn (docs/dialects/pod.md, section 11)
+        # its clients may wait for the start of their own turn (docs/dialects/pod.md, section 11)
         shown = [event for event in shown if type(event) is not events.ModelTurnStarted]
     return shown
 

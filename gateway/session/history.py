@@ -229,7 +229,7 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
             new.append(message)
             continue
         gap = list(transcript[at:place])
-        begin = _begin_of_turn(gap, transcript[place] if message is not None else None)
+        begin = _start_of_turn(gap, transcript[place] if message is not None else None)
         changed |= _correct(gap, new)
         merged += gap[:begin]
         for one in new:
@@ -265,7 +265,7 @@ def _places(messages: Sequence[Message], transcript: Sequence[Item]) -> list[int
     return places
 
 
-def _begin_of_turn(gap: Sequence[Item], known: Item | None) -> int:
+def _start_of_turn(gap: Sequence[Item], known: Item | None) -> int:
     """Return the index in `gap` at which the turn of the known message after it begins; its end if there is none."""
     begin = len(gap)
     while known is not None and known.turn and begin and gap[begin - 1].turn == known.turn:

@@ -25,11 +25,11 @@ from dragoman.gateway.session.turn_recovery import (
     CONTENT,
     FoundTurn,
     ResumedTurn,
-    begin_of_run,
     find_turn,
     heard_before,
     missed_events,
     not_heard,
+    start_of_run,
 )
 from dragoman.gateway.session.turn_states import Trigger
 from dragoman.gateway.timers import Deadline
@@ -159,7 +159,7 @@ class Reconnect:
                 self._commands.give_all(kind, UNKNOWN)
             self._commands.release()
             return state.turn is None
-        begin = begin_of_run(state)
+        begin = start_of_run(state)
         found = find_turn(state, self._input(begin), history, begin)
         if failure is not None and found.verdict == "unknown":
             self._context.effects.give_up(failure)

@@ -180,7 +180,7 @@ def _count_known(known: list[str], inputs: list[str]) -> int | None:
 # -- the runs before the turn that are parts of its run at the backend ----------------------------------
 
 
-def begin_of_run(state: SessionState) -> int:
+def start_of_run(state: SessionState) -> int:
     """Return the index in the transcript at which the backend's run of the open turn, or of a new input, begins."""
     begin = state.fresh
     while begin and _parks(last := state.transcript[begin - 1]):
@@ -195,7 +195,7 @@ def _parks(item: Item) -> bool:
 
 def heard_before(state: SessionState) -> list[Item]:
     """Return what the backend told of the run in earlier turns, without questions in words and what users answered."""
-    items = state.transcript[begin_of_run(state) : state.fresh]
+    items = state.transcript[start_of_run(state) : state.fresh]
     heard: list[Item] = []
     for item in items:
         if not isinstance(item, Message):

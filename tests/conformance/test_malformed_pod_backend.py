@@ -84,7 +84,7 @@ RUN_END, IDLE = FINISHED
 RUNNING = say("status", status="running")
 DONE = say("text_done", text="x")
 THE_END = ("run_end", "status")
-EMPTY_RUN = ("turn_start", "turn_end", *THE_END)  # a run without output: the pod's parent waits for its begin
+EMPTY_RUN = ("turn_start", "turn_end", *THE_END)  # a run without output: the pod's parent waits for its start
 ALERT = {"level": "warn", "source": "pod", "message": "m", "timestamp_ms": 1}
 EMPTY = answer("")
 
@@ -424,7 +424,7 @@ ROWS = [
         "1: the end of the connection in a run",
         HANGS_UP,
         smooth=[failed("INTERNAL_ERROR")],
-        pod=names("turn_start", "error", "status", "segment_rotated", "status"),  # who waits for its begin gets it
+        pod=names("turn_start", "error", "status", "segment_rotated", "status"),  # a client may wait for its start
         again=True,
     ),
     running(
@@ -432,7 +432,7 @@ ROWS = [
         b'{"event":"text_delta","data":{"te',
         HANGS_UP,
         smooth=[failed("INTERNAL_ERROR")],
-        pod=names("turn_start", "error", "status", "segment_rotated", "status"),  # who waits for its begin gets it
+        pod=names("turn_start", "error", "status", "segment_rotated", "status"),  # a client may wait for its start
         again=True,
         counted=1,
     ),

@@ -93,7 +93,7 @@ def test_a_failure_after_a_success_is_logged_again_with_the_upstream_that_was_di
 def test_the_end_of_a_connection_is_no_failure_if_it_was_heard_or_ended_by_us(
     made: Reported, heard: bool, by_peer: bool, fault: str, dropped: int
 ) -> None:
-    made.report.note_begin()
+    made.report.note_start()
     if heard:
         made.report.note_heard()
     made.report.note_end(heard=heard, by_peer=by_peer)
@@ -103,7 +103,7 @@ def test_the_end_of_a_connection_is_no_failure_if_it_was_heard_or_ended_by_us(
 
 
 async def test_a_connection_without_a_word_is_a_failure_of_its_upstream_and_of_the_attempts(made: Reported) -> None:
-    made.report.note_begin()
+    made.report.note_start()
     made.report.note_end(heard=False, by_peer=True)
     assert made.failover.told == [UNHEARD]
     with pytest.raises(OSError, match=UNHEARD):
@@ -119,7 +119,7 @@ def test_a_backend_of_another_dialect_is_logged_once_until_it_sends_something_el
     made: Reported, logged: list[Any]
 ) -> None:
     for frame in (b"hello", b"hello", b"other"):
-        made.report.note_begin()
+        made.report.note_start()
         made.report.note_wrong_dialect(made.first(frame))
         made.report.note_lost("the backend speaks something else", "", is_wrong=True)
     assert [line["event"] for line in logged] == [

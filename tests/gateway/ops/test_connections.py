@@ -17,7 +17,7 @@ from tests.pairs.gateway import DEADLINE
 
 @asynccontextmanager
 async def strangers(port: OpsClient, number: int) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """Open connections that send the begin of a request, and nothing more."""
+    """Open connections that send the beginning of a request, and nothing more."""
     place = urlsplit(port.url)
     opened = [await asyncio.open_connection(place.hostname, place.port) for _ in range(number)]
     for _, writer in opened:

@@ -215,7 +215,7 @@ class Worker(Sender):
             self.queue.budget.unassigned += TURN if frame == b"begin" else 0
 
 
-def test_tokens_behind_the_begin_of_a_turn_come_before_commands_that_waited_longer() -> None:
+def test_tokens_behind_the_start_of_a_turn_come_before_commands_that_waited_longer() -> None:
     harness = FairQueueHarness()
     backend = Worker("backend", harness, each=EVENT)
     harness.queue.budget.left = 0

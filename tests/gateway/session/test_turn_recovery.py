@@ -7,11 +7,11 @@ import pytest
 from dragoman.gateway.session.turn_recovery import (
     ResumedTurn,
     as_events,
-    begin_of_run,
     find_turn,
     heard_before,
     missed_events,
     not_heard,
+    start_of_run,
 )
 from dragoman.gateway.session.wording import ANSWER_APPROVAL, ANSWER_CODE
 from dragoman.mappings.canonical import OpenTurn, SessionState, events
@@ -217,16 +217,16 @@ AGAIN = told("user", "approve", "t3"), told("assistant", QUESTION, "t3")
 
 
 def test_a_run_begins_with_the_first_of_the_turns_that_a_question_in_words_joins() -> None:
-    assert begin_of_run(parked(*BEFORE, *PARKED, *AGAIN)) == len(BEFORE)
-    assert begin_of_run(parked(*BEFORE, *PARKED)) == len(BEFORE)
-    assert begin_of_run(parked(*PARKED)) == 0
+    assert start_of_run(parked(*BEFORE, *PARKED, *AGAIN)) == len(BEFORE)
+    assert start_of_run(parked(*BEFORE, *PARKED)) == len(BEFORE)
+    assert start_of_run(parked(*PARKED)) == 0
 
 
 @pytest.mark.parametrize("last", ["Hello", f"Pay?\n{ANSWER_CODE}", f"{QUESTION}\n\nYou denied it."])
 def test_a_run_begins_with_its_turn_if_no_question_parked_the_one_before(last: str) -> None:
     items = told("user", "Hi", "t1"), told("assistant", last, "t1")
-    assert begin_of_run(parked(*items)) == len(items)
-    assert begin_of_run(parked()) == 0
+    assert start_of_run(parked(*items)) == len(items)
+    assert start_of_run(parked()) == 0
 
 
 def test_questions_and_what_the_user_typed_are_not_among_what_the_backend_told() -> None:

@@ -319,7 +319,7 @@ def test_a_counter_continues_after_the_last_index_received() -> None:
     assert [counter.begin(None), counter.begin(7), counter.begin(None)] == [0, 7, 8]
 
 
-def test_an_end_without_an_index_has_the_index_of_the_last_begin() -> None:
+def test_an_end_without_an_index_has_the_index_of_the_last_start() -> None:
     counter = Counter()
     assert counter.current(None) == 0
     counter.begin(4)
