@@ -71,7 +71,9 @@ def _history(state: SessionState, event: events.HistorySnapshot) -> None:
     state.earlier_calls = dict(list(calls.items())[-CALLS_KEPT:])
     if event.status is not None:
         state.status = event.status
-        state.found_running = event.status == "running" and state.turn is None
+        is_found = event.status == "running" and state.turn is None
+        is_logged = bool(event.runs) and event.runs[-1].end is None
+        state.found_running = len(event.runs) - is_logged if is_found else None
     if event.backend is not None:
         state.backend = event.backend
 
@@ -209,7 +211,8 @@ def _result(state: SessionState, event: events.TurnResult) -> None:
 
 def _status(state: SessionState, event: events.StatusChanged) -> None:
     state.status = event.status
-    state.found_running = state.found_running and event.status == "running"
+    if event.status != "running":
+        state.found_running = None
     if event.status != "running" and state.turn is None:
         state.fresh = len(state.transcript)  # the run of another client is over, of which nothing else was told
 

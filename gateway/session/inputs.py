@@ -103,7 +103,7 @@ class Inputs:
         if pending is not None and pending.client is not None:
             owner = pending.client.id
         if not owner:
-            return context.state.found_running
+            return context.state.found_running is not None
         return owner == client.id or owner not in context.delivery.attachments
 
     def settled(self, request: str) -> None:

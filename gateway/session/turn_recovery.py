@@ -84,12 +84,14 @@ def find_turn(state: SessionState, text: str | None, history: events.HistorySnap
         return UNKNOWN
     before = state.transcript[:begin]
     if text is None:
-        runs = _new_runs(before, history)
+        number = state.found_running
+        runs = _new_runs(before, history) if number is None else history.runs[number:]
         if not runs and history.status == "running":
             return FoundTurn(verdict="running")
-        if len(runs) != 1 or (state.found_running and _began_later(runs[0], history)):
+        if len(runs) != 1:
             return UNKNOWN
-        return _state_of_run(runs[0], runs[0].first, history)
+        found = _state_of_run(runs[0], runs[0].first, history)
+        return found if number is None else structs.replace(found, own=not_heard(found.own, before))
     at, is_known = _find_input(before, text, history)
     if at is not None:
         run = next((run for run in history.runs if run.last > at), None)
@@ -127,12 +129,6 @@ def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[P
         for run in history.runs
         if run.first >= begin and heard.isdisjoint(_answers(history.items[run.first : run.last]))
     ]
-
-
-def _began_later(run: PastRun, history: events.HistorySnapshot) -> bool:
-    """Return True if the run began after the one that was found running: with an input, or before that one ended."""
-    at = history.runs.index(run)
-    return bool(_inputs(history.items[run.first : run.last])) or (at > 0 and history.runs[at - 1].end is None)
 
 
 def _inputs(items: Sequence[Item]) -> list[tuple[int, str]]:

@@ -125,7 +125,7 @@ async def test_a_smooth_client_cancels_a_turn_that_runs_since_before_the_gateway
             .submits("a", "r2", "Next")
             .done()
         )
-        assert not made.session.state.found_running
+        assert made.session.state.found_running is None
 
 
 async def test_a_cancel_before_the_history_of_a_pod_reaches_it_before_the_next_input() -> None:

@@ -129,21 +129,31 @@ INPUT = Message(role="user", text="More", id="v")
 @pytest.mark.parametrize(
     ("known", "found_running", "items", "runs", "verdict"),
     [
-        ((CUT_OFF,), False, (), (WOKEN,), "running"),
-        ((CUT_OFF,), False, (INPUT,), (WOKEN, PastRun(first=0, last=1)), "unknown"),
-        ((ASKED,), True, (ASKED,), (PastRun(first=0, last=1),), "running"),
-        ((ASKED,), True, (ASKED,), (PastRun(first=0, last=1), PastRun(first=1, last=1)), "unknown"),
-        ((), True, (), (WOKEN,), "running"),
-        ((ASKED,), True, (ASKED, INPUT), (PastRun(first=0, last=1, end="failed"), PastRun(first=1, last=2)), "unknown"),
-        ((ASKED,), False, (INPUT,), (PastRun(first=0, last=1),), "running"),  # the history was rewritten
+        ((CUT_OFF,), None, (), (WOKEN,), "running"),
+        ((CUT_OFF,), None, (INPUT,), (WOKEN, PastRun(first=0, last=1)), "unknown"),
+        ((ASKED,), 0, (ASKED,), (PastRun(first=0, last=1),), "running"),
+        ((ASKED,), 0, (ASKED,), (PastRun(first=0, last=1), PastRun(first=1, last=1)), "unknown"),
+        ((ASKED,), 0, (ASKED,), (PastRun(first=0, last=1, end="failed"), PastRun(first=1, last=1)), "unknown"),
+        ((ASKED,), 1, (ASKED,), (PastRun(first=0, last=0, end="failed"), PastRun(first=0, last=1)), "running"),
+        ((), 0, (), (WOKEN,), "running"),
+        ((ASKED,), 0, (ASKED, INPUT), (PastRun(first=0, last=1, end="failed"), PastRun(first=1, last=2)), "unknown"),
+        ((ASKED,), None, (INPUT,), (PastRun(first=0, last=1),), "running"),  # the history was rewritten
     ],
 )
 def test_a_turn_without_input_goes_on_unless_another_run_began(
-    known: tuple[Item, ...], found_running: bool, items: tuple[Item, ...], runs: tuple[PastRun, ...], verdict: str
+    known: tuple[Item, ...], found_running: int | None, items: tuple[Item, ...], runs: tuple[PastRun, ...], verdict: str
 ) -> None:
     state = SessionState(id="s", turn=OpenTurn(id="t", message="m"), transcript=[*known], found_running=found_running)
     history = HistorySnapshot(items=items, status="running", runs=runs)
     assert find_turn(state, None, history, len(known)).verdict == verdict
+
+
+def test_a_run_that_was_found_running_ends_with_what_was_missed_of_it() -> None:
+    known, missed = answered("Hello"), Message(role="assistant", text="Bye")
+    state = SessionState(id="s", turn=OpenTurn(id="t", message="m"), transcript=[*known], found_running=1)
+    runs = PastRun(first=0, last=0, end="failed"), PastRun(first=0, last=3, end="completed")
+    found = find_turn(state, None, HistorySnapshot(items=(*known, missed), status="idle", runs=runs), len(known))
+    assert (found.verdict, found.end, found.own) == ("ended", "completed", (missed,))
 
 
 def test_an_equal_input_after_the_lost_one_is_another_turn() -> None:
