@@ -121,7 +121,8 @@ class Content:
     def call_started(self, event: events.ToolCallStarted) -> None:
         """Begin a call, with an id of ours if its dialect has none."""
         turn = self._runs.require_turn()
-        if event.call and event.call in turn.calls:
+        known = turn.calls.get(event.call)
+        if known is not None and known.result is None:
             return  # pando says it twice; the second brings the arguments
         self.close_block()
         self._runs.emit(event if event.call else structs.replace(event, call=f"{turn.id}/{len(turn.calls)}"))
@@ -159,11 +160,11 @@ class Content:
         self._runs.emit(structs.replace(event, call=block.call, name=block.name))
 
     def _call_of_before(self, event: events.ToolCallFinished) -> str:
-        """Return the call of an earlier turn that this finishes, by id or else by name; "" if there is none."""
+        """Return the open call of an earlier turn that this finishes, by id or else by name; "" if there is none."""
         calls = self._state.earlier_calls
         if not event.call:
             return next((call for call, unanswered in calls.items() if unanswered == event.name), "")
-        return event.call if event.call in calls else ""
+        return event.call if calls.get(event.call) is not None else ""
 
     def complete_calls(self, turn: OpenTurn) -> None:
         """Send the whole arguments of the calls of which they were not sent."""

@@ -44,6 +44,7 @@ class StreamedOutput:
         self.calls: dict[str, str] = {}
         self.unfinished: set[str] = set()
         """Open calls whose whole input was not published yet."""
+        self._finished: set[str] = set()
         self.announced = False
         """True if the primary published the start of the turn, which released ones never do."""
         self._text: list[str] = []
@@ -125,9 +126,15 @@ class StreamedOutput:
         return [event]
 
     def _finish_call(self, event: events.ToolCallFinished) -> list[Event]:
-        self.hides_calls = self.hides_calls or event.call not in self.calls
+        """Return the events of a result; a hidden call whose id an earlier call had is told first."""
+        hidden = event.call not in self.calls
+        self.hides_calls = self.hides_calls or hidden
         arguments = self.calls.pop(event.call, "")
         self.unfinished.discard(event.call)
+        again = hidden and event.call in self._finished
+        self._finished.add(event.call)
+        if again:
+            return [events.ToolCallStarted(call=event.call, name=event.name), event]
         if not arguments:
             return [event]
         complete = events.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)

@@ -148,15 +148,33 @@ def test_a_result_of_an_unknown_call_gets_a_call_start() -> None:
     assert said[-3] == ToolCallStarted(call="c", name="ls")
 
 
-def test_a_result_of_a_call_of_an_earlier_turn_gets_no_call_start() -> None:
+def test_a_result_of_an_open_call_of_an_earlier_turn_gets_no_call_start() -> None:
     session = Session()
-    session.feed(ToolCallStarted(call="a", name="ls"), ToolCallStarted(call="b", name="ls"))
-    session.feed(ToolCallFinished(call="a", output="x"), StatusChanged(status="idle"))
-    for call in ("a", "b"):
-        said = kinds(session.feed(ToolCallFinished(call=call, output="y")))
-        assert said[-1] == "ToolCallFinished"
-        assert "ToolCallStarted" not in said
+    session.feed(ToolCallStarted(call="b", name="ls"), StatusChanged(status="idle"))
+    said = kinds(session.feed(ToolCallFinished(call="b", output="y")))
+    assert said[-1] == "ToolCallFinished"
+    assert "ToolCallStarted" not in said
+
+
+CALL = ("ToolCallStarted", "ToolCallArguments", "ToolCallFinished")
+
+
+def test_a_call_with_the_id_of_a_finished_call_of_an_earlier_turn_gets_a_start() -> None:
+    """Some models number the calls of each answer from 0, and some pandos tell only the ends."""
+    session = Session()
+    for output in ("x", "y"):
+        assert kinds(session.feed(ToolCallFinished(call="ls:0", name="ls", output=output)))[-3:] == [*CALL]
         session.feed(StatusChanged(status="idle"))
+
+
+def test_a_call_with_the_id_of_a_finished_call_of_its_turn_is_another_call() -> None:
+    session = accepted()
+    for output in ("x", "y"):
+        said = session.feed(ToolCallStarted(call="ls:0", name="ls"), ToolCallFinished(call="ls:0", output=output))
+        assert kinds(said) == [*CALL]
+    session.feed(StatusChanged(status="idle"))
+    calls = [item for item in session.state.transcript if isinstance(item, ToolCall)]
+    assert [call.call for call in calls] == ["ls:0", "ls:0"]
 
 
 def test_the_result_of_an_unknown_call_costs_the_same_however_long_the_transcript_is() -> None:

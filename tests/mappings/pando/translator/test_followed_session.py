@@ -444,11 +444,20 @@ def after_a_hidden_call(listed: list[Message], *, updated: bool = True) -> Follo
 SAID_TWICE = [INPUT, answer("m", "I look."), RESULT, answer("n", "Once more.")]
 
 
+def test_a_second_hidden_call_with_the_id_of_the_first_begins_a_call() -> None:
+    """Some models number the calls of each answer from 0."""
+    session = FollowedSession()
+    for second, event in enumerate(LOOK):
+        session.take_event(event, second * NS)
+    assert session.take_event(LOOK[-1], 4 * NS) == [events.ToolCallStarted(call="c", name="bash"), LOOK[-1]]
+
+
 def test_a_turn_goes_on_during_a_call_that_is_published_when_it_ends() -> None:
     session = after_a_hidden_call(SAID_TWICE)
     session.check_time(1000 * NS)
     assert not session.wants
-    assert session.take_event(LOOK[-1], 1000 * NS) == [LOOK[-1]]
+    other = events.ToolCallFinished(call="d", name="bash", output="found")
+    assert session.take_event(other, 1000 * NS) == [other]
     assert session.take_list([*SAID_TWICE, RESULT], 1001 * NS) == []
     assert asks_at(session, 1016)
     assert session.take_list([*SAID_TWICE, RESULT], 1016 * NS)[-2:] == FAILED, "the run ended after the call"
