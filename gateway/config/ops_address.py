@@ -11,10 +11,11 @@ from msgspec import Struct
 from dragoman.adapters.host_names import is_host_name, is_loopback
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Ops
-from dragoman.gateway.config.source import why_guessable
+from dragoman.gateway.config.source import expand_home, why_guessable
 from dragoman.gateway.endpoint import Place, tcp_places
 from dragoman.mappings.errors import ConfigError
 
+UNIX = "unix:"
 EXAMPLES = "http://127.0.0.1:8790 or unix:/run/user/1000/dragoman-ops.sock"
 
 
@@ -42,8 +43,8 @@ class OpsAddress(Struct, frozen=True, kw_only=True):
 
 def parse_ops_address(text: str) -> OpsAddress:
     """Return the address that `http://HOST:PORT` or `unix:PATH` names; raise ConfigError for any other text."""
-    if text.startswith("unix:") and text != "unix:":
-        return OpsAddress(path=text.removeprefix("unix:"))
+    if text.startswith(UNIX) and text != UNIX:
+        return OpsAddress(path=expand_home(text.removeprefix(UNIX)))
     try:
         url = urlsplit(text)
         host, port = url.hostname or "", url.port

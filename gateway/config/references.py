@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.config.lines import KeyPath, map_texts
+from dragoman.gateway.config.ops_address import UNIX
 from dragoman.gateway.config.source import ENV, FILE, expand_home, find_secret, read_secret
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
@@ -134,6 +135,8 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> Any:
         match path:
             case ("recording", "path") | ("route", int(), "file_roots", int()):
                 return _below(folder, text)
+            case ("ops", "listen") if text.startswith(UNIX):
+                return UNIX + _below(folder, text.removeprefix(UNIX))
             case ("auth", "jwt", "jwks"):
                 return text if "://" in text else _below(folder, text)
             case ("route", int(), "upstream") | ("route", int(), "listen" | "upstream", int()):

@@ -25,6 +25,11 @@ def test_an_address_is_a_host_with_a_port_or_a_path(text: str, address: OpsAddre
     assert parse_ops_address(str(address)) == address
 
 
+def test_the_folder_of_a_user_is_written_as_in_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert parse_ops_address("unix:~/ops.sock") == OpsAddress(path="/home/ann/ops.sock")
+
+
 @pytest.mark.parametrize(
     "text", ["", "unix:", "127.0.0.1:8790", "https://127.0.0.1:1", "http://127.0.0.1", "http://h:1/x", "http://h:70000"]
 )

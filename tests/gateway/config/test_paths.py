@@ -36,6 +36,14 @@ def test_a_relative_path_in_an_endpoint_starts_at_the_configurations_folder(
 
 
 @pytest.mark.parametrize(
+    ("text", "resolved"),
+    [("unix:o", "unix:/etc/o"), ("unix:/run/o", "unix:/run/o"), ("unix:", "unix:"), ("http://h:1", "http://h:1")],
+)
+def test_a_relative_socket_of_the_ops_port_starts_at_the_configurations_folder(text: str, resolved: str) -> None:
+    assert resolve_paths({"ops": {"listen": text}}, Path("/etc")) == {"ops": {"listen": resolved}}
+
+
+@pytest.mark.parametrize(
     "table",
     [
         {"route": 3},
