@@ -40,6 +40,7 @@ LOOPBACK = {"localhost": ("127.0.0.1", "::1"), "0.0.0.0": ("127.0.0.1",), "::": 
 """A name of this machine, or a host that stands for all of its addresses -> the loopback addresses that it includes."""
 
 FILES = ("cert", "key", "ca", "client_ca", "client_keys")  # paths of files (TLS, CURVE), and no secrets themselves
+FOLDER = "cwd"  # the option with the working folder of a backend
 MASK = "***"
 _SECRET_WORDS = ("token", "key", "secret", "passw", "auth")
 _IN_TEXT = re.compile(
@@ -91,7 +92,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return any(self.option(key) and not self.option(key).startswith((ENV, FILE)) for key in self.secret_keys)
 
     def relative_to(self, folder: Path) -> Endpoint:
-        """Return the endpoint with its relative paths below `folder`: its address, and the files of its options."""
+        """Return the endpoint with its relative paths below `folder`: its address, and those of its options."""
         return self._with_paths(lambda path: str(folder / path))
 
     @property
@@ -103,7 +104,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         options = tuple(
             (key, f"{FILE}{place(value.removeprefix(FILE))}")
             if _names_secret(key) and value.startswith(FILE)
-            else (key, place(value) if key in FILES else value)
+            else (key, place(value) if key in (*FILES, FOLDER) else value)
             for key, value in self.options
         )
         address = place(self.address) if self.transport in PATHS else self.address

@@ -84,6 +84,7 @@ def test_an_option_with_an_empty_value_is_refused_by_its_name(text: str) -> None
         ("pod+dir:~", "pod+dir:/home/ann"),
         ("replay+file:~/r.jsonl", "replay+file:/home/ann/r.jsonl"),
         ("smooth+wss://h/ws?ca=~/ca&token=file:~/t", "smooth+wss://h/ws?ca=/home/ann/ca&token=file:/home/ann/t"),
+        ("codewhale+stdio:~/x -- ?cwd=~/src", "codewhale+stdio:~/x -- ?cwd=/home/ann/src"),
         ("smooth+wss://h/ws?token=~/t&user=~", "smooth+wss://h/ws?token=~/t&user=~"),
         ("pod+unix:/run/~/s", "pod+unix:/run/~/s"),
         ("pod+unix:~nobody-at-all/s", "pod+unix:~nobody-at-all/s"),

@@ -23,6 +23,7 @@ from dragoman.gateway.config.references import resolve_paths
         ("pod+unix:/run/s", "pod+unix:/run/s"),
         ("pod+name:n", "pod+name:n"),
         ("codewhale+stdio:bin/x a -- ?model=m", "codewhale+stdio:bin/x a -- ?model=m"),
+        ("codewhale+stdio:x -- ?cwd=src", "codewhale+stdio:x -- ?cwd=/etc/src"),
         ("smooth+wss://h/ws?token=env:t", "smooth+wss://h/ws?token=env:t"),
         ("pod+unix:~/s", "pod+unix:/home/ann/s"),
         ("no endpoint", "no endpoint"),
