@@ -1,7 +1,7 @@
 """A backend that opens a conversation for each session, over a connection of its own (docs/design.md, section 5).
 
-Between a session and its connection stands a HistoryLoader, which reads whole histories. A recording behaves in the
-same way, but it has no conversations beside those that are open here.
+Between a session and its connection stands a HistoryLoader, which reads whole histories. A recording has no
+conversations beside those that are open here, so it needs none.
 """
 
 from __future__ import annotations
@@ -54,41 +54,8 @@ class ReplayedKind(SessionOpener):
         return super().resume_session(link, command)
 
     def _connect(self, session: Session, resume: str = "") -> Backend:
-        loader = HistoryLoader(
-            session,
-            self._services,
-            self._connect_upstream,
-            resume=resume,
-            taken=lambda conversation: self._resume(session, conversation),
-            visible=lambda conversation: self._may_resume(session, conversation),
-            stored=self._sessions.upstream.stores_history,
-        )
-        if not resume:
-            session.pending.note_history()  # a new conversation has no history to wait for
-        return loader
-
-    def _resume(self, session: Session, conversation: str) -> bool:
-        """Give a session the id of the conversation that it is about to resume.
-
-        If another session has the conversation open, move the clients there with what they wait for, and return True.
-        """
-        sessions = self._sessions
-        own = canonical_id(sessions.route.name, conversation)
-        other = sessions.index.find_session(conversation) or sessions.index.find_session(own)
-        if other is None:
-            sessions.rename_session(session, own)
-        if other is None or other is session:
-            return False
-        join_session(sessions, session, other)
-        return True
-
-    def _may_resume(self, session: Session, conversation: str) -> bool:
-        """Return True if no client of `session` would be shown a conversation of another owner."""
-        sessions = self._sessions
-        known = sessions.index.find_session(conversation)
-        forgotten = sessions.past.owner_of(canonical_id(sessions.route.name, conversation))
-        owner = known.state.owner if known is not None else forgotten
-        return sessions.policy.shared or not owner or all(c.principal == owner for c in session.presence.clients)
+        session.pending.note_history()  # there is no history to wait for, whatever its listener asks for
+        return self._connect_upstream(session)
 
 
 class ConversationsKind(ReplayedKind):
@@ -148,6 +115,43 @@ class ConversationsKind(ReplayedKind):
             return None
         self.control()
         return self._catalog
+
+    def _connect(self, session: Session, resume: str = "") -> Backend:
+        loader = HistoryLoader(
+            session,
+            self._services,
+            self._connect_upstream,
+            resume=resume,
+            taken=lambda conversation: self._resume(session, conversation),
+            visible=lambda conversation: self._may_resume(session, conversation),
+            stored=self._sessions.upstream.stores_history,
+        )
+        if not resume:
+            session.pending.note_history()  # a new conversation has no history to wait for
+        return loader
+
+    def _resume(self, session: Session, conversation: str) -> bool:
+        """Give a session the id of the conversation that it is about to resume.
+
+        If another session has the conversation open, move the clients there with what they wait for, and return True.
+        """
+        sessions = self._sessions
+        own = canonical_id(sessions.route.name, conversation)
+        other = sessions.index.find_session(conversation) or sessions.index.find_session(own)
+        if other is None:
+            sessions.rename_session(session, own)
+        if other is None or other is session:
+            return False
+        join_session(sessions, session, other)
+        return True
+
+    def _may_resume(self, session: Session, conversation: str) -> bool:
+        """Return True if no client of `session` would be shown a conversation of another owner."""
+        sessions = self._sessions
+        known = sessions.index.find_session(conversation)
+        forgotten = sessions.past.owner_of(canonical_id(sessions.route.name, conversation))
+        owner = known.state.owner if known is not None else forgotten
+        return sessions.policy.shared or not owner or all(c.principal == owner for c in session.presence.clients)
 
     def _connect_control(self, control: Session) -> Backend:
         self._catalog = BackendCatalog(self._sessions.route.name, control, self._services, self._connect_upstream)
