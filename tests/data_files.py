@@ -26,3 +26,9 @@ def captures(dialect: str) -> list[Path]:
     if dialect != "smooth":
         return sorted((DATA / "captures" / dialect).glob("*.jsonl"))
     return sorted((SHARED / "smooth-operator" / "captures").glob("*.jsonl")) if SHARED is not None else []
+
+
+def captured_smooth(way: str) -> list[str]:
+    """Return the captured frames of smooth programs that went one way: "s2c" or "c2s"."""
+    found = [row for file in captures("smooth") for row in rows(file)]
+    return [row["frame"] for row in found if row.get("dir") == way and isinstance(row.get("frame"), str)]

@@ -150,10 +150,10 @@ def _forker() -> str:
         subprocess.run(
             [sys.executable, "-m", "tests.forked_program", path, str(fd)],
             check=True,
-            pass_fds=[theirs.fileno()],
-            stdin=theirs.fileno(),
-            stdout=theirs.fileno(),
-            stderr=theirs.fileno(),
+            pass_fds=[fd],
+            stdin=fd,
+            stdout=fd,
+            stderr=fd,
             cwd=ROOT,
             timeout=DEADLINE,
         )

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -23,7 +23,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.translate import Report, translate
 from dragoman.mappings.dialect import Frame, Oversize
 from dragoman.mappings.smooth.wire.replies import Session
-from tests.data_files import DATA, captures, vectors
+from tests.data_files import DATA, captured_smooth, captures, vectors
 from tests.forked_program import dragoman_bytes
 from tests.players.capture_readers import READERS, Turn
 from tests.players.captures import messages
@@ -124,18 +124,9 @@ def test_every_golden_smooth_frame_comes_back_equal(folder: str, options: tuple[
     assert (done.reports, done.code) == ([], 0)
 
 
-def captured_smooth(way: str) -> Iterator[str]:
-    assert SHARED is not None
-    for file in captures("smooth"):
-        for line in file.read_text("utf-8").split("\n"):
-            row = json.loads(line) if line else {}
-            if row.get("dir") == way and isinstance(row.get("frame"), str):
-                yield row["frame"]
-
-
 @needs_shared
 def test_every_captured_smooth_event_comes_back_equal() -> None:
-    frames = list(captured_smooth("s2c"))
+    frames = captured_smooth("s2c")
     done = translated("smooth", "smooth", [frame.encode() for frame in frames])
     assert len(frames) > 90
     assert [json.loads(line) for line in done.lines] == [json.loads(frame) for frame in frames]
@@ -144,7 +135,7 @@ def test_every_captured_smooth_event_comes_back_equal() -> None:
 
 @needs_shared
 def test_every_captured_smooth_action_comes_back_without_its_undocumented_keys() -> None:
-    frames = list(captured_smooth("c2s"))
+    frames = captured_smooth("c2s")
     done = translated("smooth", "smooth", [frame.encode() for frame in frames], "--commands")
     dropped = {(report["line"], report["loss"]["field"].removeprefix("$.")) for report in done.reports}
     expected = [

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.gateway.test_translate import captured_smooth
+from tests.data_files import captured_smooth
 from tests.mappings.smooth.test_directions import EVENTS
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import REPLIES, SHAPES, assert_emitted, assert_strict, faults
@@ -97,15 +97,6 @@ def test_shape_and_schema_agree_on_a_golden_frame_and_on_all_its_mutants(frame: 
         assert allowed(kind, mutant) == (not found), (mutant, found)
         wrong += bool(found)
     assert wrong > 5
-
-
-def captured() -> Iterator[tuple[str, str]]:
-    """Yield each frame of a captured server, and where it stands."""
-    for file in captures("smooth"):
-        for number, line in enumerate(file.read_text().splitlines(), 1):
-            row = json.loads(line)
-            if row.get("dir") == "s2c" and isinstance(row.get("frame"), str):
-                yield f"{file.name}:{number}", row["frame"]
 
 
 @needs_shared
