@@ -25,7 +25,7 @@ TABLES = tuple(name for name in ConfigFile.__struct_fields__ if name != "route")
 """The tables of a file beside its routes."""
 
 OF_LISTENERS = ("max_message", "heartbeat", "handshake_deadline")
-"""The limits that an open listener keeps until it is opened anew: at a restart, or with another endpoint."""
+"""The limits that an open listener keeps until it is opened again: at a restart, or with another endpoint."""
 
 OF_PANDO_LISTENERS = ("message_parts", "callers", "subscribers", "subscriptions")
 """Further limits that an open listener of pando keeps; others have none of them."""

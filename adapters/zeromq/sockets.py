@@ -41,7 +41,7 @@ LISTENING = frozenset((zmq.ROUTER, zmq.XPUB))
 # accepted without an authenticator. A peer of ZMTP 1 can abort this process (libzmq 4.3.5, zmtp_engine.cpp:422).
 ZMTP_3_ONLY = b"dragoman"
 
-# messages that each CURVE client has in its queue for ever: libzmq puts the client's key there first, and does not
+# messages that each CURVE client has in its queue forever: libzmq puts the client's key there first, and does not
 # count it as read (libzmq 4.3.5, pipe.cpp)
 CREDENTIAL = 1
 

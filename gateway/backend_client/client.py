@@ -57,7 +57,7 @@ class BackendClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="dragoman:client", daemon=True)
-        # Not a Queue, whose lock Python code takes: Ctrl-C at that moment would leave it locked for ever.
+        # Not a Queue, whose lock Python code takes: Ctrl-C at that moment would leave it locked forever.
         self._waiting: SimpleQueue[InProcessEvent | BaseException] = SimpleQueue()
         self._lock = threading.Lock()
         self._prompting: Callable[[InProcessEvent], None] | None = None

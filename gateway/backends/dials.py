@@ -6,7 +6,7 @@ attempts run at once, and further ones wait for them. A failed attempt takes a t
 connection that ended before the backend had said anything. While the bucket is empty every attempt fails at once, with
 the last failure as its reason. Each endpoint has its own bucket, so dead pods of a directory do not keep sessions from
 the others. A reload changes both limits: attempts under way keep their places under the former one, and buckets with
-another rate or burst are made anew.
+another rate or burst are replaced.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RouteDials:
         remember(self._failures, endpoint, (bucket, reason), FAILING_MAX)
 
     def _limits(self) -> Limits:
-        """Return the limits in force, and make the places and buckets anew if theirs have changed."""
+        """Return the limits in force, and replace the places and buckets if theirs have changed."""
         limits, known = self._limits_now(), self._known
         if limits is not known:
             self._known = limits

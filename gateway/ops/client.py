@@ -106,7 +106,7 @@ class _OpsConnection(http.client.HTTPConnection):
 
 
 class _DeadlineSocket(socket.socket):
-    """A connected socket that reads until a deadline: a timeout of the socket would begin anew with each byte."""
+    """A connected socket that reads until a deadline: a timeout of the socket would start again with each byte."""
 
     def __init__(self, connected: socket.socket, deadline: float) -> None:
         super().__init__(connected.family, connected.type, connected.proto, connected.detach())

@@ -218,7 +218,7 @@ class ReplayBackend:
     def _end_turn(self) -> None:
         """End the turn, and the play after the last one."""
         if self._events.turn or self._events.input_pending:
-            failure = Failure(cause="upstream_lost", text="the recording ends in the midst of this turn")
+            failure = Failure(cause="upstream_lost", text="the recording ends in the middle of this turn")
             self._send_events(*self._events.begin_forced_end(), events.TurnEnded(end="failed", failure=failure))
         if not self._matcher.unused:
             self._at_end()

@@ -16,7 +16,7 @@ from dragoman.mappings.bounded import remember
 REMEMBERED_MAX = 10_000
 """Names that are remembered, of which each session has two or three.
 
-So many UUIDs take 1.3 MB in both tables, and a further one 3 us (0.3 ms if its table is made anew).
+So many UUIDs take 1.3 MB in both tables, and a further one 3 us (0.3 ms if its table is rebuilt).
 """
 
 

@@ -217,7 +217,7 @@ class SessionCommands:
         def tell(page: SessionsListed | None) -> None:
             if page is not None:
                 link.send([page])
-            else:  # the first page again would be paged through for ever
+            else:  # the first page again would be paged through forever
                 link.refuse(command.request, "invalid", "unknown cursor")
 
         open_rows, other_rows = self._divide(link, rows)

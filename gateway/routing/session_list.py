@@ -2,8 +2,8 @@
 
 A page costs what it shows, not what there is. So the sessions are kept in the order of their last change:
 
-    a session is new or has changed   its id is noted, which costs a token and a turn nothing more
-    a list is asked for               the noted sessions are placed anew, then one page is taken from the order
+    a session is new or has changed   its id is noted; a token or a turn costs nothing more
+    a list is asked for               the noted sessions are placed again, then one page is taken from the order
     a session is busy                 it stays noted: its text changes it without a note
     a session is forgotten            its last row takes its place, if the backend still has the session
     a backend lists a session         its row gets a place, and no session is made

@@ -99,7 +99,7 @@ class Content:
             self._runs.emit(events.ReasoningDone(text=text))
 
     def model_continued(self, event: events.ModelContinuation) -> None:
-        """End the open block, because the stream of the model broke inside it: the model begins its answer anew."""
+        """End the open block, because the stream of the model broke inside it: the model begins its answer again."""
         self._runs.require_turn()
         self.close_block()
         self._runs.emit(event)

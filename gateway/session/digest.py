@@ -17,7 +17,7 @@ from dragoman.mappings.canonical.values import Item, Message, SessionSummary
 class TranscriptDigest:
     """The sums over the items of one transcript. `update` adds the items that are new.
 
-    A transcript that was replaced, or whose end was cut off, is counted anew.
+    A transcript that was replaced, or whose end was cut off, is counted again.
     """
 
     __slots__ = ("_counted", "_ends", "_last", "_seen", "first_input", "messages", "size")

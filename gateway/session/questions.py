@@ -109,7 +109,7 @@ class Questions:
         if block is None:
             return
         services = self._context.services
-        self._deadline.start(services.limits.answer_deadline, self._expire)  # should the denial get lost
+        self._deadline.start(services.limits.answer_deadline, self._expire)  # again, in case the denial gets lost
         if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"

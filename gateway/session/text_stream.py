@@ -1,8 +1,8 @@
 """The open text or reasoning of a turn while nothing else happens in its session (docs/design.md, section 6).
 
-Most of what a gateway carries is one more piece of such a block. The general path finds out anew for each piece that
-it changes nothing else, and touches a hundred objects for it. So the general path, once it has delivered a piece that
-came alone, makes a TextStream: the few objects that a further piece changes, and one function for each rendering.
+Most of what a gateway carries is one more piece of such a block. For each of them the general path would touch a
+hundred objects to find out that it changes nothing else. So the general path, once it has delivered a piece that came
+alone, makes a TextStream: the few objects that a further piece changes, and one function for each rendering.
 Whatever is not a further piece takes the general path, which closes the stream first.
 
     made    by Groups, after a lone piece was delivered, if each rendering can write further ones by itself

@@ -19,7 +19,7 @@ PASSED = frozenset(
 )
 """Variables that every child of `dragoman serve` gets: the programs, the language, and the way to the network."""
 
-OF_SHELLS = frozenset({"_", "OLDPWD", "PWD", "SHLVL"})  # each shell sets them anew; no program lacks them
+OF_SHELLS = frozenset({"_", "OLDPWD", "PWD", "SHLVL"})  # each shell sets its own; no program lacks them
 
 
 def child_settings(

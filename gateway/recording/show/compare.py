@@ -122,7 +122,7 @@ def turns(lines: Iterable[tuple[EventLine, Any]]) -> Iterator[ComparedTurn]:
 def turns_of(said: Iterable[tuple[str, Any]]) -> Iterator[ComparedTurn]:
     """Yield the turns of events, each paired with the id of its turn.
 
-    Events without a turn are left out, but for an input from elsewhere: a backend tells it before the turn begins.
+    Events without a turn are left out, except an input from elsewhere: a backend tells it before the turn begins.
     """
     reader: _TurnReader | None = None
     before: events.MessageAppended | None = None

@@ -2,7 +2,7 @@
 
 Servers before 0.10.2 keep the model's context only in memory. So clients get a Gap with `context` if such a server
 resumes a thread from its store. They also get it if a new thread replaces a lost one. A server of 0.10.2 refuses to
-resume a thread in another folder than its own, and for ever after a broken stream (section 12). So a refused resume is
+resume a thread in another folder than its own, and forever after a broken stream (section 12). So a refused resume is
 repeated without our folder. If that is refused too, the thread is read: such a server takes inputs of a thread that was
 not resumed. A thread whose history is too long for an answer is used without any of this.
 """

@@ -68,7 +68,7 @@ class Interrupt(Struct):
     updated: bool = False
 
     def call(self) -> None:
-        """Begin anew: the primary is asked to interrupt the run."""
+        """Start again: the primary is asked to interrupt the run."""
         self.called, self.accepted, self.updated = True, False, False
 
     def forget(self) -> None:
@@ -452,7 +452,7 @@ class FollowedSessions(dict[str, FollowedSession]):
     def touch_active(self, most: int) -> list[tuple[str, FollowedSession]]:
         """Return the next sessions that are not at rest, and mark them for the next `take_wanting`.
 
-        At most so many are looked at. After all of them (`all_checked`) it begins anew.
+        At most so many are looked at. After all of them (`all_checked`) it starts again.
         """
         if self.all_checked:
             self._unchecked, self._active = deque(self._active), {}

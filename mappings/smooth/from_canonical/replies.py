@@ -18,7 +18,7 @@ from dragoman.mappings.smooth.wire.values import rfc3339
 
 STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 
-IDS_KEPT = 256  # sessions whose ids are not computed anew: an opening asks four times
+IDS_KEPT = 256  # sessions whose ids are not computed again: an opening asks four times
 TITLE_KEPT = 8  # characters of the id in the title of a session without a name
 
 

@@ -43,7 +43,7 @@ async def test_an_in_process_client_gets_its_answers_the_session_and_all_broadca
         translator.attach(SessionState(id="s"), "").frames,
         projection.copy("r").render(batch).frames,
     ):
-        assert not transport.try_send(frames), "not in the midst of a step"
+        assert not transport.try_send(frames), "not in the middle of a step"
         await transport.send(frames)
     assert told == [
         InProcessEvent(event=Pong(request="b")),

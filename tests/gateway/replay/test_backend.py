@@ -113,7 +113,7 @@ def test_a_turn_without_a_recorded_end_fails_with_that_reason(tmp_path: Path) ->
     watched = WatchedReplay(RecordingBuilder().turn("one", TextDelta(text="1"), end=None).plan(tmp_path))
     failed = end(watched.asks(said("one")))
     assert failed.failure is not None
-    assert (failed.end, failed.failure.text) == ("failed", "the recording ends in the midst of this turn")
+    assert (failed.end, failed.failure.text) == ("failed", "the recording ends in the middle of this turn")
 
 
 def test_an_input_whose_acceptance_is_not_recorded_is_accepted_and_fails(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_turn_begun_by_the_backend_comes_at_its_recorded_time(tmp_path: Path) 
     assert types(watched.news(after=2.1)) == ["TextDelta", "TurnResult", "TurnEnded"]
 
 
-# -- commands in the midst of a turn -------------------------------------------------------------------------
+# -- commands in the middle of a turn -------------------------------------------------------------------------
 
 
 def cancelled() -> RecordingBuilder:

@@ -39,7 +39,7 @@ SPOKEN = [Message(role="user", text="one"), Message(role="system", text="s"), Me
 
 
 class Session(WatchedSession):
-    """A session in the midst of a conversation, which notes that its backend was lost."""
+    """A session in the middle of a conversation, which notes that its backend was lost."""
 
     def __init__(self) -> None:
         super().__init__(SessionState(id="own", backend_ids={}, transcript=list(SPOKEN)))
