@@ -1,7 +1,7 @@
 """Find out whether the gateway is ready for clients, and why not (docs/operations.md, section 2).
 
-What the gateway knows by itself is read in its event loop. The rest is looked for in the thread of the ops port: a
-backend to which no connection stands, and the disk of the recordings.
+Facts that the gateway has are read in its event loop. The thread of the ops port looks for the others: a backend
+without a connection, and the disk of the recordings.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ A link that was away, or is new, starts one quantum behind that clock, so it can
 counts twice until it has caught up: links that come later are as far behind. A frame larger than a quantum counts with
 its size, so small frames do not wait for one large frame of each other link.
 
-What a command costs is known only once it is handled, and showing a long history takes many steps. So the first half of
-each step serves links for which only little waits: hundreds of new clients that ask for histories do not delay a ping.
-At most `CLIENT_FRAMES` frames of a client are admitted at once. They are handled one by one, each only if the step has
-units left.
+The cost of a command is known only once it is handled, and showing a long history takes many steps. So the first half
+of each step serves links for which only little waits: hundreds of new clients that ask for histories do not delay a
+ping. At most `CLIENT_FRAMES` frames of a client are admitted at once. They are handled one by one, each only if the
+step has units left.
 
 Tokens pass inputs. A lone further piece of a text that streams waits only if 3,000 came in this step: waiting costs
 three times its own work. Another lone frame of a backend may use up to one step more than the step has. A waiting

@@ -37,7 +37,7 @@ class MemoryBudget:
         self._report = self._count  # one bound method for all meters, because each takes 70 bytes
 
     def change_limit(self, limit: int) -> None:
-        """Use another limit from now on. Who holds too much for it is relieved with the next growth."""
+        """Use another limit from now on. Holders of too much memory are relieved with the next growth."""
         self.limit, self._left = limit, 0
 
     def watch(self, meter: Meter, relieve: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o600, *, draft: str = "tmp") -> Iterator[BinaryIO]:
-    """Open a draft that becomes the file `path` when the block ends. What was there before is replaced, also a link.
+    """Open a draft that becomes the file `path` when the block ends. A former file or link is replaced.
 
     After an error nothing of it is left: a folder with a draft in it could not be removed. `draft` ends its name, which
     differs between processes that may write the same file at once.

@@ -5,7 +5,7 @@ and identified by their headers. A part that is missing, and items that could no
 readers are told where it is.
 
 A file is read line by line in bounded memory. The last line is torn if the gateway was killed, and garbage may follow
-it if the machine crashed. What cannot be read is skipped and counted; only a first line that is no header is fatal.
+it if the machine crashed. Unreadable lines are skipped and counted; only a first line that is no header is fatal.
 Reading can begin anywhere: in a compressed file by its index, in a plain one by binary search, for `seq` and `t` only
 grow.
 """

@@ -65,7 +65,7 @@ class RedactionWorker:
         self._queue.put(job)
 
     def discard(self) -> None:
-        """Free what waits, because memory is short. What the thread has begun is finished; `done` is called for all."""
+        """Free the texts that wait: memory is short. A job that has begun is finished; `done` is called for all."""
         for job in self._jobs:
             if not job.has_begun:
                 job.work = do_nothing

@@ -9,7 +9,7 @@ A page costs what it shows, not what there is. So the sessions are kept in the o
     a backend lists a session         its row gets a place, and no session is made
 
 A principal that sees only its own sessions has an order of its own. Sessions without a message or a title are kept
-apart, because most clients are not shown them. What takes long is done in slices, between which other links are served.
+apart, because most clients are not shown them. Long work is done in slices, between which other links are served.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Most of what a gateway carries is one more piece of such a block. For each of them the general path would touch a
 hundred objects to find out that it changes nothing else. So the general path, once it has delivered a piece that came
 alone, makes a TextStream: the few objects that a further piece changes, and one function for each rendering.
-Whatever is not a further piece takes the general path, which closes the stream first.
+Anything but a further piece takes the general path, which closes the stream first.
 
     made    by Groups, after a lone piece was delivered, if each rendering can write further ones by itself
     left    by anything but a lone piece of text, by a full outbox, after EVENTS_MAX pieces or WEIGHT_MAX characters
