@@ -40,7 +40,7 @@ class WatchedTurn(Struct, kw_only=True):
     trace: TraceContext | None = None
     spoke: bool = False
     tools: dict[str, str] = field(default_factory=dict)
-    """The names of its tools by call."""
+    """The names of the tools of the turn, by call."""
 
 
 class TurnSpans(Protocol):

@@ -213,7 +213,7 @@ def test_a_question_has_a_form_if_it_is_exact_in_the_matrix() -> None:
 
 
 def test_the_matrix_declares_turn_ends_that_clients_see_as_another_end() -> None:
-    """This concerns pando clients, because a pando backend reports only that a run is over."""
+    """Pando clients see another end, because a pando reports only that a run is over."""
     for client, backend in PAIRS:
         found = cell("TurnEnded", client, backend)
         assert found is not None, (client, backend)

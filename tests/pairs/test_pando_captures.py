@@ -54,7 +54,7 @@ async def audience(path: Path) -> AsyncIterator[Audience]:
 
 
 async def test_an_interrupted_run_is_cancelled_for_a_pod_client_without_a_failure() -> None:
-    """Its end is the update after the answer: the next input of the capture is accepted at once."""
+    """The end of the run is the update after the answer: the next input of the capture is accepted at once."""
     async with audience(next(path for path in CAPTURES if path.stem.startswith("07-"))) as made:
         errors = [e["data"] for e in frames(made.pod) if e["event"] == "error"]
         assert errors == [{"code": "internal", "message": "Cancelled"}]

@@ -18,9 +18,9 @@ class RunInput:
 
     def __init__(self) -> None:
         self.id = ""
-        """The id of its message, if known."""
+        """The id of the message with the input, if known."""
         self.ours: str | None = None
-        """Its text, if a client of ours sent it."""
+        """The text of the input, if a client of ours sent it."""
         self.is_old = False
         """True if the store had no new input when the run had begun: we joined in its middle, or it continues one."""
         self.held = 0
@@ -36,7 +36,7 @@ class RunInput:
 
     @property
     def is_asked_for(self) -> bool:
-        """True while it is asked for."""
+        """True while `message.list` is called for the input."""
         return self._learning is not None
 
     def submit(self, held: int = 0) -> None:

@@ -89,7 +89,7 @@ async def test_a_burst_of_10_000_frames_reaches_a_subscriber_that_reads() -> Non
 
 
 async def test_a_slow_subscriber_that_keeps_reading_loses_nothing() -> None:
-    """Its queue fills up again and again, but it reads half of the queue each time before it would be disconnected."""
+    """The queue fills up again and again, but half of it is read each time before the subscriber is disconnected."""
     bounds = structs.replace(BOUNDS, publish_wait=10.0, send_hwm=10)
     async with primary(bounds=bounds) as ours, subscribed(ours, **SLUGGISH) as subscriber:
         async with asyncio.TaskGroup() as group:

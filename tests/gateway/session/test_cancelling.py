@@ -109,7 +109,7 @@ async def test_a_smooth_client_that_comes_back_cancels_the_turn_that_it_left() -
 
 @pytest.mark.parametrize("heard", [True, False])
 async def test_a_smooth_client_cancels_a_turn_that_runs_since_before_the_gateway(heard: bool) -> None:
-    """Its client may have begun it through a gateway that was replaced by this one."""
+    """The client may have begun the turn through a gateway that was replaced by this one."""
     news = (delta("Hel"),) if heard else ()
     async with in_memory_gateway() as made:
         await (

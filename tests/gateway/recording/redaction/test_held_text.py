@@ -29,7 +29,7 @@ def left(given: Released[int]) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_released_deltas_together_are_the_redacted_text(seed: int) -> None:
-    """This holds while no secret is overdue, because text is held back until then."""
+    """No secret is overdue here, because text is held back until then."""
     drawn = random.Random(seed)
     finder = Finder([*BUILT_IN, pattern("customer", "CUST-[0-9]{4,8}")])
     parts = [before + secret + behind for _, before, secret, behind in SAID] + [" CUST-123456 ", "prose, "] * 8
