@@ -540,6 +540,7 @@ def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:
 
 def _keys_of(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
     """Yield every key of a table, with those of the tables in it."""
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    items = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    for key, item in items:
         yield (*path, key)
         yield from _keys_of(item, (*path, key))
