@@ -150,11 +150,11 @@ class Commands:
             self.deadline.start(self._context.services.limits.cancel_deadline, self._expire)
         self._in_flight.forward(client, command)
 
-    def release(self) -> None:
+    def release(self, *, goes_on: bool) -> None:
         """Act on the cancels that waited for the connection: the turn goes on, or there is nothing left to cancel."""
         held, self._held = self._held, []
         for client, command in held:
-            if self._context.states.busy:
+            if goes_on:
                 self.cancel(client, command)
             elif client is not None:
                 client.send([Reply(request=command.request)])

@@ -157,7 +157,7 @@ class Reconnect:
             self.close()
             for kind in (SubmitInput, *STOPS):
                 self._commands.give_all(kind, UNKNOWN)
-            self._commands.release()
+            self._commands.release(goes_on=state.turn is not None)
             return state.turn is None
         begin = start_of_run(state)
         found = find_turn(state, self._input(begin), history, begin)
@@ -177,7 +177,7 @@ class Reconnect:
             self._resumed = ResumedTurn(state, logged=found.ends_in_text)
         for kind in STOPS:
             self._commands.give_all(kind, UNKNOWN if found.verdict == "running" else None)
-        self._commands.release()
+        self._commands.release(goes_on=found.verdict == "running")
         return found.verdict == "ended" or state.turn is None
 
     def _input(self, begin: int) -> str | None:
@@ -204,7 +204,7 @@ class Reconnect:
     def over(self) -> None:
         """Answer the cancels that waited for the turn, which has failed."""
         self.close()
-        self._commands.release()
+        self._commands.release(goes_on=False)
 
 
 def _is_whole_history(item: Any) -> bool:

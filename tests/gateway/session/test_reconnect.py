@@ -731,6 +731,38 @@ async def test_a_cancel_within_the_grace_is_not_sent_if_the_run_has_ended() -> N
         )
 
 
+async def whale_with_two_inputs(made: InMemoryGateway) -> Script:
+    """Connect a pod client `p`, and a codewhale client `w` whose first input runs when the connection is lost."""
+    await made.script().opens("a").connects("p", dialect="pod").connects("w", dialect="codewhale").ignores("p").done()
+    thread = f"thread-{made.session.state.id}"
+    inputs = [line(n, "thread/message", thread_id=thread, input=text) for n, text in ((2, "Hi"), (3, "More"))]
+    script = made.script().sends("w", line(1, "thread/resume", thread_id=thread), *inputs).pod_receives(run("Hi"))
+    return script.pod_sends(*took("Hi")).pod_dies().ignores("a", "p", "w").sends("p", CANCEL)
+
+
+@pytest.mark.parametrize("shown", [snapshot(), snapshot(*run_entries("Hi", end=completed()))])
+async def test_a_cancel_within_the_grace_is_not_for_the_input_after_the_lost_turn(shown: Frame) -> None:
+    async with in_memory_gateway() as made:
+        script = await whale_with_two_inputs(made)
+        await script.pod_sends(shown).pod_receives(run("More")).ignores("a", "p", "w").done()
+
+
+async def test_a_cancel_within_the_grace_is_for_a_run_of_which_nothing_was_heard() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .connects("p", dialect="pod")
+            .pod_sends(status("running"))
+            .pod_dies()
+            .sends("p", CANCEL)
+            .pod_sends(snapshot({"kind": "invoke", "trigger": "notify", "ts": 1}, status="running"))
+            .pod_receives(CANCEL)
+            .ignores("p")
+            .done()
+        )
+
+
 async def test_a_second_loss_within_the_grace_does_not_restart_it() -> None:
     async with in_memory_gateway() as made:
         await (
