@@ -121,6 +121,8 @@ class SessionCommands:
             session.describe(SessionActivated)
         elif self._sessions.past.is_hidden(command.session):
             refuse_unknown(link, command)
+        elif link.roles is not None and "open" not in link.roles:  # an unknown name may open another session
+            self.get_session(link, GetSession(request=command.request, session=command.session))
         else:
             self._show_opened(link, command, lambda: self._backend.resume_session(link, command))
 

@@ -284,6 +284,23 @@ async def test_a_pando_client_deletes_a_session_only_with_the_role_close(role: s
         assert app.ledger.counters["commands_refused_by_role"] == (role != "close")
 
 
+async def test_without_the_role_open_a_known_conversation_is_shown_and_an_unknown_name_opens_none() -> None:
+    roles = {"token:alice": ("send", "open"), "*": ("watch",)}
+    create = {"action": "create_conversation_session", "agentId": str(uuid4())}
+    async with (
+        gateway(WS, auth=AUTH, share="all", roles=roles) as (app, (url,)),
+        SmoothClient.connected(f"{url}?token={ALICE}") as owner,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"{url}?token={WATCHER}") as watcher,
+    ):
+        (known,) = {session.state.id for router in app.routers for session in router.sessions}
+        answers = [json.loads(await first_frame(watcher, {**create, "conversationId": name})) for name in (known, "?")]
+        assert [answer["type"] for answer in answers] == ["immediate_response", "error"]
+        assert (answers[0]["data"]["conversationId"], answers[1]["error"]["code"]) == (known, "SESSION_NOT_FOUND")
+        assert {session.state.id for router in app.routers for session in router.sessions} == {known}
+        assert owner.session
+
+
 @pytest.mark.parametrize("role", ["answer", "send"])
 async def test_an_input_that_answers_a_question_in_words_needs_the_role_answer(role: str, tmp_path: Path) -> None:
     path = tmp_path / "sock"
