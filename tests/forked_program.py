@@ -34,17 +34,28 @@ NOTHING = -1  # a stream at the null device
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A call of the program, sent along with its stdin, stdout and stderr."""
+    """A call of the program, sent along with its stdin, stdout and stderr; `code` is run in its place, if any."""
 
     arguments: list[str]
     environment: dict[str, str]
     folder: str
+    code: str = ""
 
 
 def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run `dragoman ARGUMENTS`; return its exit code, stdout and stderr."""
     done = dragoman_bytes(*arguments, stdin=stdin.encode())
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def python(code: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run this code in a process of its own that has imported dragoman; return the result like `dragoman`."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        program = Fork(streams=(NOTHING, out.fileno(), errors.fileno()), code=code, environment=environment)
+        done = program.wait()
+        out.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(code, done, out.read(), errors.read())
 
 
 def dragoman_bytes(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -89,8 +100,11 @@ def forked_server(*arguments: str) -> Iterator[str]:
 class Fork:
     """A forked `dragoman ARGUMENTS`; `streams` are the descriptors of its stdin, stdout and stderr."""
 
-    def __init__(self, *arguments: str, streams: Sequence[int]) -> None:
-        call = Call(arguments=list(arguments), environment=dict(os.environ), folder=os.getcwd())
+    def __init__(
+        self, *arguments: str, streams: Sequence[int], code: str = "", environment: dict[str, str] | None = None
+    ) -> None:
+        known = dict(os.environ) if environment is None else environment
+        call = Call(arguments=list(arguments), environment=known, folder=os.getcwd(), code=code)
         self._call = socket.socket(socket.AF_UNIX)
         self._call.settimeout(DEADLINE)
         self._call.connect(_forker())
@@ -163,8 +177,8 @@ def _forker() -> str:
 # -- the program that forks --------------------------------------------------------------------------
 
 
-def serve(path: str, life: int) -> list[str]:
-    """Fork for each call until `life` ends; return the arguments in the forked process."""
+def serve(path: str, life: int) -> Call:
+    """Fork for each call until `life` ends; return the call in the forked process."""
     lifeline = socket.socket(fileno=life)
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
@@ -213,7 +227,7 @@ def _tell_ends(running: dict[int, socket.socket]) -> None:
                 call.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
-def _become(call: Call, fds: list[int]) -> list[str]:
+def _become(call: Call, fds: list[int]) -> Call:
     for fd, stream in zip(fds, STREAMS, strict=True):
         os.dup2(fd, stream)
         os.close(fd)
@@ -221,7 +235,7 @@ def _become(call: Call, fds: list[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(call.environment)
     random.seed()
-    return call.arguments
+    return call
 
 
 if __name__ == "__main__":
@@ -232,8 +246,12 @@ if __name__ == "__main__":
     for command in program.COMMANDS:
         program.load_command(command)
     gc.freeze()  # a collection at the end of a call would copy all that was imported
-    sys.argv[1:] = serve(sys.argv[1], int(sys.argv[2]))
+    call = serve(sys.argv[1], int(sys.argv[2]))
+    sys.argv[1:] = call.arguments
     try:
+        if call.code:
+            exec(call.code, {"__name__": "__main__"})
+            sys.exit()
         program.main()
     except SystemExit as end:
         atexit._run_exitfuncs()  # they write the lines of the log that wait

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -24,7 +25,7 @@ from msgspec import json as msgspec_json
 from dragoman.gateway import registry
 from dragoman.gateway.cli.program import COMMANDS, load_command
 from dragoman.mappings.canonical import Command, Event
-from tests.forked_program import dragoman
+from tests.forked_program import NOTHING, Fork, dragoman, forked_server
 from tests.gateway.recording.lines import numbered, written
 from tests.pando_projects import free_project
 from tests.reserved_ports import reserved_port
@@ -423,13 +424,14 @@ def test_a_config_with_errors_is_not_dialled(wrong: Path) -> None:
 
 def served(*arguments: str, lines: int = 1) -> tuple[list[str], str]:
     """Run a serving command and end it by SIGTERM with code 0; return its first lines and its last output."""
-    command = [sys.executable, "-m", "dragoman", *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        first = [process.stderr.readline() for _ in range(lines)]
-        process.send_signal(signal.SIGTERM)
-        out, rest = process.communicate(timeout=30)
-    assert (process.returncode, out) == (0, "")
+    output, theirs = os.pipe()
+    with tempfile.TemporaryFile() as out, open(output, encoding="utf-8") as errors:
+        program = Fork(*arguments, streams=(NOTHING, out.fileno(), theirs))
+        os.close(theirs)
+        first = [errors.readline() for _ in range(lines)]
+        program.send_signal(signal.SIGTERM)
+        rest = errors.read()
+        assert (program.wait(), out.seek(0, os.SEEK_END)) == (0, 0)
     return [line.removeprefix("listening ").rstrip("\n") for line in first], rest
 
 
@@ -504,13 +506,9 @@ upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
     path.write_text(text.format(ws=WS, project=project, port=nobody))
     jsonschema.Draft202012Validator(schema("config")).validate(tomli.loads(path.read_text("utf-8")))
     assert dragoman("check", str(path)).stdout == f"{path}: ok, it can be served: watched, gone\n"
-    command = [sys.executable, "-m", "dragoman", "demo-backend", f"pando+dir:{project}"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as backend:
-        assert backend.stderr is not None
-        assert backend.stderr.readline() == f"listening pando+dir:{project}\n"
+    with forked_server("demo-backend", f"pando+dir:{project}") as backend:
+        assert backend == f"pando+dir:{project}"
         done = dragoman("check", str(path), "--probe")
-        backend.send_signal(signal.SIGTERM)
-        backend.communicate(timeout=30)
     problem = f"{path}:10: route[1].upstream: pando+tcp://127.0.0.1:{nobody}?rpc=1 cannot be reached: "
     reached, unreached = done.stdout.splitlines()
     assert (done.returncode, reached) == (1, f"watched: ok, pando+dir:{project}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import time
 from functools import cache
@@ -15,6 +14,7 @@ import pytest
 
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
+from tests.forked_program import python
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 ROOT = Path(__file__).parents[3]
@@ -40,9 +40,8 @@ except RuntimeError:
 
 def logged(program: str, environment: dict[str, str] | None = None) -> str:
     """Run a program that logs, and return what it wrote to stderr."""
-    command = [sys.executable, "-c", BEGIN + program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, env=environment)
-    assert done.stdout == ""
+    done = python(BEGIN + program, environment)
+    assert (done.returncode, done.stdout) == (0, "")
     return done.stderr
 
 
