@@ -241,6 +241,13 @@ SHAPES = [
     row("4: an extra key twice", '{"method":"cancel","x":1,"x":2}', BAD),
     row("5: completions of an unknown kind", method("list_completions", kind="symbol", prefix=""), BAD),
     row("5: a report of an unknown kind", method("pod_event", kind="progress", pod_name="kid"), BAD),
+    # `recursive` is absent, and true when it is written: it must not stand for the key that is said twice.
+    row(
+        "5: a report with a field twice",
+        '{"method":"pod_event","params":{"kind":"scope_sub_delegated","parent_pod":"a","parent_pod":"b","sub_pod":"c",'
+        '"sub_socket":"/s","scope":[{"target":"/x","permission":"write"}]}}',
+        BAD,
+    ),
     row(
         "5: a scope with an unknown permission",
         method(

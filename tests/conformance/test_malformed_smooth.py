@@ -222,6 +222,7 @@ def wrong_fields() -> Iterator[MalformedInput]:
 FIELDS = [
     *wrong_fields(),
     row("3: create with a blank agentId", action("create_conversation_session", agentId=" \t"), BAD),
+    row("3: resume with a blank agentId", action("create_conversation_session", agentId="", conversationId="c"), BAD),
     row("3: send_message with a blank message", action("send_message", message=" \t"), BAD),
     row("3: rename with a blank title", action("rename_conversation", title=" \t"), BAD),
     *[

@@ -321,30 +321,6 @@ def test_an_unknown_line_or_method_is_unmapped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "code"),
-    [
-        (b'{"id":1,"id":2,"method":"healthz"}', "duplicate_key"),
-        (b'{"id":1,"method":"thread/read","params":{"thread_id":"a","thread_id":"b"}}', "duplicate_key"),
-        (b'{"id":1,"method":"healthz","params":' + b"[" * 200 + b"]" * 200 + b"}", "too_deep"),
-        (b"\xff", "not_utf8"),
-        (b'\xef\xbb\xbf{"id":1,"method":"healthz"}', "not_json"),
-        (b"5", "invalid"),
-        (b'["2.0",1,"healthz",null,5]', "invalid"),
-        (b'{"id":1,"method":"thread/read","params":["a","b"]}', "invalid"),
-        (b'{"id":1,"method":"thread/list","params":{"limit":-1}}', "invalid"),
-        (b'{"id":1,"method":"prompt/run"}', "invalid"),
-        (b'{"id":1,"method":"app/request","params":{"kind":7}}', "invalid"),
-        (b'{"id":1,"method":"thread/request","params":{}}', "invalid"),
-        (b'{"id":1,"jsonrpc":2,"method":"healthz"}', "invalid"),
-        (b'{"id":1,"method":5}', "invalid"),
-    ],
-)
-def test_a_bad_request_is_a_fault(frame: bytes, code: str) -> None:
-    step, _ = back_and_forth(DIALECT.commands, frame)
-    assert [fault.code for fault in step.faults] == [code]
-
-
-@pytest.mark.parametrize(
     "frame",
     [
         b"[]",

@@ -10,12 +10,10 @@ import pytest
 from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.codewhale.to_canonical.events import failure_of
-from dragoman.mappings.codewhale.translator.refusals import of_fault, of_seed, refusal, unknown_method
+from dragoman.mappings.codewhale.translator.refusals import of_seed, refusal, unknown_method
 from dragoman.mappings.codewhale.vocabulary import HEAD, LATER, SEED, keep
 from dragoman.mappings.codewhale.wire.results import Problem
-from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
-from tests.mappings.codewhale.data import captured_answers
 
 GHOST = "thread-ghost"
 
@@ -23,30 +21,6 @@ GHOST = "thread-ghost"
 def no(command: Any, cause: Cause = "not_found", generation: str = HEAD, text: str = "no") -> Any:
     said = refusal(command, Failure(cause=cause, text=text), GHOST, generation)
     return json.loads(bytes(raw(said)))
-
-
-def real(number: str, id: int) -> Any:
-    found = next(answer for answer in captured_answers(number) if answer.get("id") == id)
-    return found.get("result", found.get("error"))
-
-
-@pytest.mark.parametrize(
-    ("command", "number", "id"),
-    [
-        (commands.ResumeSession(), "06", 15),
-        (commands.ForkSession(), "06", 16),
-        (commands.GetSession(), "06", 17),
-        (commands.ArchiveSession(), "06", 18),
-        (commands.GetGoal(), "06", 19),
-        (commands.RenameSession(title="x"), "06", 20),
-        (commands.ResumeSession(ext=keep(method="thread/request")), "06", 21),
-        (commands.SetGoal(objective="x"), "07", 10),
-        (commands.CancelTurn(), "04", 9),
-        (commands.PromptOnce(prompt="x"), "13", 11),
-    ],
-)
-def test_an_unknown_thread_is_refused_as_the_real_server_refuses_it(command: Command, number: str, id: int) -> None:
-    assert no(command) == real(number, id)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +78,6 @@ def test_a_missing_thread_is_a_result_for_clients_of_the_seed() -> None:
     assert no(commands.ForkSession(), generation=SEED)["status"] == "missing"
 
 
-def test_a_goal_of_an_unknown_thread_is_empty_and_its_progress_is_missing() -> None:
-    assert (no(commands.ClearGoal())["status"], no(commands.ClearGoal())["data"]) == ("empty", {"cleared": False})
-    progress = no(commands.StoreWrite(method="goal_record_progress"))
-    assert (progress["status"], progress["data"]) == ("missing", {"error": "thread or goal not found"})
-
-
 def test_unsupported_goals_are_a_result_that_is_not_ok_so_that_the_server_does_not_look_old() -> None:
     setting = no(commands.SetConfig(key="k", value="v"), "unsupported")
     assert setting == {"ok": False, "data": {"key": "k", "value": "v", "error": "no"}, "events": []}
@@ -143,34 +111,11 @@ def test_an_input_with_unsupported_attachments_fails_because_its_method_is_known
     assert no(commands.SubmitInput(segments=()), "unsupported") == {"code": -32603, "message": "no", "data": None}
 
 
-def test_a_message_to_an_unknown_thread_is_refused_as_the_newest_server_does() -> None:
-    assert no(commands.SubmitInput(segments=())) == {
-        "code": -32004,
-        "message": f"thread not found: {GHOST}",
-        "data": {"error": "thread_not_found", "thread_id": GHOST},
-    }
-
-
 def test_the_refusal_of_a_backend_of_this_dialect_is_repeated() -> None:
     result = {"ok": False, "data": {"error": "request_id already resolved", "request_id": "q"}, "events": []}
     failure = Failure(cause="internal", text="request_id already resolved", ext=keep(result=result))
     said = refusal(commands.AnswerInteraction(question="q"), failure, GHOST, HEAD)
     assert json.loads(bytes(raw(said))) == result
-
-
-def test_a_fault_is_answered_by_its_kind() -> None:
-    faults = [
-        PeerError("not_json", "x"),
-        PeerError("invalid", "x", value={"id": "i", "jsonrpc": "1.0"}),
-        PeerError("invalid", "x", value={"id": "i"}),
-    ]
-    told = [of_fault(fault) for fault in faults]
-    assert [(bytes(known), problem.code) for known, problem in told] == [
-        (b"null", -32700),
-        (b'"i"', -32600),
-        (b'"i"', -32602),
-    ]
-    assert told[0][1].message == "invalid json: x"
 
 
 def test_only_later_commands_are_unknown_to_the_seed() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.mappings import pod, smooth
 from dragoman.mappings.canonical import Unmapped, commands, events
-from dragoman.mappings.canonical.values import Cause, End, Failure
+from dragoman.mappings.canonical.values import End, Failure
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.codewhale.to_canonical.events import failure_of
@@ -18,7 +18,6 @@ from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.extras import raw
-from dragoman.mappings.jsonrpc import PENDING_MAX
 from dragoman.mappings.reflection import struct_field, structs
 from tests.mappings.codewhale.data import captured_answers, vector
 from tests.mappings.codewhale.server_link import SESSION, THREAD, Client, begun, ended
@@ -129,13 +128,6 @@ def test_requests_that_are_answered_at_once_are_nested_to_a_bounded_depth_and_al
         act(waiting.pop(), 0)
     assert len(client.lines()) == 1000
     assert deepest <= NESTED_MAX
-
-
-def test_more_requests_than_may_wait_end_the_link() -> None:
-    client = Client()
-    for _ in range(PENDING_MAX + 1):
-        client.asks("healthz")
-    assert [(fault.code, fault.can_continue) for fault in client.faults] == [("flooding", False)]
 
 
 def test_an_input_is_refused_while_too_many_others_wait_for_the_turn() -> None:
@@ -293,44 +285,11 @@ def test_a_refused_input_is_an_error_and_the_next_request_is_executed() -> None:
     assert isinstance(client.heard[0], commands.Ping)
 
 
-def test_during_a_message_only_an_interrupt_is_executed_and_all_else_waits() -> None:
-    client = Client().message(id=1)
-    client.asks("healthz", id=2).writes('{"id":"bad').asks("thread/interrupt", id=3, thread_id=THREAD)
-    message, cancel = client.heard
-    assert (isinstance(cancel, commands.CancelTurn), client.lines()) == (True, [])
-    client.answer(events.Reply(request=cancel.request))
-    client.heard = [message]
-    client.turn(end="cancelled")
-    client.answer(events.Pong(request=client.heard.pop(0).request))
-    answers = [line for line in client.lines() if "id" in line]
-    assert [line["id"] for line in answers] == [1, 2, None, 3]
-    assert answers[-1]["result"] == {"thread_id": THREAD, "interrupted": True}
-
-
 @pytest.mark.parametrize(("generation", "method"), [(HEAD, "thread/request"), (SEED, "thread/message")])
 def test_no_request_is_executed_during_a_turn_that_cannot_be_interrupted(generation: str, method: str) -> None:
     client = Client(generation).message(method=method)
     client.asks("thread/interrupt", id=2, thread_id=THREAD).asks("healthz", id=3)
     assert len(client.heard) == 1
-
-
-@pytest.mark.parametrize("cause", ["not_running", "not_found"])
-def test_an_interrupt_without_a_turn_is_no_error(cause: Cause) -> None:
-    client = Client().asks("thread/interrupt", thread_id="thread-ghost")
-    assert client.reply(cause).line()["result"] == {"thread_id": "thread-ghost", "interrupted": False}
-
-
-def test_a_shutdown_interrupts_the_turn_and_is_the_last_answer() -> None:
-    client = Client().message(id=1).asks("shutdown", id=2).asks("healthz", id=3)
-    message, stop = client.heard
-    assert isinstance(stop, commands.CancelTurn)
-    client.heard = [message]
-    client.turn(end="cancelled")
-    client.reply("not_found")
-    client.answer(events.BackendShutdown(reason="detached"))
-    answers = [line for line in client.lines() if "id" in line]
-    assert [line["id"] for line in answers] == [1, 2]
-    assert answers[-1] == vector("res.shutdown") | {"id": 2}
 
 
 def test_a_turn_that_the_client_did_not_begin_is_not_streamed() -> None:

@@ -9,8 +9,8 @@ import pytest
 from msgspec import json
 
 from dragoman.mappings.canonical import Event, SessionState, commands, events
-from dragoman.mappings.canonical.values import BackendInfo, Completion, Failure, SessionSummary, Text
-from dragoman.mappings.dialect import Oversize, Step
+from dragoman.mappings.canonical.values import BackendInfo, Failure, SessionSummary, Text
+from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod.translator.server import ServerTranslator
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
@@ -54,37 +54,6 @@ def test_each_method_gets_a_request_of_ours() -> None:
     assert [burst.request for burst in step.bursts] == ["r1", "r2"]
 
 
-@pytest.mark.parametrize(
-    "frame", [b"nonsense", b'{"method":"run"}', b'{"method":"cancel","params":{}}', b"\xff", b'["pause"]']
-)
-def test_a_bad_line_is_answered_to_its_sender_as_internal(frame: bytes) -> None:
-    step = attached().receive([frame])
-    ((code, text),) = errors(step)
-    assert (code, text[:16]) == ("internal", "invalid method: ")
-    assert (len(step.faults), step.bursts) == (1, [])
-
-
-def test_a_bad_line_before_the_snapshot_is_answered_after_it() -> None:
-    translator = server()
-    assert translator.receive([b"nonsense"]).frames == []
-    shown = translator.attach(SessionState(id=SESSION, backend=BackendInfo(name="atlas")))
-    assert names(shown) == ["snapshot", "error"]
-    assert names(translator.receive([b"nonsense"])) == ["error"]
-
-
-def test_a_resume_without_a_paused_run_is_refused_as_not_paused() -> None:
-    translator = attached()
-    (command,) = items(translator.receive([b'{"method":"resume"}']))
-    failure = Failure(cause="not_running", text="nothing is paused")
-    step = translator.send([events.Reply(request=command.request, failure=failure)])
-    assert errors(step) == [("not_paused", "nothing is paused")]
-
-
-def test_an_oversized_line_is_answered_too() -> None:
-    ((code, _),) = errors(attached().receive([Oversize(size=9, limit=8)]))
-    assert code == "internal"
-
-
 def test_an_unknown_method_is_answered_and_counted() -> None:
     step = attached().receive([b'{"method":"dance"}'])
     ((code, text),) = errors(step)
@@ -102,10 +71,6 @@ def test_the_text_of_an_error_is_bounded() -> None:
 def test_blank_lines_are_skipped(frame: bytes) -> None:
     step = server().receive([frame])
     assert (step.frames, step.faults, step.bursts) == ([], [], [])
-
-
-def test_good_lines_after_bad_ones_are_read() -> None:
-    assert items(server().receive([b"{", b'{"method":"pause"}\r'])) == [commands.PauseTurn(request="r1")]
 
 
 def test_alerts_come_before_the_one_snapshot() -> None:
@@ -127,21 +92,9 @@ def test_a_client_that_follows_another_session_is_told_its_status() -> None:
     assert lines(step)[1]["data"] == {"status": "running"}
 
 
-def test_a_failure_is_an_error_of_its_code() -> None:
-    step = attached().send([events.Reply(request="r1", failure=Failure(cause="busy", text="a turn is open"))])
-    assert errors(step) == [("already_running", "a turn is open")]
-
-
 def test_a_successful_command_has_no_answer() -> None:
     step = attached().send([events.Reply(request="r1"), events.TurnAccepted(request="r2")])
     assert (step.frames, step.losses) == ([], [])
-
-
-def test_completions_are_answered() -> None:
-    listed = events.CompletionsListed(request="r1", kind="file", entries=(Completion(value="src", is_dir=True),))
-    assert attached().send([listed]).frames == [
-        b'{"event":"completions","data":{"kind":"file","entries":[{"value":"src","is_dir":true}]}}'
-    ]
 
 
 def test_completions_that_a_backend_does_not_have_are_an_empty_list() -> None:

@@ -24,41 +24,17 @@ from tests.mappings.smooth.server_link import (
     GET,
     HISTORY,
     LIST,
-    OTP,
     PING,
     RENAME,
     SAID,
     SEND,
     SESSION,
-    SUBMIT,
     Link,
     action,
     strict,
     without,
 )
 from tests.smooth_shapes import assert_reply
-
-REFUSED: list[tuple[str, Any, str | None, str]] = [
-    # what the client said, the requestId and the code of the answer; test_malformed_smooth.py has the others
-    ("not JSON", b"hello", None, "VALIDATION_ERROR"),
-    ("too large", Oversize(size=2_000_000, limit=1_048_576), None, "VALIDATION_ERROR"),
-    ("a refusal of an empty id", {"requestId": ""}, "", "VALIDATION_ERROR"),
-    ("a refusal of an id that is no string", {"requestId": 5}, None, "VALIDATION_ERROR"),
-    ("an unknown action", action("get_messages"), SAID, "UNSUPPORTED_ACTION"),
-    ("resume with a blank agent", CREATE | {"agentId": "", "conversationId": "c"}, SAID, "VALIDATION_ERROR"),
-    ("get without a session", without(GET, "sessionId"), SAID, "VALIDATION_ERROR"),
-    ("a code without an id", without(OTP, "requestId"), None, "VALIDATION_ERROR"),
-]
-
-
-@pytest.mark.parametrize(("said", "request_id", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_an_invalid_action_is_answered_and_not_forwarded(said: Any, request_id: str | None, code: str) -> None:
-    link = Link()
-    assert link.sends(said) == []
-    (frame,) = link.hears()
-    assert (frame["type"], frame.get("requestId"), frame["error"]["code"]) == ("error", request_id, code)
-    assert len(link.last.faults) + len(link.last.losses) == 1
-    assert [type(c) for c in link.sends(PING)] == [commands.Ping]
 
 
 def test_a_refusal_of_an_oversized_frame_names_the_limit() -> None:
@@ -131,56 +107,11 @@ def test_each_answer_has_the_form_of_its_command() -> None:
     assert confirmed["data"] == {"sessionId": "s", "approved": True}
 
 
-@pytest.mark.parametrize(
-    ("said", "echoed"), [({"requestId": "p"}, "p"), ({}, None), ({"requestId": ""}, ""), ({"requestId": 5}, None)]
-)
-def test_an_answer_echoes_the_request_id_or_omits_it_like_the_client(said: dict[str, Any], echoed: str | None) -> None:
-    link = Link()
-    (command,) = link.sends({"action": "ping"} | said)
-    assert command.request
-    (frame,) = link.receives(events.Pong(request=command.request, at=5_000_000))
-    assert (frame.get("requestId"), frame["timestamp"]) == (echoed, 5)
-
-
 def test_the_reason_why_a_client_is_disconnected_has_no_request_id() -> None:
     text = "too many messages in a short time (`message_rate`)"
     (frame,) = Link().receives(events.Reply(request="", failure=Failure(cause="busy", text=text)))
     assert frame["error"]["message"] == text
     assert ("requestId" in frame, "requestId" in frame["data"]) == (False, False)
-
-
-def test_two_commands_may_have_the_same_request_id_at_a_time() -> None:
-    link = Link()
-    first, second = link.sends(GET, CONFIRM)
-    assert (first.request, second.request) == (SAID, "minted-1")
-    (confirmed,) = link.receives(events.Reply(request="minted-1"))
-    assert (confirmed["requestId"], confirmed["data"]["approved"]) == (SAID, True)
-
-
-@pytest.mark.parametrize(
-    ("asked", "code"),
-    [
-        (CONFIRM, "NO_PENDING_CONFIRMATION"),
-        (SUBMIT, "NO_PENDING_INTERACTION"),
-        (RENAME, "CONVERSATION_NOT_FOUND"),
-        (GET, "SESSION_NOT_FOUND"),
-        (HISTORY, "SESSION_NOT_FOUND"),
-        (SEND, "SESSION_NOT_FOUND"),
-    ],
-)
-def test_not_found_has_the_code_of_its_command(asked: dict[str, Any], code: str) -> None:
-    link = Link()
-    link.sends(asked)
-    (frame,) = link.receives(events.Reply(request=SAID, failure=Failure(cause="not_found", text="none")))
-    assert (frame["requestId"], frame["error"]) == (SAID, {"code": code, "message": "none"})
-
-
-def test_an_unexpected_one_time_code_is_otp_invalid() -> None:
-    link = Link()
-    link.sends(OTP)
-    (frame,) = link.receives(events.Reply(request=SAID, failure=Failure(cause="unsupported", text="none")))
-    assert (frame["type"], frame["requestId"]) == ("otp_invalid", SAID)
-    assert frame["data"]["data"] == {"error": "NOT_FOUND", "attemptsRemaining": 0, "message": "none"}
 
 
 def test_an_answer_that_is_too_large_becomes_an_error() -> None:
