@@ -24,6 +24,7 @@ from tests.mappings.smooth.server_link import (
     GET,
     HISTORY,
     LIST,
+    OTP,
     PING,
     RENAME,
     SAID,
@@ -112,6 +113,14 @@ def test_the_reason_why_a_client_is_disconnected_has_no_request_id() -> None:
     (frame,) = Link().receives(events.Reply(request="", failure=Failure(cause="busy", text=text)))
     assert frame["error"]["message"] == text
     assert ("requestId" in frame, "requestId" in frame["data"]) == (False, False)
+
+
+def test_an_unexpected_one_time_code_is_otp_invalid() -> None:
+    link = Link()
+    link.sends(OTP)
+    (frame,) = link.receives(events.Reply(request=SAID, failure=Failure(cause="unsupported", text="none")))
+    assert (frame["type"], frame["requestId"]) == ("otp_invalid", SAID)
+    assert frame["data"]["data"] == {"error": "NOT_FOUND", "attemptsRemaining": 0, "message": "none"}
 
 
 def test_an_answer_that_is_too_large_becomes_an_error() -> None:
