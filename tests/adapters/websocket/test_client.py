@@ -23,17 +23,14 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import DialledTransport, client, connect
-from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
     DEADLINE,
     FLOOD,
     LIMITS,
-    SMALL,
     RawPeer,
     close_when_stalled,
     flood,
     refused,
-    send_all,
     serving,
     some,
     stalled,
@@ -163,13 +160,6 @@ async def test_the_largest_limit_that_a_configuration_may_set_works_at_both_ends
         await ours.close()
 
 
-async def test_a_burst_arrives_completely_and_in_order() -> None:
-    frames = [b'{"n":%d}' % n for n in range(10_000)]
-    async with dialled() as (peer, ours), asyncio.TaskGroup() as group:
-        group.create_task(send_all(ours, frames))
-        assert [await peer.recv(decode=False) for _ in frames] == frames
-
-
 async def test_a_burst_from_the_server_arrives_completely_and_in_order() -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with dialled() as (peer, ours):
@@ -178,40 +168,6 @@ async def test_a_burst_from_the_server_arrives_completely_and_in_order() -> None
             for frame in frames:
                 await peer.send(frame, text=True)
         assert received.result() == frames
-
-
-@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1_000_000])
-async def test_every_size_of_header_is_read_and_written(size: int) -> None:
-    frame = b"x" * size
-    async with dialled() as (peer, ours):
-        await ours.send([frame, b"next"])
-        assert [await peer.recv(decode=False), await peer.recv(decode=False)] == [frame, b"next"]
-        await peer.send(frame, text=True)
-        assert await receive(ours) == [frame]
-
-
-async def test_a_binary_websocket_message_is_a_frame() -> None:
-    async with dialled() as (peer, ours):
-        await peer.send(b"\xff{}")
-        assert await receive(ours) == [b"\xff{}"]
-
-
-async def test_a_message_in_fragments_is_one_frame() -> None:
-    async with dialled() as (peer, ours):
-        await peer.send(["one ", "two ", "three"])
-        assert await receive(ours) == [b"one two three"]
-
-
-async def test_invalid_utf8_is_passed_on_to_the_dialect() -> None:
-    async with raw() as (peer, ours):
-        peer.write((0x81, b"\xff\xfe"), (0x81, b"{}"))
-        assert await some(ours, 2) == [b"\xff\xfe", b"{}"]
-
-
-async def test_one_receive_returns_all_ready_frames() -> None:
-    async with raw() as (peer, ours):
-        peer.write((0x81, b"one"), (0x81, b"two"), (0x82, b"three"))
-        assert await receive(ours) == [b"one", b"two", b"three"]
 
 
 async def test_frames_that_come_with_the_answer_to_the_handshake_are_not_lost() -> None:
@@ -231,25 +187,6 @@ async def test_a_ping_is_answered_without_delaying_messages() -> None:
         assert not waiting.done()
         await peer.send("one")
         assert await waiting == [b"one"]
-
-
-async def test_an_oversized_message_loses_only_that_message() -> None:
-    async with dialled(SMALL) as (peer, ours):
-        for size in (1000, 1001, 3999):
-            await peer.send("x" * size)
-        await peer.send(["x" * 600, "x" * 600])
-        await peer.send("next")
-        oversize = [Oversize(size=size, limit=1000) for size in (1001, 3999, 1200)]
-        assert await some(ours, 5) == [b"x" * 1000, *oversize, b"next"]
-
-
-async def test_a_message_far_over_the_limit_closes_with_1009() -> None:
-    async with dialled(SMALL) as (peer, ours):
-        await peer.send("one")
-        await peer.send("x" * 4001)
-        assert await receive_all(ours) == [b"one"]
-        await peer.wait_closed()
-        assert peer.close_code == 1009
 
 
 # -- the end -------------------------------------------------------------------------------------------
@@ -305,15 +242,6 @@ async def test_a_server_that_vanishes_ends_receive_after_its_last_frame() -> Non
         peer.write((0x81, b"one"), (0x81, b"two"))
         await peer.writer.drain()
         peer.writer.transport.abort()
-        assert await receive_all(ours) == [b"one", b"two"]
-
-
-async def test_a_ping_that_can_no_longer_be_answered_does_not_hide_the_frames_behind_it() -> None:
-    async with raw() as (peer, ours):
-        peer.write((0x81, b"one"), (0x89, b""), (0x81, b"two"))
-        await peer.writer.drain()
-        peer.writer.transport.abort()
-        await ours._lost.wait()
         assert await receive_all(ours) == [b"one", b"two"]
 
 
@@ -403,18 +331,6 @@ async def test_send_does_not_return_while_more_than_the_mark_waits() -> None:
         assert ours._tcp.get_write_buffer_size() <= limits.send_high
 
 
-async def test_a_send_that_was_cancelled_does_not_break_the_next() -> None:
-    limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
-    async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
-        first = group.create_task(flood(ours))
-        await stalled(ours, limits.send_high)
-        first.cancel()
-        await asyncio.wait((first,))
-        second = group.create_task(ours.send([b"the end"]))
-        while not second.done():
-            assert await peer.reader.read(1 << 20)
-
-
 async def test_a_gateway_that_does_not_receive_stops_the_server() -> None:
     async with raw() as (peer, ours):
         sent = 0
@@ -435,12 +351,6 @@ async def test_the_request_has_the_token_and_neither_origin_nor_extensions() -> 
         assert peer.request.path == "/ws?token=secret"
         assert "Origin" not in peer.request.headers
         assert "Sec-WebSocket-Extensions" not in peer.request.headers
-
-
-async def test_the_peer_is_named_by_its_address() -> None:
-    async with dialled() as (peer, ours):
-        host, port = peer.local_address
-        assert ours.peer == f"{host}:{port}"
 
 
 async def test_a_name_is_looked_up_in_a_thread_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,9 @@ from dragoman.adapters.websocket import WebSocketTransport, listen
 from dragoman.adapters.websocket.handshake import Handshake
 from dragoman.adapters.websocket.server import TOLD
 from dragoman.adapters.websocket.transport import PONGS_MAX
-from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
     FLOOD,
     LIMITS,
-    SMALL,
     RawPeer,
     Server,
     close_when_stalled,
@@ -33,7 +31,6 @@ from tests.adapters.websocket.peers import (
     flood,
     refused,
     request,
-    send_all,
     serving,
     some,
     stalled,
@@ -111,13 +108,6 @@ async def test_an_accepted_connection_sends_at_once_and_finds_out_that_its_peer_
             assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
-async def test_a_burst_arrives_completely_and_in_order() -> None:
-    frames = [b'{"n":%d}' % n for n in range(10_000)]
-    async with serving() as server, dialled(server) as (client, ours):
-        _, received = await asyncio.gather(send_all(ours, frames), recv_all(client, len(frames)))
-        assert received == frames
-
-
 async def test_a_burst_from_the_client_arrives_completely_and_in_order() -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with serving() as server, dialled(server) as (client, ours):
@@ -126,40 +116,6 @@ async def test_a_burst_from_the_client_arrives_completely_and_in_order() -> None
             for frame in frames:
                 await client.send(frame, text=True)
         assert received.result() == frames
-
-
-@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1_000_000])
-async def test_every_size_of_header_is_read_and_written(size: int) -> None:
-    frame = b"x" * size
-    async with serving() as server, dialled(server) as (client, ours):
-        await ours.send([frame, b"next"])
-        assert [await client.recv(decode=False), await client.recv(decode=False)] == [frame, b"next"]
-        await client.send(frame, text=True)
-        assert await receive(ours) == [frame]
-
-
-async def test_a_binary_websocket_message_is_a_frame() -> None:
-    async with serving() as server, dialled(server) as (client, ours):
-        await client.send(b'{"action":"ping"}')
-        assert await receive(ours) == [b'{"action":"ping"}']
-
-
-async def test_invalid_utf8_is_passed_on_to_the_dialect() -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        client.write((0x81, b"\xff\xfe"), (0x81, b"{}"))
-        assert await some(ours, 2) == [b"\xff\xfe", b"{}"]
-
-
-async def test_a_message_in_fragments_is_one_frame() -> None:
-    async with serving() as server, dialled(server) as (client, ours):
-        await client.send(["one ", "two ", "three"])
-        assert await receive(ours) == [b"one two three"]
-
-
-async def test_one_receive_returns_all_ready_frames() -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        client.write((0x81, b"one"), (0x81, b"two"), (0x82, b"three"))
-        assert await receive(ours) == [b"one", b"two", b"three"]
 
 
 async def test_a_ping_among_messages_is_answered_without_delaying_them() -> None:
@@ -179,23 +135,6 @@ async def test_each_ping_and_pong_of_a_client_is_counted() -> None:
         client.write(*[(0x89, b"")] * 100, *[(0x8A, b"")] * 50, (0x81, b"one"))
         assert await receive(ours) == [b"one"]
     assert sum(counted) == 150
-
-
-async def test_an_oversized_message_loses_only_that_message() -> None:
-    async with serving(SMALL) as server, dialled(server) as (client, ours):
-        for size in (1000, 1001, 3999):
-            await client.send("x" * size)
-        await client.send("next")
-        oversize = [Oversize(size=size, limit=1000) for size in (1001, 3999)]
-        assert await some(ours, 4) == [b"x" * 1000, *oversize, b"next"]
-
-
-async def test_a_message_far_over_the_limit_closes_with_1009() -> None:
-    async with serving(SMALL) as server, dialled(server) as (client, ours):
-        await client.send("x" * 4001)
-        assert await receive(ours) == []
-        await client.wait_closed()
-        assert client.close_code == 1009
 
 
 async def test_a_broken_stream_of_bytes_ends_receive() -> None:
@@ -255,15 +194,6 @@ async def test_frames_behind_a_close_of_the_client_are_not_read() -> None:
         client.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
         assert await receive_all(ours) == [b"one"]
         assert await receive(ours) == []
-
-
-async def test_a_ping_that_can_no_longer_be_answered_does_not_hide_the_frames_behind_it() -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        client.write((0x81, b"one"), (0x89, b""), (0x81, b"two"))
-        await client.writer.drain()
-        client.writer.transport.abort()
-        await ours._lost.wait()
-        assert await receive_all(ours) == [b"one", b"two"]
 
 
 async def test_a_client_that_vanishes_ends_receive_after_its_last_frame() -> None:
@@ -384,17 +314,6 @@ async def test_send_waits_for_a_client_that_does_not_read() -> None:
             await client.reader.readexactly(4 * 1028)
 
 
-async def test_a_send_that_was_cancelled_does_not_break_the_next() -> None:
-    limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
-    async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
-        first = group.create_task(flood(ours))
-        await stalled(ours, limits.send_high)
-        first.cancel()
-        await asyncio.wait((first,))
-        group.create_task(ours.send([b"the end"]))
-        await client.until(b"\x81\x07the end")
-
-
 async def test_a_send_continues_if_another_send_to_the_same_peer_is_cancelled() -> None:
     limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
     async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
@@ -440,12 +359,6 @@ async def test_the_address_with_its_dialect_is_the_endpoint() -> None:
     async with serving() as server:
         assert server.url == f"ws://127.0.0.1:{server.port}/ws"
         assert server.port > 0
-
-
-async def test_the_peer_is_named_by_its_address() -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        host, port = client.writer.get_extra_info("sockname")
-        assert ours.peer == f"{host}:{port}"
 
 
 @pytest.mark.parametrize("path", ["/", "/ws/", "/wss", "/other"])

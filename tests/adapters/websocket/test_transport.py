@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.server import ServerConnection
 
 from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect
 from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import address
-from tests.adapters.websocket.peers import LIMITS, refused, serving, some
-from tests.adapters.websocket.test_server import raw
+from dragoman.mappings.dialect import Oversize
+from tests.adapters.websocket import test_client, test_server
+from tests.adapters.websocket.peers import LIMITS, SMALL, RawPeer, flood, refused, send_all, serving, some, stalled
 from tests.idle import settle
 from tests.transport_reader import receive, receive_all
 
@@ -39,6 +42,118 @@ async def ends(
         finally:
             await asyncio.gather(client.close(), accepted.close())
             assert client._session.closed
+
+
+Library = ClientConnection | ServerConnection
+
+
+@asynccontextmanager
+async def library(side: str, limits: TransportLimits = LIMITS) -> AsyncIterator[tuple[Library, WebSocketTransport]]:
+    """Yield a connection of the websockets library, and the transport of `side` at the other end."""
+    async with AsyncExitStack() as stack:
+        if side == "client":
+            yield await stack.enter_async_context(test_client.dialled(limits))
+        else:
+            server = await stack.enter_async_context(serving(limits))
+            yield await stack.enter_async_context(test_server.dialled(server))
+
+
+@asynccontextmanager
+async def bytewise(side: str, limits: TransportLimits = LIMITS) -> AsyncIterator[tuple[RawPeer, WebSocketTransport]]:
+    """Yield a peer that writes its own bytes, and the transport of `side` at the other end."""
+    async with AsyncExitStack() as stack:
+        if side == "client":
+            yield await stack.enter_async_context(test_client.raw(limits))
+        else:
+            server = await stack.enter_async_context(serving(limits))
+            yield await stack.enter_async_context(test_server.raw(server))
+
+
+async def test_a_burst_arrives_completely_and_in_order(side: str) -> None:
+    frames = [b'{"n":%d}' % n for n in range(10_000)]
+    async with library(side) as (peer, ours), asyncio.TaskGroup() as group:
+        group.create_task(send_all(ours, frames))
+        assert [await peer.recv(decode=False) for _ in frames] == frames
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1_000_000])
+async def test_every_size_of_header_is_read_and_written(size: int, side: str) -> None:
+    frame = b"x" * size
+    async with library(side) as (peer, ours):
+        await ours.send([frame, b"next"])
+        assert [await peer.recv(decode=False), await peer.recv(decode=False)] == [frame, b"next"]
+        await peer.send(frame, text=True)
+        assert await receive(ours) == [frame]
+
+
+async def test_a_binary_websocket_message_is_a_frame(side: str) -> None:
+    async with library(side) as (peer, ours):
+        await peer.send(b"\xff{}")
+        assert await receive(ours) == [b"\xff{}"]
+
+
+async def test_a_message_in_fragments_is_one_frame(side: str) -> None:
+    async with library(side) as (peer, ours):
+        await peer.send(["one ", "two ", "three"])
+        assert await receive(ours) == [b"one two three"]
+
+
+async def test_invalid_utf8_is_passed_on_to_the_dialect(side: str) -> None:
+    async with bytewise(side) as (peer, ours):
+        peer.write((0x81, b"\xff\xfe"), (0x81, b"{}"))
+        assert await some(ours, 2) == [b"\xff\xfe", b"{}"]
+
+
+async def test_one_receive_returns_all_ready_frames(side: str) -> None:
+    async with bytewise(side) as (peer, ours):
+        peer.write((0x81, b"one"), (0x81, b"two"), (0x82, b"three"))
+        assert await receive(ours) == [b"one", b"two", b"three"]
+
+
+async def test_an_oversized_message_loses_only_that_message(side: str) -> None:
+    async with library(side, SMALL) as (peer, ours):
+        for size in (1000, 1001, 3999):
+            await peer.send("x" * size)
+        await peer.send(["x" * 600, "x" * 600])
+        await peer.send("next")
+        oversize = [Oversize(size=size, limit=1000) for size in (1001, 3999, 1200)]
+        assert await some(ours, 5) == [b"x" * 1000, *oversize, b"next"]
+
+
+async def test_a_message_far_over_the_limit_closes_with_1009(side: str) -> None:
+    async with library(side, SMALL) as (peer, ours):
+        await peer.send("one")
+        await peer.send("x" * 4001)
+        assert await receive_all(ours) == [b"one"]
+        await peer.wait_closed()
+        assert peer.close_code == 1009
+
+
+async def test_a_ping_that_can_no_longer_be_answered_does_not_hide_the_frames_behind_it(side: str) -> None:
+    async with bytewise(side) as (peer, ours):
+        peer.write((0x81, b"one"), (0x89, b""), (0x81, b"two"))
+        await peer.writer.drain()
+        peer.writer.transport.abort()
+        await ours._lost.wait()
+        assert await receive_all(ours) == [b"one", b"two"]
+
+
+async def test_a_send_that_was_cancelled_does_not_break_the_next(side: str) -> None:
+    limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
+    async with bytewise(side, limits) as (peer, ours), asyncio.TaskGroup() as group:
+        first = group.create_task(flood(ours))
+        await stalled(ours, limits.send_high)
+        first.cancel()
+        await asyncio.wait((first,))
+        second = group.create_task(ours.send([b"the end"]))
+        while not second.done():
+            assert await peer.reader.read(1 << 20)
+
+
+async def test_the_peer_is_named_by_its_address(side: str) -> None:
+    async with library(side) as (peer, ours):
+        host, port = peer.local_address
+        assert ours.peer == f"{host}:{port}"
 
 
 async def test_try_send_writes_a_frame_at_once_and_in_order(side: str) -> None:
@@ -133,14 +248,14 @@ LONG = TransportLimits(close_deadline=3600)
 
 
 async def test_a_close_frame_is_answered_with_a_close_frame() -> None:
-    async with serving(LONG) as server, raw(server) as (client, ours):
+    async with serving(LONG) as server, test_server.raw(server) as (client, ours):
         client.write(CLOSED)
         assert await receive(ours) == []
         assert await client.until_end() == b"\x88\x02\x03\xe8"
 
 
 async def test_messages_up_to_the_close_frame_of_the_peer_are_dropped() -> None:
-    async with serving(LONG) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
+    async with serving(LONG) as server, test_server.raw(server) as (client, ours), asyncio.TaskGroup() as group:
         closing = group.create_task(ours.close())
         assert await client.reader.readexactly(4) == b"\x88\x02\x03\xe8"
         client.write((0x81, b"late"), (0x89, b""), CLOSED)
@@ -149,7 +264,7 @@ async def test_messages_up_to_the_close_frame_of_the_peer_are_dropped() -> None:
 
 
 async def test_the_code_and_reason_of_a_broken_stream_are_told_to_the_peer() -> None:
-    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
+    async with serving(BRIEF) as server, test_server.raw(server) as (client, ours):
         client.write((0xF1, b"reserved bits"))
         assert await receive(ours) == []
         reason = b"unknown opcode, or a reserved bit is set"
@@ -158,7 +273,7 @@ async def test_the_code_and_reason_of_a_broken_stream_are_told_to_the_peer() -> 
 
 @pytest.mark.parametrize("code", [1006, 5000, 65535])
 async def test_a_close_code_that_no_peer_may_send_is_a_protocol_error(code: int) -> None:
-    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
+    async with serving(BRIEF) as server, test_server.raw(server) as (client, ours):
         client.write((0x88, code.to_bytes(2)))
         assert await receive(ours) == []
         assert (await client.until_end())[2:] == b"\x03\xea" + b"no peer may send the close code %d" % code
