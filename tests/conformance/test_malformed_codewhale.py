@@ -97,10 +97,7 @@ UNREADABLE = [
     garbled("1.1: a number that is none", '{"id":01,"method":"healthz"}'),
     garbled("1.1: a number that nothing holds", '{"id":1e400,"method":"healthz"}'),
     garbled("1.1: NaN", '{"id":NaN,"method":"healthz"}'),
-    *[garbled(f"1.1: {text}", text, "invalid type: ") for text in ("null", "5", '"x"', "true", "1.5")],
-    garbled("1.1: no members", "{}", "missing field `method`"),
     garbled("1.1: no method", '{"jsonrpc":"2.0","id":1,"params":{}}', "missing field `method`"),
-    garbled("1.1: a response", '{"jsonrpc":"2.0","id":1,"result":{}}', "missing field `method`"),
     garbled("1.1: an error", '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}', "missing field `method`"),
     garbled("7: an Envelope", '{"request_id":"r","thread_id":"t","body":{}}', "missing field `method`"),
     garbled("1.1: an old version without a method", '{"jsonrpc":"1.0","id":1}', "missing field `method`"),
@@ -109,8 +106,6 @@ UNREADABLE = [
     *[
         garbled(f"1.1: {name} twice", line, f"duplicate field `{name}`")
         for name, line in {
-            "id": '{"id":1,"id":2,"method":"healthz"}',
-            "method": '{"method":"healthz","method":"shutdown"}',
             "jsonrpc": '{"jsonrpc":"2.0","jsonrpc":"2.0","method":"healthz"}',
             "params": '{"method":"healthz","params":{},"params":{}}',
             "thread_id": asked("thread/read", {"thread_id": "a"}).replace('"a"', '"a","thread_id":"b"'),
@@ -119,7 +114,6 @@ UNREADABLE = [
             "x": '{"id":1,"method":"healthz","x":1,"x":2}',
         }.items()
     ],
-    garbled("1.1: a batch", '[{"jsonrpc":"2.0","id":1,"method":"healthz"}]', "invalid type: map, expected a string"),
     garbled("1.1: a batch of two", '[{"id":1,"method":"healthz"},{"id":2,"method":"healthz"}]', "invalid type: map"),
     garbled("1.1: a batch of none", "[]", "invalid length 0"),
     garbled("1.1: too long an array", '["2.0",1,"healthz",null,5]'),
@@ -172,26 +166,7 @@ READABLE = [
     ],
     outdated("1.2: an old version and no id", '{"jsonrpc":"1.0","method":"healthz"}', None),
     outdated("1.2: an old version of an unknown method", '{"jsonrpc":"1.0","id":1,"method":"nope"}'),
-    outdated("1.2: an old version with wrong params", '{"jsonrpc":"1.0","id":1,"method":"thread/read","params":{}}'),
     outdated("1.2: an old version in an array", '["1.0",1,"healthz",null]'),
-    *[
-        row(f"1.2: the method {name!r}", asked(name, {"a": 1}), refused(-32601, f"unsupported method: {name}"))
-        for name in (
-            "nope/x",
-            "",
-            "Healthz",
-            "thread",
-            "thread/goal",
-            "thread/goal/progress",
-            "app/user_input",
-            "initialize",
-            "prompt",
-            "tool/call",
-            "thread/list ",
-            "é",
-        )
-    ],
-    row("1.2: an unknown method without an id", '{"method":"nope"}', refused(-32601, "unsupported method: nope", None)),
 ]
 
 PARAMS = [
