@@ -8,6 +8,7 @@ stays, and carries the next turn.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -135,8 +136,18 @@ UNREADABLE_ENDS: dict[str, Any] = {
     "4: an end without an answer": of_turn("eventual_response", status=200),
     "4: an end whose answer is text": of_turn("eventual_response", status=200, data="x"),
     "4: a cancelled turn that is done": of_turn("cancelled", status=200),
+    "4: an error whose data is text": {**said_error("AGENT_ERROR"), "data": "oops"},
+    "4: an error nested 600 deep": {
+        **said_error("AGENT_ERROR"),
+        "data": {"details": json.loads("[" * 600 + "]" * 600)},
+    },
 }
 """Ends that cannot be read: each is counted, and fails its turn (docs/translation.md, rule 3.6)."""
+
+UNREAD = {
+    **error("INTERNAL_ERROR"),
+    "error": {"message": lambda text: text.startswith("the backend's answer cannot be read: ")},
+}
 
 MENDED: dict[str, tuple[Any, list[Any]]] = {
     "9: a fractional time": ({**TOKEN, "timestamp": 1.5}, [token("x")]),
@@ -162,7 +173,7 @@ STRAY = "0b0e9b0e-0000-4000-8000-00000000beef"
 ROWS = [
     *[row(name, frame, counted=1) for name, frame in UNREADABLE.items()],
     *[row(f"{name}, before the 202", frame, counted=1, state="mute") for name, frame in UNREADABLE.items()],
-    *[row(name, frame, told=[error("INTERNAL_ERROR")], counted=1) for name, frame in UNREADABLE_ENDS.items()],
+    *[row(name, frame, told=[UNREAD], counted=1) for name, frame in UNREADABLE_ENDS.items()],
     *[
         row(f"{name}, before the 202", frame, told=[error("INTERNAL_ERROR")], counted=1, state="mute", own=True)
         for name, frame in UNREADABLE_ENDS.items()

@@ -68,10 +68,6 @@ async def raw(server: Server) -> AsyncIterator[tuple[RawPeer, WebSocketTransport
         yield client, await server.next()
 
 
-async def recv_all(client: ClientConnection, count: int) -> list[bytes]:
-    return [await client.recv(decode=False) for _ in range(count)]
-
-
 # -- frames --------------------------------------------------------------------------------------------
 
 

@@ -231,34 +231,6 @@ def test_tokens_of_one_request_are_one_burst_and_of_two_are_two() -> None:
     assert [(b.request, len(b.items)) for b in read(FROM_SERVER, TOKEN, TOKEN, other).bursts] == [("r", 2), ("s", 1)]
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        b"",
-        b"nonsense",
-        b"\xff\xfe",
-        b'{"type":"immediate_response","data":{"a":"\xff"}}',
-        b"[]",
-        b"null",
-        b"{}",
-        b'{"type":5}',
-        b'{"type":"stream_token"}',
-        b'{"type":"stream_token","data":"a"}',
-        b'{"type":"stream_token","token":5,"data":{"requestId":"r","token":5}}',
-        b'{"type":"cancelled","status":200,"data":{"status":200}}',
-        b'{"type":"eventual_response","requestId":"r"}',
-        b'{"type":"eventual_response","data":{"data":{"messageId":"m"}}}',
-        b'{"type":"immediate_response","data":[]}',
-        b'{"type":"immediate_response","data":' + b'{"a":' * 600 + b"1" + b"}" * 600 + b"}",
-        b"[" * 100_000,
-    ],
-)
-def test_a_frame_that_is_no_event_is_one_fault_and_the_next_frame_is_read(frame: bytes) -> None:
-    step = read(FROM_SERVER, frame, PONG)
-    assert [fault.can_continue for fault in step.faults] == [True]
-    assert len(step.bursts) == 1
-
-
 @given(st.binary() | st.text().map(str.encode))
 def test_garbage_gives_faults_and_never_raises(frame: bytes) -> None:
     for direction in (FROM_SERVER, FROM_CLIENT):

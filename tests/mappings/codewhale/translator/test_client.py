@@ -441,18 +441,6 @@ def test_an_input_is_accepted_once_its_line_is_written() -> None:
     assert child.message() == [events.TurnAccepted(request="m")]
 
 
-def test_lines_are_streamed_and_the_end_of_a_response_does_not_end_the_turn() -> None:
-    child = Child().open()
-    child.message()
-    assert child.streams("start") == [events.ModelTurnStarted()]
-    assert child.streams("delta", delta="a") == [events.TextDelta(text="a")]
-    assert child.streams("start") == []  # the hook mirror says it again
-    assert child.streams("end") == []
-    assert child.answers("thread/message", {"thread_id": THREAD, "status": "accepted", "data": {"turn_id": "t"}}) == [
-        events.TurnEnded(end="completed")
-    ]
-
-
 def test_a_result_adds_only_events_that_were_not_streamed() -> None:
     child = Child().open()
     child.message()
@@ -657,12 +645,6 @@ def test_an_interrupt_without_an_answer_fails_with_its_server() -> None:
     assert burst.items == [events.Reply(request="c", failure=failure)]
 
 
-def test_a_line_outside_of_any_turn_is_counted() -> None:
-    child = Child().open()
-    assert child.streams("delta", delta="x") == []
-    assert child.losses == ["TextDelta"]
-
-
 def test_a_turn_after_an_unanswered_interrupt_keeps_its_text() -> None:
     child = Child().open()
     child.message()
@@ -790,23 +772,7 @@ def test_an_unreadable_answer_counts_as_a_failed_one() -> None:
     assert (reply.request, reply.failure.cause, len(child.faults)) == ("p", "internal", 1)
 
 
-@pytest.mark.parametrize("id", [99, None])
-def test_an_answer_to_no_request_of_ours_is_counted(id: int | None) -> None:
-    child = Child()
-    child.sent(commands.Ping(request="p"))
-    assert child.sends({"id": id, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
-    assert child.losses == ["Reply"]
-
-
 PARSE_ERROR = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "invalid json: x", "data": None}}
-
-
-def test_an_error_without_an_id_ends_the_only_open_request() -> None:
-    child = Child().open()
-    child.message()
-    (ended,) = child.sends(PARSE_ERROR)
-    assert (ended.end, ended.failure.text) == ("failed", "invalid json: x")
-    assert [type(item) for item in child.message()] == [events.TurnAccepted]  # not busy any more
 
 
 def test_an_error_without_an_id_is_counted_if_two_requests_are_open() -> None:
@@ -840,13 +806,3 @@ def test_the_events_in_an_answer_are_told_beside_the_reply() -> None:
     )
     assert isinstance(cleared, events.GoalCleared)
     assert (reply.request, reply.failure, json.loads(bytes(reply.result))["events"]) == ("g", None, [frame])
-
-
-def test_the_first_of_two_answers_with_one_id_counts() -> None:
-    child = Child().open()
-    child.message()
-    request = child.asked[-1]["id"]
-    error = {"jsonrpc": "2.0", "id": request, "error": {"code": -32603, "message": "no", "data": None}}
-    well = {"jsonrpc": "2.0", "id": request, "result": {"thread_id": THREAD, "status": "accepted", "data": {}}}
-    (ended,) = child.sends(error, well)
-    assert (ended.end, child.losses) == ("failed", ["TurnEnded"])

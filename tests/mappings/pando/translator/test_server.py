@@ -111,11 +111,6 @@ def test_two_calls_under_one_id_or_none_get_two_replies(said: str) -> None:
     assert replies[1]["result"] == []
 
 
-@pytest.mark.parametrize("body", [b"{nope", b"", b"[]", b'{"id":7,"method":"instance.ping"}', b'"x"'])
-def test_a_frame_that_is_no_request_is_a_parse_error_without_id(body: bytes) -> None:
-    assert Caller().sends(body) == [error("", -32700, "parse error")]
-
-
 def test_a_caller_with_too_many_open_calls_is_disconnected() -> None:
     caller = Caller()
     body = json.dumps({"id": "r", "method": "message.list", "params": {"session_id": SESSION}}).encode()
@@ -210,11 +205,6 @@ def test_an_accepted_input_is_answered_by_the_batch_that_opens_its_turn() -> Non
         ("session.get", {}, "session.get: sql: no rows in result set"),
         ("session.get", None, "session.get: sql: no rows in result set"),
         ("session.activate", {}, "session.activate: sql: no rows in result set"),
-        ("message.send", {"content": "x"}, "message.send: session_id is required"),
-        ("message.send", {"session_id": "s"}, "message.send: content is required"),
-        ("message.send", None, "message.send: session_id is required"),
-        ("session.interrupt", {}, "session.interrupt: session_id is required"),
-        ("message.list", {}, "message.list: session_id is required"),
     ],
 )
 def test_a_call_without_a_required_param_is_refused_at_once(method: str, params: object, text: str) -> None:
@@ -229,18 +219,6 @@ def test_a_call_of_too_many_parts_is_answered_as_one_that_cannot_be_read() -> No
     text = "parse error: message of 65 parts is over the limit of 64 (`message_parts`)"
     assert reply == error("", PARSE_ERROR, text)
     assert [fault.code for fault in step.faults] == ["too_large"]
-
-
-def test_absent_params_are_refused_in_the_words_of_a_pando() -> None:
-    text = "session.get: invalid params: unexpected end of JSON input"
-    assert Caller().sends(b'{"id":"r","method":"session.get"}') == [error("r", -32000, text)]
-
-
-@pytest.mark.parametrize("params", [{"session_id": 5}, []])
-def test_params_of_a_wrong_type_are_refused_under_their_id(params: object) -> None:
-    (reply,) = Caller().calls("session.get", params)
-    assert (reply["id"], reply["error"]["code"]) == ("r", -32000)
-    assert reply["error"]["message"].startswith("session.get: invalid params: json: ")
 
 
 @pytest.mark.parametrize("method", ["session.get", "session.activate"])

@@ -310,12 +310,6 @@ def test_an_answer_gets_the_request_of_its_command(command: Command, said: bytes
     assert pod.sends(said) == [answer]
 
 
-@pytest.mark.parametrize(("command", "said", "answer"), LOOKUPS)
-def test_an_answer_to_another_client_is_dropped_and_counted(command: Command, said: bytes, answer: Event) -> None:
-    pod = Pod()
-    assert (pod.sends(said), pod.losses) == ([], [("answer to another client", 1)])
-
-
 @pytest.mark.parametrize("command", [row[0] for row in LOOKUPS[:3]] + [commands.Compact(request="a"), run("a", "x")])
 def test_invalid_request_answers_the_oldest_command_that_can_be_invalid(command: Command) -> None:
     pod = Pod()
@@ -349,17 +343,6 @@ def test_a_compact_without_anything_to_do_is_answered_by_its_alert() -> None:
 
 
 # -- errors of others, and the rest -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("code", ["already_running", "not_running", "not_paused", "invalid_request"])
-def test_errors_that_fit_no_command_of_ours_are_dropped_and_counted(code: str) -> None:
-    pod = Pod()
-    assert (pod.sends(error(code), error(code)), pod.losses) == ([], [("answer to another client", 2)])
-
-
-def test_the_error_for_a_bad_line_of_another_client_is_not_an_error_of_our_turn() -> None:
-    pod = working()
-    assert (pod.sends(error("internal", "invalid method: x")), pod.losses) == ([], [("answer to another client", 1)])
 
 
 @pytest.mark.parametrize("code", ["provider_error", "tool_error", "internal"])
@@ -473,12 +456,6 @@ def test_a_status_that_cannot_be_read_is_idle_if_the_pod_runs(unread: bytes) -> 
         done("c"),
     ]
     step = pod.link.receive([unread])
-    assert (len(step.faults), step.bursts) == (1, [])
-
-
-@pytest.mark.parametrize("unread", [frame("text_delta"), b"[]", b"nonsense"])
-def test_another_event_that_cannot_be_read_ends_no_run(unread: bytes) -> None:
-    step = working().link.receive([unread])
     assert (len(step.faults), step.bursts) == (1, [])
 
 

@@ -51,13 +51,6 @@ def test_the_events_of_a_turn_have_the_request_that_began_it() -> None:
     assert link.hears(error("own-1")) == [("own-1", [events.ErrorReported(cause="model_failed", text="oops")])]
 
 
-def test_a_first_token_without_a_202_accepts_the_input() -> None:
-    link = Link()
-    link.sends(INPUT)
-    assert link.hears(token()) == [("q", [events.TurnAccepted(request="q"), events.TextDelta(text="a")])]
-    assert link.hears(token()) == [("q", [events.TextDelta(text="a")])]
-
-
 def test_an_acknowledgement_without_a_status_accepts_an_input() -> None:
     link = Link()
     link.sends(INPUT)
@@ -65,68 +58,6 @@ def test_an_acknowledgement_without_a_status_accepts_an_input() -> None:
     ((_, (item,)),) = link.hears(frame)
     assert item == events.TurnAccepted(request="q")
     assert link.hears(error("own-1")) == [("q", [events.TurnEnded(end="failed", failure=OOPS)])]
-
-
-def test_an_error_before_the_202_refuses_the_input() -> None:
-    link = Link()
-    link.sends(INPUT)
-    assert link.hears(error("own-1")) == [("own-1", [events.Reply(request="q", failure=OOPS)])]
-
-
-def test_an_error_after_the_202_ends_the_turn() -> None:
-    link = Link()
-    link.sends(INPUT)
-    link.hears(accepted())
-    assert link.hears(error("own-1")) == [("q", [events.TurnEnded(end="failed", failure=OOPS)])]
-    assert link.hears(error("own-1")) == [("own-1", [events.ErrorReported(cause="model_failed", text="oops")])]
-
-
-UNREAD: list[dict[str, Any]] = [
-    final() | {"data": None},
-    final() | {"data": {"data": {"messageId": "m"}}},
-    {"type": "cancelled", "requestId": "own-1", "status": 200},
-    error("own-1") | {"data": "oops"},
-    error("own-1") | {"data": {"details": json.loads("[" * 600 + "]" * 600)}},
-]
-
-
-@pytest.mark.parametrize("frame", UNREAD)
-def test_an_end_that_cannot_be_read_fails_its_turn(frame: dict[str, Any]) -> None:
-    link = Link()
-    link.sends(INPUT)
-    link.hears(accepted(), token())
-    step = link.translator.receive([json.dumps(told).encode() for told in (frame, {"type": "confetti"})])
-    ended = step.bursts[-1]
-    (item,) = ended.items
-    assert isinstance(item, events.TurnEnded)
-    assert item.failure is not None
-    assert (ended.request, item.end, item.failure.cause, len(step.faults)) == ("q", "failed", "internal", 1)
-    assert item.failure.text == f"the backend's answer cannot be read: {step.faults[0].text}"
-    assert link.translator.receive([json.dumps(frame).encode()]).bursts == []  # it is over
-    link.sends(INPUT)
-    assert link.hears(accepted("own-2"))[0][0] == "q"
-
-
-@pytest.mark.parametrize("frame", UNREAD)
-def test_an_end_that_cannot_be_read_refuses_an_input_that_was_not_accepted(frame: dict[str, Any]) -> None:
-    link = Link()
-    link.sends(INPUT)
-    (burst,) = link.translator.receive([json.dumps(frame).encode()]).bursts
-    (item,) = burst.items
-    assert isinstance(item, events.Reply)
-    assert item.failure is not None
-    assert (item.request, item.failure.cause) == ("q", "internal")
-
-
-@pytest.mark.parametrize(
-    "frame", [b'{"type":"stream_token","requestId":"own-1"}', b'{"type":"cancelled","status":1}', b"{", b"[]"]
-)
-def test_another_frame_that_cannot_be_read_ends_nothing(frame: bytes) -> None:
-    link = Link()
-    link.sends(INPUT)
-    link.hears(accepted())
-    step = link.translator.receive([frame, json.dumps(token()).encode()])
-    assert (len(step.faults), [type(item) for burst in step.bursts for item in burst.items]) == (1, [events.TextDelta])
 
 
 def test_a_one_time_code_that_could_not_be_sent_does_not_end_the_turn() -> None:
@@ -230,26 +161,6 @@ def test_remembered_requests_are_bounded() -> None:
 def test_a_client_sends_nothing_by_itself() -> None:
     translator = Link().translator
     assert (translator.opened(), translator.closed("gone")) == (Step(), Step())
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_events_after_the_end_of_our_turn_are_dropped(together: bool) -> None:
-    link = Link()
-    link.sends(INPUT)
-    frames = [json.dumps(frame).encode() for frame in (accepted(), token(), final(), token(), final())]
-    steps = [link.translator.receive(part) for part in ([frames] if together else [[frame] for frame in frames])]
-    kinds = [type(item).__name__ for step in steps for burst in step.bursts for item in burst.items]
-    assert kinds == ["TurnAccepted", "TextDelta", "TurnEnded"]
-    assert [loss.kind for step in steps for loss in step.losses] == ["TextDelta", "TurnEnded"]
-
-
-def test_events_with_a_foreign_id_do_not_belong_to_our_open_turn() -> None:
-    link = Link()
-    link.sends(INPUT)
-    link.hears(accepted())
-    step = link.translator.receive([json.dumps(frame).encode() for frame in (token("theirs"), final("theirs"))])
-    assert [item for burst in step.bursts for item in burst.items] == []
-    assert [loss.kind for loss in step.losses] == ["TextDelta", "TurnEnded"]
 
 
 def test_only_the_end_of_a_turn_is_not_passed_on_after_a_cancel_that_found_no_turn() -> None:
