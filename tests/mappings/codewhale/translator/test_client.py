@@ -441,6 +441,18 @@ def test_an_input_is_accepted_once_its_line_is_written() -> None:
     assert child.message() == [events.TurnAccepted(request="m")]
 
 
+def test_lines_are_streamed_and_the_end_of_a_response_does_not_end_the_turn() -> None:
+    child = Child().open()
+    child.message()
+    assert child.streams("start") == [events.ModelTurnStarted()]
+    assert child.streams("delta", delta="a") == [events.TextDelta(text="a")]
+    assert child.streams("start") == []  # the hook mirror says it again
+    assert child.streams("end") == []
+    assert child.answers("thread/message", {"thread_id": THREAD, "status": "accepted", "data": {"turn_id": "t"}}) == [
+        events.TurnEnded(end="completed")
+    ]
+
+
 def test_a_result_adds_only_events_that_were_not_streamed() -> None:
     child = Child().open()
     child.message()
