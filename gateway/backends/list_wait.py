@@ -6,6 +6,7 @@
     known    --  a connection is lost over which a list came             -->  unknown
 
 Another backend with other sessions may answer after a lost connection. A failed attempt to connect changes nothing.
+A client that asks for the list waits longer, while the backend has a connection over which no list came.
 Hundreds of actions may wait, so they are done in steps of the event loop, and further ones behind them.
 """
 
@@ -27,6 +28,10 @@ class ListWait:
         self._asking: Asking[Callable[[], None]] = Asking(
             lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=services
         )
+        self._lists: Asking[Callable[[], None]] = Asking(
+            lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=services
+        )
+        self._is_asked = False  # a connection stands, over which the backend has not listed its sessions yet
         self._due: deque[Callable[[], None]] = deque()  # actions that wait for room in a step
         self.is_known = False
         """True if clients need not wait for a list."""
@@ -45,6 +50,16 @@ class ListWait:
             self._asking.begin(self._wait(), self._services.limits.snapshot_wait)
         return not self._asking.hold([action])
 
+    def when_listed(self, action: Callable[[], None]) -> None:
+        """Call `action`, which shows a client the list, once the backend has listed its sessions or is too slow."""
+        if not self._is_asked or self._lists.hold([action]):
+            action()
+        elif not self._lists.active:
+            self._lists.begin(self._wait_for_list(), self._services.limits.open_deadline)
+
+    def note_connected(self) -> None:
+        self._is_asked = not self._is_listed
+
     def note_list(self, doubts: int) -> None:
         """Note a list of the backend, which is asked about so many sessions that the list lacks."""
         self._is_listed = True
@@ -58,11 +73,13 @@ class ListWait:
 
     def note_lost(self) -> None:
         self._doubts = 0
+        self._show_lists()
         if self._is_listed:
             self._is_listed = self.is_known = False
 
     def stop(self) -> None:
         self._asking.stop()
+        self._lists.stop()
         self._due.clear()
 
     def _wait(self) -> Script:
@@ -71,10 +88,20 @@ class ListWait:
             yield None
         self.is_known = True
 
+    def _wait_for_list(self) -> Script:
+        with suppress(TimedOut):
+            yield None
+        self._is_asked = False
+
+    def _show_lists(self) -> None:
+        self._is_asked = False
+        self._lists.answer(None)
+
     def _note_certainty(self) -> None:
         if not self._doubts:
             self.is_known = True
             self._asking.answer(None)
+            self._show_lists()
 
     def _run_in_turn(self, actions: list[Callable[[], None]]) -> None:
         self._due += actions

@@ -33,7 +33,6 @@ from dragoman.gateway.backends.asking import (
 )
 from dragoman.gateway.backends.demultiplexing import SharedRequest, SharedRequests, SharedTexts
 from dragoman.gateway.backends.kind import MakeBackend
-from dragoman.gateway.backends.list_wait import ListWait
 from dragoman.gateway.backends.unused_rows import RememberingOpener
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
@@ -82,7 +81,6 @@ class SharedKind(RememberingOpener):
         super().__init__(sessions, make_backend)
         self.dialect = sessions.upstream
         self._state = SessionState(id=sessions.route.name)  # the connection is about no session of its own
-        self._list = ListWait(self._services)
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # canonical id -> session
         self._announced = AnnouncedSessions()
@@ -216,6 +214,7 @@ class SharedKind(RememberingOpener):
 
     def connected(self) -> SessionState:
         """Ask for every watched session again."""
+        self._list.note_connected()
         for session in list(self._watched.values()):
             self._upstream.attach(session.state)
         return self._state

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import itemgetter
 
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
+from dragoman.gateway.backends.list_wait import ListWait
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect, Loss
 
@@ -70,6 +75,10 @@ class RememberingOpener(SessionOpener):
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
         self._unused = UnusedRows(self._services.dialects, sessions.list.drop_row)
+        self._list = ListWait(self._services)
+
+    def list_sessions(self, link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
+        self._list.when_listed(partial(super().list_sessions, link, command, tell))
 
     def find_session(self, name: str) -> Session | None:
         row = self._unused.remove_row(name)

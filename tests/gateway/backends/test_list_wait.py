@@ -125,3 +125,21 @@ def test_the_actions_that_wait_are_bounded_and_dropped_at_the_end(made: Waiting)
     made.list.stop()
     made.time.passes(WAIT)
     assert made.done == []
+
+
+def test_a_list_waits_longer_than_other_actions_while_a_connection_stands(made: Waiting) -> None:
+    made.list.note_connected()
+    made.list.when_listed(lambda: made.done.append("list"))
+    made.acts("other")
+    made.time.passes(WAIT)
+    assert made.done == ["other"]
+    made.list.note_list(0)
+    assert made.done == ["other", "list"]
+
+
+def test_a_list_waits_for_no_backend_that_has_listed_its_sessions_or_has_no_connection(made: Waiting) -> None:
+    made.list.when_listed(lambda: made.done.append("unconnected"))
+    made.list.note_list(0)
+    made.list.note_connected()
+    made.list.when_listed(lambda: made.done.append("listed"))
+    assert made.done == ["unconnected", "listed"]

@@ -464,3 +464,37 @@ async def test_an_input_of_a_parent_that_left_at_once_is_sent_when_the_sessions_
         await made.answers("CreateSession", row(ONE))
         await made.answers("message.list", [])
         assert (await made.answers("message.send", {"ok": True}))["content"] == "Hello"
+
+
+async def list_asked(made: InMemoryPandoGateway) -> MemoryTransport:
+    """Return a caller that asked for the list of a primary which has a connection and has not listed its sessions."""
+    caller = made.join("pando")
+    await send(caller, {"jsonrpc": "2.0", "id": "l", "method": "session.list", "params": {}})
+    await made.answers("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
+    made.time.passes(Limits().snapshot_wait)
+    await settle()
+    assert frames(caller) == []
+    return caller
+
+
+async def test_a_list_waits_for_a_slow_primary_as_long_as_its_caller_does() -> None:
+    async with in_memory_pando_gateway() as made:
+        caller = await list_asked(made)
+        await made.answers("session.list", [row(ONE)])
+        assert frames(caller) == [{"jsonrpc": "2.0", "id": "l", "result": [row(ONE)]}]
+
+
+async def test_a_list_is_empty_if_the_primary_does_not_list_its_sessions_in_time() -> None:
+    async with in_memory_pando_gateway() as made:
+        caller = await list_asked(made)
+        made.time.passes(Limits().open_deadline)
+        await settle()
+        assert frames(caller) == [{"jsonrpc": "2.0", "id": "l", "result": []}]
+
+
+async def test_a_list_is_empty_if_the_primary_is_lost_before_it_lists_its_sessions() -> None:
+    async with in_memory_pando_gateway() as made:
+        caller = await list_asked(made)
+        made.primaries[-1].hang_up()
+        await settle()
+        assert frames(caller) == [{"jsonrpc": "2.0", "id": "l", "result": []}]

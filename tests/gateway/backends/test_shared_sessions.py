@@ -35,8 +35,10 @@ async def test_the_wait_for_the_list_of_the_backend_is_bounded() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         await send(client, ask("list_conversations", "r1"))
-        made.time.passes(0.4)
-        await settle()
+        for wait in (Limits().snapshot_wait, Limits().open_deadline):
+            assert frames(client) == []
+            made.time.passes(wait)
+            await settle()
         (answer,) = frames(client)
         assert answer["data"]["conversations"] == []
 
@@ -282,8 +284,8 @@ async def test_not_every_command_waits_for_a_backend_that_stays_away() -> None:
         await settle()
         for request in ("r2", "r3"):
             await send(client, ask("list_conversations", request))
-            if request == "r2":
-                made.time.passes(0.4)
+            for wait in (Limits().snapshot_wait, Limits().open_deadline) if request == "r2" else ():
+                made.time.passes(wait)
                 await settle()
         assert [frame["requestId"] for frame in frames(client)] == ["r1", "r2", "r3"]
 
