@@ -130,7 +130,7 @@ class Shared:
 
     def check(self, frame: bytes, _message: Any) -> None:
         """Raise PeerError `too_deep` if opaque JSON in a decoded frame is nested too deep."""
-        if len(frame) > 2 * MAX_DEPTH:
+        if len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH:
             check_depth(frame.rpartition(b"\0")[2], MAX_DEPTH)
 
 
