@@ -28,7 +28,7 @@ async def test_the_link_that_began_a_turn_sees_its_own_request_id_and_the_others
         assert {f["requestId"] for f in shown(other)} == {TURN}
 
 
-async def test_the_begin_and_the_end_of_a_turn_count_as_work_of_the_step() -> None:
+async def test_the_start_and_the_end_of_a_turn_count_as_work_of_the_step() -> None:
     async with stage() as made:
         budget = made.services.queue.budget
         before = budget.left
