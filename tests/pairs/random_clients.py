@@ -19,6 +19,8 @@ from tests.gateway.smooth_client_messages import AGENT
 from tests.pairs.random_backend import INTERNAL, REASONING, Frame
 from tests.pairs.views import READ, TEXT, SeenTurn
 
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
+
 
 class RandomClient(ABC):
     """A client at the other end of `peer`. `backend` is the dialect of the route's backend.
@@ -84,6 +86,14 @@ class RandomClient(ABC):
         """Answer a question, in words unless the dialect has a form for it."""
         self.speaks(session, "approve" if approved else "deny")
 
+    def shows(self, session: Session, text: str) -> None:
+        """Send an input with an image, if the dialect has a form for it."""
+        self.speaks(session, text)
+
+    @abstractmethod
+    def renames(self, session: Session, title: str) -> None:
+        """Give the session a title, if the dialect has a form for it."""
+
     @abstractmethod
     def asks(self, session: Session, n: int) -> None:
         """Send the nth request that does not concern the turn."""
@@ -115,6 +125,12 @@ class RandomSmoothClient(RandomClient):
 
     def speaks(self, session: Session, text: str) -> None:
         self._says_to(session, "send_message", message=text)
+
+    def shows(self, session: Session, text: str) -> None:
+        self._says_to(session, "send_message", message=text, images=[{"url": IMAGE}])
+
+    def renames(self, session: Session, title: str) -> None:
+        self.says({"action": "rename_conversation", "conversationId": session.state.id, "title": title})
 
     def cancels(self, session: Session, n: int) -> None:
         self._says_to(session, "cancel")
@@ -158,6 +174,9 @@ class RandomPodClient(RandomClient):
     def cancels(self, session: Session, n: int) -> None:
         self.says({"method": "pause" if n % 3 == 0 else "cancel"})
 
+    def renames(self, session: Session, title: str) -> None:
+        """Do nothing: a pod has its name."""
+
     def asks(self, session: Session, n: int) -> None:
         questions = self.QUESTIONS if self.backend == "pod" else self.QUESTIONS[:-1]
         self.says(questions[n % len(questions)])
@@ -200,6 +219,9 @@ class RandomCodewhaleClient(RandomClient):
     def speaks(self, session: Session, text: str) -> None:
         self._requests_of_thread("thread/message", input=text)
 
+    def renames(self, session: Session, title: str) -> None:
+        self._requests_of_thread("thread/set_name", name=title)
+
     def cancels(self, session: Session, n: int) -> None:
         self._requests_of_thread("thread/interrupt")
 
@@ -235,8 +257,10 @@ class RandomPandoClient(RandomClient):
         self.caller.transport.hang_up()
 
     def _calls(self, session: Session, method: str, **params: Any) -> None:
-        params = {"session_id": session.state.id, **params}
-        call = {"jsonrpc": "2.0", "id": f"req-{len(self.sent)}", "method": method, "params": params}
+        self._call({"method": method, "params": {"session_id": session.state.id, **params}})
+
+    def _call(self, request: Frame) -> None:
+        call = {"jsonrpc": "2.0", "id": f"req-{len(self.sent)}", **request}
         self.sent.append(call)
         self.caller.calls(json.dumps(call).encode())
 
@@ -245,6 +269,11 @@ class RandomPandoClient(RandomClient):
 
     def speaks(self, session: Session, text: str) -> None:
         self._calls(session, "message.send", content=text)
+
+    def renames(self, session: Session, title: str) -> None:
+        numbers = dict.fromkeys(("prompt_tokens", "completion_tokens", "cost"), 0)
+        row = {"id": session.state.id, "title": title, "summary_message_id": {"String": "", "Valid": False}, **numbers}
+        self._call({"method": "db.write", "params": {"method": "UpdateSession", "params": row}})
 
     def cancels(self, session: Session, n: int) -> None:
         self._calls(session, "session.interrupt")

@@ -205,6 +205,29 @@ class RandomSession:
         if pods and self.session is not None:
             pods[who % len(pods)].resumes()
 
+    def show(self, who: int, n: int) -> None:
+        """Send an input with an image as a client."""
+        client, session = self._client(who), self.session
+        if client is not None and session is not None:
+            client.shows(session, f"What is in picture {n}?")
+
+    def rename(self, who: int, n: int) -> None:
+        """Give the session a title as a client."""
+        client, session = self._client(who), self.session
+        if client is not None and session is not None:
+            client.renames(session, f"Title {n}")
+
+    def close(self, who: int, n: int) -> None:
+        """Close the session as an operator, after which its clients leave; the one of a pod cannot be closed."""
+        session = self.session
+        if session is None or self.backend.dialect == "pando":
+            return  # the run of a pando goes on, and is heard from its middle on
+        if not self.stage.router.close_session(session):
+            for turn in self.backend.turns:
+                turn.whole = False
+            for client in self.clients:
+                client.leaves()
+
     def stall(self, who: int, n: int) -> None:
         """Let a client stop reading, or read again."""
         client = self._client(who)
@@ -355,6 +378,9 @@ VERBS: dict[str, Callable[[RandomSession, int, int], None]] = {
     "resume": RandomSession.resume,
     "answer": RandomSession.answer,
     "ask": RandomSession.ask,
+    "show": RandomSession.show,
+    "rename": RandomSession.rename,
+    "close": RandomSession.close,
     "stall": RandomSession.stall,
     "drop": RandomSession.drop,
     "lose": RandomSession.lose,
