@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from uuid import UUID
-
-import aiohttp
 
 from dragoman.gateway.backends.status import BackendLosses, BackendStatus
+from tests.pairs.gateway import SmoothClient
+from tests.peers.processes import running
 
-DEADLINE = 20.0  # seconds for anything that a test waits for
+LOSS = "--exit-on-backend-loss"
 
 
 def looked(*looks: tuple[float, BackendStatus]) -> list[str | None]:
@@ -57,79 +52,36 @@ def test_a_backend_that_was_found_reachable_is_looked_at_again_after_another_gra
     assert [losses.find_lost({"a": GONE}, now, lambda _route: 2.0) for now in (3.9, 4.0)] == [None, "a"]
 
 
-class Programs:
-    """Programs of dragoman in processes of their own."""
-
-    def __init__(self, stack: AsyncExitStack) -> None:
-        self._stack = stack
-
-    async def start(self, *arguments: str) -> tuple[asyncio.subprocess.Process, str]:
-        """Start a program; return it with the first endpoint that it listens at."""
-        command = (sys.executable, "-m", "dragoman", *arguments)
-        program = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-        self._stack.push_async_callback(self._end, program)
-        while not (line := await errors_of(program).readline()).startswith(b"listening "):
-            assert line
-        return program, line.decode().split()[1]
-
-    async def _end(self, program: asyncio.subprocess.Process) -> None:
-        if program.returncode is None:
-            program.kill()
-        await program.communicate()
-
-
-def errors_of(program: asyncio.subprocess.Process) -> asyncio.StreamReader:
-    assert program.stderr is not None
-    return program.stderr
-
-
-@asynccontextmanager
-async def programs() -> AsyncIterator[Programs]:
-    async with asyncio.timeout(DEADLINE), AsyncExitStack() as stack:
-        yield Programs(stack)
-
-
-async def say(client: aiohttp.ClientWebSocketResponse, text: str, until: str) -> None:
-    """Open a session, say something in it, and read until a message of type `until`."""
-    agent = str(UUID(int=1))
-    await client.send_json({"action": "create_conversation_session", "requestId": "1", "agentId": agent})
-    session = (await client.receive_json())["data"]["sessionId"]
-    await client.send_json({"action": "send_message", "requestId": "2", "sessionId": session, "message": text})
-    while (await client.receive_json())["type"] != until:
-        pass
+WS = "smooth+ws://127.0.0.1:0/ws"
 
 
 async def test_a_bridge_ends_with_its_backend_and_tells_why(tmp_path: Path) -> None:
-    async with programs() as made, aiohttp.ClientSession() as http:
-        backend, endpoint = await made.start("demo-backend", f"pod+unix:{tmp_path}/agent")
-        bridge, url = await made.start("bridge", "smooth+ws://127.0.0.1:0/ws", endpoint, "--exit-on-backend-loss")
-        async with http.ws_connect(url.removeprefix("smooth+")) as client:
-            await say(client, "slow", until="stream_token")
-            backend.kill()
-            errors = (await errors_of(bridge).read()).decode()
-        assert await bridge.wait() == 1
-        assert "error: the backend of route 'bridge' is lost (--exit-on-backend-loss): " in errors
+    agent = f"pod+unix:{tmp_path}/agent"
+    async with running("demo-backend", agent) as backend, running("bridge", WS, agent, LOSS) as bridge:
+        async with SmoothClient.connected(bridge.url) as client:
+            await client.say("slow")
+            await client.until(lambda: client.frames[-1]["type"] == "stream_token")
+            await backend.kill()
+            assert await bridge.ended() == 1
+        await bridge.logs("error: the backend of route 'bridge' is lost (--exit-on-backend-loss): ")
 
 
 async def test_a_gateway_without_clients_ends_once_all_its_upstreams_are_killed(tmp_path: Path) -> None:
-    async with programs() as made, aiohttp.ClientSession() as http:
-        demos = [await made.start("demo-backend", "smooth+ws://127.0.0.1:0/ws") for _ in range(2)]
+    async with running("demo-backend", WS) as one, running("demo-backend", WS) as other:
         config = tmp_path / "config.toml"
         config.write_text(
             "[limits]\nreconnect_grace = 0.2\n"
-            '[[route]]\nname = "two"\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\n'
-            f"upstream = {[endpoint for _, endpoint in demos]}\n"
+            f'[[route]]\nname = "two"\nlisten = ["{WS}"]\nupstream = {[*one.endpoints, *other.endpoints]}\n'
         )
-        gateway, url = await made.start("serve", "--config", str(config), "--exit-on-backend-loss")
-        async with http.ws_connect(url.removeprefix("smooth+")) as client:
-            await say(client, "hi", until="eventual_response")
-        while b"client disconnected" not in await errors_of(gateway).readline():
-            pass
-        for demo, _ in demos:
-            demo.kill()
-        errors = (await errors_of(gateway).read()).decode()
-        assert await gateway.wait() == 1
-        assert "error: the backend of route 'two' is lost (--exit-on-backend-loss): " in errors
+        async with running("serve", "--config", str(config), LOSS) as gateway:
+            async with SmoothClient.connected(gateway.url) as client:
+                await client.say("hi")
+                await client.until(client.terminals)
+            await gateway.logs("client disconnected")
+            await one.kill()
+            await other.kill()
+            assert await gateway.ended() == 1
+            await gateway.logs("error: the backend of route 'two' is lost (--exit-on-backend-loss): ")
 
 
 def test_a_backend_fault_ends_with_the_next_frame_of_the_backend() -> None:
