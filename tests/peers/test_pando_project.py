@@ -10,7 +10,6 @@ import fcntl
 import json
 import shutil
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.transports.pando_project import INSTANCES, Lock, derive_ports
+from tests.forked_program import dragoman
 from tests.pairs.pando_client import PandoClient
 from tests.pando_projects import free_project
 from tests.peers.processes import running
@@ -67,14 +67,10 @@ def bridge(project: Path) -> tuple[str, ...]:
 
 async def refused(*arguments: str) -> str:
     """Return the output of `dragoman ARGUMENTS`, which must end with 1, as the address may be free later."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "dragoman", *arguments, stderr=asyncio.subprocess.PIPE
-    )
-    async with asyncio.timeout(DEADLINE):
-        _, said = await process.communicate()
-    assert process.returncode == 1
-    assert "Traceback" not in said.decode()
-    return said.decode()
+    done = await asyncio.to_thread(dragoman, *arguments)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
 
 
 async def test_a_second_process_is_refused_with_the_first_ones_pid(project: Path) -> None:

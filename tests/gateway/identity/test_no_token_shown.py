@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ import aiohttp
 import jwt
 
 from tests.conformance.fake_smooth import FakeSmooth
+from tests.peers.processes import running
 
 DEADLINE = 40.0  # seconds for the whole life of the gateway
 SIGNING = "signing-secret-0123456789-0123456789"
@@ -94,20 +94,9 @@ async def test_no_token_is_shown_by_a_gateway_with_everything_on(tmp_path: Path)
     async with asyncio.timeout(DEADLINE), FakeSmooth.serving() as backend, aiohttp.ClientSession() as http:
         config.write_text(configuration(tmp_path, backend.url))
         config.chmod(0o600)
-        gateway = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "dragoman", "serve", "--config", str(config), "--log-level", "debug"),
-            "--log-content",
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert gateway.stderr is not None
-        try:
-            log, urls = "", list[str]()
-            while len(urls) < 2:
-                line = (await gateway.stderr.readline()).decode()
-                assert line, log
-                log += line
-                if line.startswith("listening "):
-                    urls.append(line.split()[1].removeprefix("smooth+"))
+        async with running("serve", "--config", str(config), "--log-level", "debug", "--log-content") as gateway:
+            await gateway.until(lambda: len(gateway.endpoints) == 2)
+            urls = [endpoint.removeprefix("smooth+") for endpoint in gateway.endpoints]
             shown = ""
             for url in urls:
                 shown += await talk(http, url, Authorization=f"Bearer {HEADER}")
@@ -115,13 +104,7 @@ async def test_no_token_is_shown_by_a_gateway_with_everything_on(tmp_path: Path)
                 shown += await talk(http, url, Authorization=f"Bearer {signed}")
                 shown += await refused(url)
             shown += await ask_ops(tmp_path / "ops.sock")
-            gateway.terminate()
-            log += (await gateway.stderr.read()).decode()
-            assert await gateway.wait() == 0
-        finally:
-            if gateway.returncode is None:
-                gateway.kill()
-                await gateway.wait()
+    log = "\n".join(gateway.log)
     recorded = [
         path.read_bytes().decode("utf-8", "replace") for path in (tmp_path / "recordings").rglob("*") if path.is_file()
     ]
