@@ -74,6 +74,10 @@ def test_a_missing_thread_of_an_older_backend_is_an_error_to_a_newer_client(comm
     assert (said.code, json.loads(bytes(said.data))) == (-32004, {"error": "thread_not_found", "thread_id": GHOST})
 
 
+def test_an_interrupt_in_an_unknown_thread_interrupts_nothing() -> None:
+    assert no(commands.CancelTurn()) == {"thread_id": GHOST, "interrupted": False}
+
+
 def test_a_missing_thread_is_a_result_for_clients_of_the_seed() -> None:
     assert no(commands.ForkSession(), generation=SEED)["status"] == "missing"
 
