@@ -1,4 +1,4 @@
-"""The exit codes of the program for errors of the system."""
+"""The exit codes of the program for errors of the system, and the settings of a serving command for its process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import errno
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from dragoman.gateway.cli.running import DIGITS_MAX, set_up
 from tests.gateway.cli.program import Run
 from tests.reserved_ports import reserved_port
 
@@ -32,3 +34,13 @@ def test_an_address_without_the_right_to_bind_it_exits_2(
         monkeypatch.setattr(socket.socket, "bind", bind)
         code, _, err = dragoman("bridge", *arguments, "pod+unix:/nowhere")
     assert (code, err.startswith(f"error: {told}")) == (2, True), err
+
+
+# -- running -----------------------------------------------------------------------------------------
+
+
+def test_a_serving_command_reads_no_integer_of_a_thousand_digits() -> None:
+    set_up("info", log_json=False)
+    assert msgspec.json.decode(b"9" * DIGITS_MAX) == 10**DIGITS_MAX - 1
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(b"9" * (DIGITS_MAX + 1))

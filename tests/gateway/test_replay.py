@@ -1,4 +1,4 @@
-"""The replay of a route: read once, played from the beginning for each session."""
+"""Small parts of the replay: parts played one after another, steps played in time, and a replay inside a test."""
 
 from __future__ import annotations
 
@@ -11,12 +11,42 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.part_player import Pace
 from dragoman.gateway.replay.playing import Replay
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta
 from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedSession, said, types
+
+# -- part player -------------------------------------------------------------------------------------
+
+
+def paced() -> tuple[Pace, ManualClock]:
+    """Return the pace of a replay that has reached the first second of its recording (µs)."""
+    time = ManualClock()
+    pace = Pace(lambda: time.seconds)
+    pace.begin(1_000_000)
+    return pace, time
+
+
+def test_a_late_event_does_not_delay_the_following_ones() -> None:
+    pace, time = paced()
+    time.passes(5)
+    assert pace.seconds_until(3_000_000) == -3
+    pace.reached(3_000_000)
+    assert pace.seconds_until(7_000_000) == 1
+
+
+def test_a_time_that_goes_back_is_no_pause() -> None:
+    pace, _ = paced()
+    pace.reached(2_000_000)
+    pace.reached(1_500_000)
+    assert pace.seconds_until(2_500_000) == 1.5
+
+
+# -- playing -----------------------------------------------------------------------------------------
+
 
 STATE = SessionState(id="s")
 
