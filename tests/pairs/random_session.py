@@ -219,9 +219,9 @@ class RandomSession:
 
     def close(self, who: int, n: int) -> None:
         """Close the session as an operator, after which its clients leave; the one of a pod cannot be closed."""
-        session = self.session
-        if session is None or self.backend.dialect == "pando":
-            return  # the run of a pando goes on, and is heard from its middle on
+        session, pods = self.session, [c for c in self.clients if c.here and isinstance(c, RandomPodClient)]
+        if session is None or pods or self.backend.dialect == "pando":
+            return  # a pod client goes over to another session; the run of a pando goes on without its beginning
         if not self.stage.router.close_session(session):
             for turn in self.backend.turns:
                 turn.whole = False
