@@ -16,7 +16,7 @@ from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group, is_own
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.ports import Client
-from dragoman.gateway.session.slow_clients import SlowClients
+from dragoman.gateway.session.slow_clients import OVER, SlowClients
 from dragoman.mappings.canonical import Batch, Event, SessionState, events, prelude
 from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.dialect import Dialect, Rendered
@@ -88,6 +88,19 @@ class Delivery:
             link.behind.pop(self._state.id, None)
             self._slow.lagging.pop(link.id, None)
             self.groups.leave(attachment)
+
+    def detach_ended(self, link: Client) -> None:
+        """Forget a link because the session has ended.
+
+        One that lags is disconnected, because the rest of its turn is gone: it would wait for the end without a limit.
+        A publication goes on with the other sessions.
+        """
+        attachment = self.attachments.get(link.id)
+        self.detach(link)
+        if attachment is None or attachment.behind is None or link.publishes or self._context.services.stop.is_set():
+            return
+        if link.alive:
+            link.cut(OVER)
 
     # -- what happens ----------------------------------------------------------------------------------
 

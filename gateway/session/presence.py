@@ -277,6 +277,6 @@ class Presence:
         """Detach every client and stop the timer: the session has ended."""
         for client in self.clients:
             client.sessions.pop(self._context.state.id, None)
-            self._context.delivery.detach(client)
+            self._context.delivery.detach_ended(client)
         self._pending.close()
         self._expiry.stop()

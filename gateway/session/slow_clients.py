@@ -24,6 +24,8 @@ GONE = PeerError(
     "too_slow", "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)", can_continue=False
 )
 
+OVER = PeerError("too_slow", "read too slowly: its session ended before it had got everything", can_continue=False)
+
 
 class SlowClients:
     """Renders the log for single attachments of a session, unless a client whose outbox is full is disconnected."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from dragoman.adapters.base import CloseReason
 from dragoman.gateway.overload.fair_queue import QUANTUM, STEP
 from dragoman.gateway.recording.session_recorder import SessionRecorder
 from dragoman.mappings.canonical.events import (
@@ -118,6 +119,22 @@ async def test_a_client_that_reads_nothing_at_all_is_disconnected_when_the_log_d
         made.end("".join(f"{n} " for n in range(1_000)))
         await settle()
         assert shown(fast)[-1]["type"] == "eventual_response"
+
+
+async def test_a_client_that_is_behind_when_its_session_ends_is_disconnected() -> None:
+    async with stage(soft=1_000) as made:
+        link, stalled = made.join("slow")
+        other, _ = made.join("fast")
+        stalled.reading.clear()
+        made.begin()
+        await made.fill_outbox(link)
+        made.play(TextDelta(text="x"))
+        for one in (link, other):
+            made.delivery.detach_ended(one)
+        assert other.alive
+        stalled.reading.set()
+        await settle()
+        assert stalled.closed is CloseReason.TOO_SLOW
 
 
 async def test_a_client_that_reads_one_frame_at_a_time_gets_the_whole_text_of_20000_tokens() -> None:
