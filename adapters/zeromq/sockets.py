@@ -229,11 +229,13 @@ class Sockets:
             for polled in self._polled:
                 if not self._ends or polled not in self._monitors.values():
                     self.close(polled, linger)
-            if self._ends:
-                await asyncio.wait(self._ends, timeout=linger + STOP_MAX)
-            if self._stop_authenticator is not None:
-                self._stop_authenticator()
-            await self._context.leave()
+            try:
+                if self._ends:
+                    await asyncio.wait(self._ends, timeout=linger + STOP_MAX)
+            finally:  # also if this task is cancelled while it waits
+                if self._stop_authenticator is not None:
+                    self._stop_authenticator()
+                await self._context.leave()
 
 
 def tcp_address(host: str, port: int) -> str:

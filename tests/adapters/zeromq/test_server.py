@@ -95,6 +95,18 @@ async def test_closing_twice_closes_once() -> None:
             await ours.publication.close()
 
 
+async def test_a_close_that_is_cancelled_still_ends_the_context() -> None:
+    context = sockets.CountedContext(sockets.SOCKETS_MAX)
+    ours = sockets.Sockets(LIMITS, context, None)
+    ours._ends.append(asyncio.get_running_loop().create_future())  # of a port that does not become free
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        closing = group.create_task(ours.release(0))
+        await asyncio.sleep(0)
+        closing.cancel()
+    assert closing.cancelled()
+    assert context._context.closed
+
+
 async def test_the_ports_are_free_once_everything_is_closed() -> None:
     with reserved_port(neighbours=1) as port:
         for _ in range(3):
