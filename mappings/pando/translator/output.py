@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.rfc3339 import NS
 from dragoman.mappings.stored_answers import without_runs
 
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
+
+FINISHED_KEPT = 256  # newest calls with a result whose ids are kept: some models use an id again
 
 PAUSE = 1.0  # seconds without output after which a turn may have ended unseen
 
@@ -44,7 +47,7 @@ class StreamedOutput:
         self.calls: dict[str, str] = {}
         self.unfinished: set[str] = set()
         """Open calls whose whole input was not published yet."""
-        self._finished: set[str] = set()
+        self._finished: dict[str, None] = {}  # the newest calls with a result
         self.announced = False
         """True if the primary published the start of the turn, which released ones never do."""
         self._text: list[str] = []
@@ -132,7 +135,7 @@ class StreamedOutput:
         arguments = self.calls.pop(event.call, "")
         self.unfinished.discard(event.call)
         again = hidden and event.call in self._finished
-        self._finished.add(event.call)
+        remember(self._finished, event.call, None, FINISHED_KEPT)
         if again:
             return [events.ToolCallStarted(call=event.call, name=event.name), event]
         if not arguments:
