@@ -25,18 +25,16 @@ class ListWait:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._asking: Asking[Callable[[], None]] = Asking(
-            lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=services
-        )
-        self._lists: Asking[Callable[[], None]] = Asking(
-            lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=services
-        )
+        self._asking, self._lists = self._make_wait(), self._make_wait()
         self._is_asked = False  # a connection stands, over which the backend has not listed its sessions yet
         self._due: deque[Callable[[], None]] = deque()  # actions that wait for room in a step
         self.is_known = False
         """True if clients need not wait for a list."""
         self._is_listed = False  # the backend has listed its sessions over this connection
         self._doubts = 0  # number of sessions that the backend may have lost: it was asked, and has not answered
+
+    def _make_wait(self) -> Asking[Callable[[], None]]:
+        return Asking(lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=self._services)
 
     def when_known(self, action: Callable[[], None]) -> bool:
         """Call `action` once the sessions are known; return False if too many actions wait for that."""
