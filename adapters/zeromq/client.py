@@ -29,8 +29,8 @@ from dragoman.adapters.zeromq.sockets import Sockets, oversize, shared_context, 
 from dragoman.mappings.dialect import Frame, Missed, Parts
 
 CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (docs/dialects/pando.md, section 5)
-# messages of a connection that libzmq reads ahead, which `memory` does not count; the system's buffers have the others,
-# 2 to 6 MB: with 100,000 a publication takes as much CPU, with 16 it takes a fifth more
+# Messages that libzmq may hold for each connection; `memory` does not count them. The others stay in the buffers of the
+# system (2 to 6 MB). With 100,000 messages a publication takes as much CPU as with 32, and with 16 a fifth more.
 UNREAD = 32
 QUIET = 0.5  # seconds without a message after which the other connection of a lost primary is given up
 LOOKS = 10  # periods of QUIET after which it is given up in any case: it may be alive
@@ -73,7 +73,7 @@ class Intake:
         self.is_lost = False
         """True after the end of a connection that was established."""
         self.heard = False
-        """True after messages arrived; whoever reads it may reset it."""
+        """True if messages have arrived since this was last set to False."""
         self._lost = lost
         self._dropped = 0  # messages dropped since the link last took every frame
         self._stopped = False  # only `pull` reads
@@ -166,8 +166,8 @@ class DialledSockets(Transport):
         self.meter = Meter()
         self._limits = sockets.limits
         self._lost = False  # a connection is gone, or we are closing
-        self._looks = 0  # after the loss
-        self._stopped = False  # the intakes are
+        self._looks = 0  # how often `_gone` has looked for further messages since a connection was lost
+        self._stopped = False  # both connections are given up, and only `_pull` reads
         self._closing: asyncio.Event | None = None
         self._pulling: asyncio.Handle | None = None
         self._sockets = sockets
