@@ -159,8 +159,8 @@ def _forker() -> str:
     atexit.register(ours.close)
     with theirs:
         fd = theirs.fileno()
-        # It is no child of ours for long: some tests wait for all of them. Python looks at its first streams,
-        # whether they can seek, and those of a call may be pipes.
+        # The program forks and exits at once, because some tests wait for all children of this process. It gets a
+        # socket as its streams: Python keeps whether they can seek, and the streams of a later call may be pipes.
         subprocess.run(
             [sys.executable, "-m", "tests.forked_program", path, str(fd)],
             check=True,

@@ -170,23 +170,23 @@ class RandomSession:
         here = [client for client in self.clients if client.here]
         return here[who % len(here)] if here else None
 
-    def speak(self, who: int, n: int) -> None:
-        """Send an input as a client."""
+    def _act(self, who: int, act: Callable[[RandomClient, Session], None]) -> None:
+        """Let a client act on the session, if there are both."""
         client, session = self._client(who), self.session
         if client is not None and session is not None:
-            client.speaks(session, f"What is {n}?")
+            act(client, session)
+
+    def speak(self, who: int, n: int) -> None:
+        """Send an input as a client."""
+        self._act(who, lambda client, session: client.speaks(session, f"What is {n}?"))
 
     def cancel(self, who: int, n: int) -> None:
         """Cancel the turn as a client."""
-        client, session = self._client(who), self.session
-        if client is not None and session is not None:
-            client.cancels(session, n)
+        self._act(who, lambda client, session: client.cancels(session, n))
 
     def answer(self, who: int, n: int) -> None:
         """Answer a question as a client, also if there is none."""
-        client, session = self._client(who), self.session
-        if client is not None and session is not None:
-            client.answers(session, approved=n % 2 == 0)
+        self._act(who, lambda client, session: client.answers(session, approved=n % 2 == 0))
 
     def answer_at_once(self, who: int, n: int) -> None:
         """Answer a question as all clients, of whom every second one says the opposite."""
@@ -195,9 +195,7 @@ class RandomSession:
 
     def ask(self, who: int, n: int) -> None:
         """Send a request that does not concern the turn."""
-        client, session = self._client(who), self.session
-        if client is not None and session is not None:
-            client.asks(session, n)
+        self._act(who, lambda client, session: client.asks(session, n))
 
     def resume(self, who: int, n: int) -> None:
         """Resume a paused run as a pod client."""
@@ -207,15 +205,11 @@ class RandomSession:
 
     def show(self, who: int, n: int) -> None:
         """Send an input with an image as a client."""
-        client, session = self._client(who), self.session
-        if client is not None and session is not None:
-            client.shows(session, f"What is in picture {n}?")
+        self._act(who, lambda client, session: client.shows(session, f"What is in picture {n}?"))
 
     def rename(self, who: int, n: int) -> None:
         """Give the session a title as a client."""
-        client, session = self._client(who), self.session
-        if client is not None and session is not None:
-            client.renames(session, f"Title {n}")
+        self._act(who, lambda client, session: client.renames(session, f"Title {n}"))
 
     def close(self, who: int, n: int) -> None:
         """Close the session as an operator, after which its clients leave; the one of a pod cannot be closed."""
