@@ -35,9 +35,11 @@ settings.register_profile(
 settings.load_profile("dragoman")
 
 
-# A background job of a script ignores Ctrl-C, and so would each program that a test starts and interrupts.
+# A background job of a script ignores Ctrl-C, and one of `nohup` a hangup: so would each program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # the tests themselves go on after a hangup, as `nohup` promises
 
 
 # Only a failed test shows its log, so no line needs colours or a date, which cost more than the line's event.
