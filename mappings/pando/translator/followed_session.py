@@ -20,7 +20,7 @@ Released primaries never publish their users' input. When a run begins that none
 events are held while `message.list` is called for that input. The list is called again at the end of the run.
 
 A primary that reports failures sends the cause in a system message right before `llm.end` (docs/translation.md, rule
-3.6). Any other system message there has an id, and the list has an answer of the assistant.
+3.6). Any other system message there is in the list, and so is an answer of the assistant.
 """
 
 from __future__ import annotations
@@ -289,9 +289,9 @@ class FollowedSession:
         told = self.known.without_failure(listed, cause.message.text, self._output) if cause and listed else listed
         rest = self._rest(told) if told is not None else []
         counted = [events.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
-        answers = None if told is None else [one for one in self.known.answers_of_turn(told) if one.text]
         cancelled = self.interrupt.accepted
-        if cause is not None and not cancelled and _failed(cause.message, answers, bool(self._output.length)):
+        is_answered = bool(self._output.length if told is None else self.known.text_of_turn(told))
+        if cause is not None and not cancelled and not (is_answered and _is_stored(cause.message, told)):
             why, self._cause = events.ErrorReported(cause="internal", text=cause.message.text), None
             return [*rest, *counted, why, *self._over("failed", listed)]
         end = "cancelled" if cancelled else "completed"  # llm.end says only that a run is over
@@ -359,14 +359,9 @@ class FollowedSession:
         return [why, *self._over("failed", None)]
 
 
-def _failed(cause: Message, answers: Sequence[Message] | None, has_text: bool) -> bool:
-    """Return True if the system message before the end is the cause of a failure: there is no answer but itself.
-
-    `answers` is None if they are not known. Then `has_text` is True if text of an answer was published.
-    """
-    if answers is None:
-        return not has_text
-    return not answers or answers[-1].id == cause.id
+def _is_stored(message: Message, listed: Sequence[Message] | None) -> bool:
+    """Return True if the list has a system message, or if there is no list. A primary stores no cause of a failure."""
+    return listed is None or any(one.id == message.id and one.role == message.role for one in listed)
 
 
 class FollowedSessions(dict[str, FollowedSession]):
