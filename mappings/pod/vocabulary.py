@@ -45,6 +45,9 @@ CODE_OF_CAUSE: dict[Cause, ErrorCode] = {
     "tool_failed": "tool_error",
 }
 
+CODE_OF_FAILURE: dict[Cause, ErrorCode] = {**CODE_OF_CAUSE, "busy": "internal", "not_running": "internal"}
+"""The codes of a failed run. A client takes any code that refuses a method for the answer to another client."""
+
 END_OF_RESULT: dict[RunResult, End] = {
     "finished": "completed",
     "paused": "paused",

@@ -13,7 +13,7 @@ from msgspec import UNSET, json
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import BackendInfo, Failure, SessionSummary, Status, attachments
+from dragoman.mappings.canonical.values import BackendInfo, Cause, Failure, SessionSummary, Status, attachments
 from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.pod.entries import (
     MS,
@@ -31,6 +31,7 @@ from dragoman.mappings.pod.vocabulary import (
     ALERT_SOURCES,
     CANCELLED,
     CODE_OF_CAUSE,
+    CODE_OF_FAILURE,
     COMPLETION_KINDS,
     ERROR_CODES,
     INVOKE_KINDS,
@@ -226,13 +227,13 @@ def turn_result(event: events.TurnResult, _context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.Error,), fidelity=Lossy(("cause",)))
 def error_reported(event: events.ErrorReported, _context: Context) -> Messages:
-    return (problem(event),)
+    return (problem(event, CODE_OF_FAILURE),)
 
 
-def problem(event: events.ErrorReported | Failure) -> wire.Error:
-    """Return a failure as a pod's `error`, with the original code if it came from a pod."""
+def problem(event: events.ErrorReported | Failure, codes: dict[Cause, wire.ErrorCode] = CODE_OF_CAUSE) -> wire.Error:
+    """Return a failure as a pod's `error`, with the original code if it came from a pod, else that of its cause."""
     code = given(event.ext, "code", str, "")
-    code_now = ERROR_CODES.get(code, CODE_OF_CAUSE[event.cause])
+    code_now = ERROR_CODES.get(code, codes[event.cause])
     return wire.Error(data=wire.Error.Data(code=code_now, message=event.text))
 
 

@@ -136,8 +136,8 @@ def test_an_unknown_reason_for_a_run_is_a_wakeup() -> None:
 @pytest.mark.parametrize(
     ("cause", "code"),
     [
-        ("busy", "already_running"),
-        ("not_running", "not_running"),
+        ("busy", "internal"),  # the others would only refuse a method, and a client drops them in a run
+        ("not_running", "internal"),
         ("unsupported", "invalid_request"),
         ("not_found", "invalid_request"),
         ("rate_limited", "provider_error"),
