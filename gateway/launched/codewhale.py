@@ -3,8 +3,9 @@ section 1).
 
     dragoman-codewhale app-server --stdio [--config FILE]
 
-The environment selects the route (route.py). `--config` names a configuration of codewhale and is ignored. The program
-speaks on its stdin and stdout, and ends with the client that started it.
+The environment selects the route (route.py). `--config` names a configuration of codewhale and is ignored, as any other
+option before or behind the command. The program speaks on its stdin and stdout, and ends with the client that started
+it.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
     Raise SystemExit(2) for arguments that ask for anything else than a server on stdio.
     """
     parser = make_parser("codewhale")
-    parser.add_argument("command", choices=("app-server",), help="the only command of a codewhale that dragoman serves")
+    parser.usage = "%(prog)s app-server --stdio"
     parser.add_argument("--stdio", action="store_true", required=True, help="serve on stdin and stdout")
     parser.add_argument("--config", metavar="FILE", help=argparse.SUPPRESS)
-    _, unknown = parser.parse_known_args(arguments)
-    if unknown:  # a newer client may send new arguments: serve it anyway
-        log.warning("ignored unknown arguments", arguments=unknown)
+    _, others = parser.parse_known_args(arguments)
+    if "app-server" not in others:  # a value of an unknown option may stand before the command
+        parser.error("the only command of a codewhale that dragoman serves is app-server")
+    others.remove("app-server")
+    if others:  # a newer client may send new arguments: serve it anyway
+        log.warning("ignored unknown arguments", arguments=others)
     whole, route = choose_route(environment)
     return structs.replace(whole, routes=(structs.replace(route, listen=(STDIO,)),))
 

@@ -33,7 +33,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {"DRAGOMAN_CONFIG": str(config)}
 
 
-@pytest.mark.parametrize("arguments", [USUAL, ("app-server", "--stdio"), (*USUAL, "--of-a-later-release", "x")])
+@pytest.mark.parametrize(
+    "arguments",
+    [USUAL, ("app-server", "--stdio"), (*USUAL, "--of-a-later-release", "x"), ("--profile", "work", *USUAL)],
+)
 def test_the_route_is_served_on_stdin_and_stdout(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
     (route,) = launch(arguments, environment).routes
     assert (route.name, [str(endpoint) for endpoint in route.listen]) == ("assistant", ["codewhale+stdio:"])
