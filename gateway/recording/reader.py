@@ -42,6 +42,8 @@ from dragoman.mappings.canonical.events import MessageAppended
 CHUNK = 1 << 18  # bytes read at once
 LINE_MAX = 128 << 20  # bytes: the largest message as JSON in JSON, with each byte escaped as six; more is garbage
 NEAR = 1 << 16  # bytes: binary search ends at such a distance, and the rest is read
+PROBE = 1 << 20  # bytes of a line that binary search reads at once: each of its steps must cost little
+PROBES_MAX = 8  # lines in which a step of binary search looks for a readable one; without one it turns back
 
 
 class Missing(Struct, frozen=True):
@@ -410,11 +412,11 @@ def _offset(file: BinaryIO, seq: int, t: int) -> int:
 
 
 def _line_after(file: BinaryIO, offset: int, end: int) -> tuple[int, StepLine] | None:
-    """Return the first readable line that begins after `offset`, with its own offset."""
+    """Return the first readable line that begins after `offset`, with its own offset; None if it is not found soon."""
     file.seek(offset)
-    at = offset + len(file.readline(LINE_MAX))
-    while at < end:
-        raw = file.readline(LINE_MAX)
+    at = offset + len(file.readline(PROBE))
+    for _ in range(PROBES_MAX):
+        raw = file.readline(PROBE) if at < end else b""
         if not raw:
             return None
         try:

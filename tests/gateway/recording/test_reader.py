@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 import random
 from collections.abc import Iterator
@@ -355,6 +356,25 @@ def test_a_seek_finds_its_line_among_garbage(tmp_path: Path) -> None:
     kept = [line.seq for line in recording.lines()]
     for seq in (1, 2_000, 5_000, 9_500):
         assert next(recording.lines(seq=seq)).seq == next(known for known in kept if known >= seq)
+
+
+@pytest.mark.parametrize("garbage", [b"x" * 100_000, b"{\n" * 50_000])
+def test_a_seek_in_garbage_reads_little_before_it_turns_back(garbage: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "NEAR", 100)
+    monkeypatch.setattr(reader, "PROBE", 100, raising=False)
+
+    class Counting(io.BytesIO):
+        read_bytes = 0
+
+        def readline(self, size: int | None = -1) -> bytes:
+            line = super().readline(size)
+            self.read_bytes += len(line)
+            return line
+
+    before, after = raw(numbered(3)), raw(numbered(4)[3:])
+    file = Counting(before + garbage + b"\n" + after)
+    assert reader._offset(file, 4, 0) <= len(before)
+    assert file.read_bytes < len(garbage) / 2
 
 
 def test_garbage_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
