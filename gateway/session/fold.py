@@ -247,7 +247,7 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
     state.turn = None
     if event.text and event.text != turn.text():
         turn.correct_text(event.text)
-    if event.end == "rolled_back":
+    if event.end == "rolled_back" or _was_not_begun(turn, event):
         _take_back(state)
     else:
         state.transcript += _items(turn, event.message)
@@ -257,8 +257,14 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
     state.fresh = len(state.transcript)
 
 
+def _was_not_begun(turn: OpenTurn, event: events.TurnEnded) -> bool:
+    """Return True if the backend refused the input itself: a pod does not store one that names an unknown workflow."""
+    is_refused = event.failure is not None and event.failure.cause == "invalid"
+    return is_refused and turn.model_turn is None and not turn.blocks
+
+
 def _take_back(state: SessionState) -> None:
-    """Remove the user's message of a run that was rolled back (docs/translation.md, rule 3.6)."""
+    """Remove the user's message of a run that was rolled back or not begun (docs/translation.md, rule 3.6)."""
     del state.transcript[state.fresh :]
     state.summed_up = min(state.summed_up, state.fresh)
 

@@ -202,6 +202,18 @@ async def test_a_rolled_back_input_is_cancelled_and_removed_from_the_history() -
         )
 
 
+async def test_an_input_that_a_pod_refuses_before_it_begins_leaves_the_history() -> None:
+    """A pod does not store an input with an unknown workflow (docs/dialects/pod.md, section 7)."""
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(problem("invalid_request", "no such workflow"), status("idle"))
+            .receives("a", error("r1", "VALIDATION_ERROR"))
+            .done()
+        )
+        assert made.session.state.transcript == []
+
+
 TURN = say("turn_start", turn=0)
 
 
