@@ -43,7 +43,7 @@ from tests.gateway.smooth_client_messages import CREATE, opened, send
 from tests.gateway.smooth_server_messages import CREATED, acknowledged, create, told
 from tests.idle import run_turns, settle
 from tests.memory_transport import MemoryTransport
-from tests.oracle import ORACLES, PodOracle, SmoothOracle, heard
+from tests.oracle import ORACLES, PandoOracle, PodOracle, SmoothOracle, heard
 from tests.services import services
 from tests.smooth_frame_check import check
 
@@ -170,7 +170,7 @@ class InMemoryPeer:
         oracle = ORACLES[dialect]()
         if isinstance(oracle, SmoothOracle):
             oracle.gaps = gaps
-        elif isinstance(oracle, PodOracle):
+        elif isinstance(oracle, PandoOracle | PodOracle):
             oracle.lost_pod = lost_pod
         for way, frame in self.wire():
             if way == "said":

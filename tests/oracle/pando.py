@@ -32,6 +32,7 @@ class PandoOracle:
     """A client: its subscription, and one connection after another for its calls."""
 
     def __init__(self) -> None:
+        self.lost_pod = False  # True if the gateway connected to its pod again: it may have missed calls
         self._record = Record()
         self._instance = ""
         self._over = False
@@ -114,7 +115,9 @@ class PandoOracle:
 
     def _result(self, session: Session, payload: Data) -> None:
         known = session.calls.pop(payload["call_id"], None) is not None
-        self._record.hold(session.running is None or known or bool(session.had_messages), "a result follows its call")
+        is_earlier = session.running is None or bool(session.had_messages) or self.lost_pod
+        self._record.hold(known or is_earlier, "a result follows its call")
+        self._record.hold(session.running is not False, "a result stands in a run")
 
     def _announced(self, session: Session, payload: Data) -> None:
         if session.had_messages is None:

@@ -136,7 +136,7 @@ def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Me
     return (wire.ToolStart(payload=call, **context.envelope),)
 
 
-@FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolEnd,), fidelity=Lossy(("summary",)))
+@FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolEnd, wire.LlmStart), fidelity=Lossy(("summary",)))
 def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Messages:
     result = wire.ToolEnd.Payload(
         session_id=context.session,
@@ -145,7 +145,7 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
         is_error=event.is_error,
         result=event.output if event.output is not None else event.summary or "",
     )
-    return (wire.ToolEnd(payload=result, **context.envelope),)
+    return (*_begun(context), wire.ToolEnd(payload=result, **context.envelope))
 
 
 @FROM_EVENT.rule(

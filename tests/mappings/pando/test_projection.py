@@ -90,17 +90,18 @@ def test_each_turn_has_its_start() -> None:
         assert [t for t, _ in published(projection, events.ModelTurnStarted(), turn=turn)] == ["llm.start"]
 
 
-TURN_WITHOUT_ITS_START: dict[str, list[events.TextDelta | events.ToolCallStarted | events.TurnEnded]] = {
+TURN_WITHOUT_ITS_START: dict[str, list[Event]] = {
     "text": [events.TextDelta(text="a"), events.TextDelta(text="b")],
     "much text": [events.TextDelta(text=str(n)) for n in range(40)],
     "a call": [events.ToolCallStarted(call="c", name="look"), events.TextDelta(text="b")],
+    "the result of an earlier call": [events.ToolCallFinished(call="c", name="look", summary="s")],
     "its end alone": [events.TurnEnded(end="completed")],
     "its failure alone": [events.TurnEnded(end="failed")],
 }
 
 
 @pytest.mark.parametrize("turn", TURN_WITHOUT_ITS_START.values(), ids=TURN_WITHOUT_ITS_START)
-def test_a_turn_whose_start_was_not_told_has_one_llm_start_before_all_else(turn: list[events.TextDelta]) -> None:
+def test_a_turn_whose_start_was_not_told_has_one_llm_start_before_all_else(turn: list[Event]) -> None:
     """A viewer shows nothing without it (docs/dialects/pando.md, section 4)."""
     projection = Projection(instance=US)
     assert projection.text_writer(events.TextDelta) is None, "the first piece is not written by itself"
