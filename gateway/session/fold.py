@@ -206,7 +206,7 @@ def _result(state: SessionState, event: events.TurnResult) -> None:
     if state.turn is not None:
         state.turn.result, state.turn.result_ext = event.end, event.ext
     elif event.end == "rolled_back":
-        _take_back(state)
+        take_back_ended(state)
 
 
 def _status(state: SessionState, event: events.StatusChanged) -> None:
@@ -267,6 +267,17 @@ def _take_back(state: SessionState) -> None:
     """Remove the user's message of a run that was rolled back or not begun (docs/translation.md, rule 3.6)."""
     del state.transcript[state.fresh :]
     state.summed_up = min(state.summed_up, state.fresh)
+
+
+def take_back_ended(state: SessionState) -> None:
+    """Remove the input of a run that was rolled back while no turn was open.
+
+    It is of another client, or of the last turn, which a cancel ended for its clients before the backend did.
+    """
+    turn = state.transcript[-1].turn if state.transcript else ""
+    while turn and state.fresh and state.transcript[state.fresh - 1].turn == turn:
+        state.fresh -= 1
+    _take_back(state)
 
 
 def _items(turn: OpenTurn, message: str) -> list[Item]:

@@ -25,6 +25,7 @@ from msgspec import structs
 
 from dragoman.gateway.session.content import Content
 from dragoman.gateway.session.end_form import EndForm
+from dragoman.gateway.session.fold import take_back_ended
 from dragoman.gateway.session.history import fold_in, renew
 from dragoman.gateway.session.question_form import Given, QuestionForm
 from dragoman.gateway.session.runs import Run, Runs
@@ -138,6 +139,8 @@ class NormalForm:
             return False
         if isinstance(event, Question):
             self.unwanted.append(event)
+        elif isinstance(event, events.TurnResult) and event.end == "rolled_back":
+            take_back_ended(self._state)
         self._runs.lose(event, "after the turn was cancelled for its client")
         return True
 

@@ -312,6 +312,36 @@ async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_
         assert made.losses("TextDelta") == 2
 
 
+async def test_an_input_cancelled_by_force_leaves_the_history_when_the_pod_rolls_it_back() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .pod_sends(run_end("rolled_back"), status("idle"))
+            .ignores("a")
+            .done()
+        )
+        assert made.session.state.transcript == []
+
+
+async def test_an_input_cancelled_by_force_before_it_was_accepted_leaves_the_history_when_it_is_rolled_back() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .submits("a", "r1", "Hi")
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .pod_sends(*took("Hi"), run_end("rolled_back"), status("idle"))
+            .ignores("a")
+            .done()
+        )
+        assert made.session.state.transcript == []
+
+
 async def test_a_turn_that_was_cancelled_by_force_gets_no_second_end_from_its_unanswered_cancel() -> None:
     async with in_memory_gateway() as made:
         await (
