@@ -133,24 +133,26 @@ class RandomPod(RandomBackend):
             if self._resume:
                 moves = [self._resumed] * 4
             return moves
-        moves = [self._alert, self._memory, self._fail]
-        if run.invoke is not None:
-            moves.append(self._invoke)
-        if self.stopping:
-            moves += [self._stopped] * 4
         if not run.model_turn:
-            moves += [self._turn_start] * 4 + [self._result] * 4 * bool(self._calls)
-            moves += [self._finish, self._limit] * (not run.silent and not self._calls and not run.explained_by_error)
+            moves = [self._turn_start] * 4 + [self._result] * 8 * bool(self._calls)
+            moves += [self._finish] * 4 * self._may_finish + [self._limit] * self._may_finish
         elif not run.block:
-            moves += [self._text] * 4 + [self._think] * 2 + [self._call] * 2 + [self._turn_end] * 2
+            moves = [self._text] * 8 + [self._think] * 4 + [self._call] * 4 + [self._turn_end] * 6
             moves += [self._retry, self._mid_error] + [self._continue] * (not self._calls)  # it drops open calls
         elif run.block == "text":
-            moves += [self._text] * 6 + [self._text_done] * 3
+            moves = [self._text] * 12 + [self._text_done] * 8
         elif run.block == "thinking":
-            moves += [self._think] * 4 + [self._think_done] * 3
+            moves = [self._think] * 8 + [self._think_done] * 8
         else:
-            moves += [self._fragment] * 4 + [self._call_done] * 3
-        return moves
+            moves = [self._fragment] * 8 + [self._call_done] * 8
+        moves += [self._alert, self._memory, self._fail] + [self._stopped] * 8 * self.stopping
+        return moves + [self._invoke] * 2 * (run.invoke is not None)
+
+    @property
+    def _may_finish(self) -> bool:
+        """True if the run may end as finished: the model has said something, and no call waits for its result."""
+        run = self._open()
+        return not run.silent and not self._calls and not run.explained_by_error
 
     def finish(self) -> None:
         if self._run is not None:

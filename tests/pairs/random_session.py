@@ -132,7 +132,7 @@ class RandomSession:
         before = len(self.backend.turns) - (self.backend.turn is not None)
         for more in range(1 + how_often):
             moves: list[Move] = self.backend.moves()
-            moves[(n + more) % len(moves)]()
+            moves[(n + 11 * more) % len(moves)]()
         for turn in self.backend.turns[before:]:
             turn.whole = turn.whole and self._connected
         self._speak()

@@ -26,7 +26,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from([verb for verb in VERBS for _ in range(WEIGHTS.get(verb, 1))]),
         st.integers(0, 3),
-        st.integers(0, 29),
+        st.integers(0, 39),
     ),
     min_size=10,
     max_size=60,
