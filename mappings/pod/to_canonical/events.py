@@ -10,7 +10,7 @@ from msgspec import UNSET
 from dragoman.mappings.canonical import Events, events
 from dragoman.mappings.canonical.values import BackendInfo, Completion, Message, SessionSummary, Usage, flatten
 from dragoman.mappings.pod.entries import MS, LoggedConversation, opaque, system_text
-from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT, keep, to_segments
+from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_FAILURE, END_OF_RESULT, keep, to_segments
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.rules import Rules
 
@@ -182,7 +182,7 @@ def error(message: wire.Error) -> Events:
     if code == "internal" and text == CANCELLED:
         return (events.TurnResult(end="cancelled"),)
     cause = CAUSE_OF_CODE[code]
-    ext = keep(code=UNSET if CODE_OF_CAUSE[cause] == code else code)
+    ext = keep(code=UNSET if CODE_OF_FAILURE[cause] == code else code)
     return (events.ErrorReported(cause=cause, text=text, ext=ext),)
 
 

@@ -105,7 +105,7 @@ def test_each_error_code_has_its_cause(code: str, cause: str) -> None:
 
 def test_only_a_code_that_its_cause_does_not_give_back_is_kept_in_ext() -> None:
     assert event_of("error", code="not_paused", message="m").ext == {"pod.code": Raw(b'"not_paused"')}
-    assert event_of("error", code="not_running", message="m").ext is None
+    assert event_of("error", code="tool_error", message="m").ext is None
 
 
 def test_times_become_nanoseconds() -> None:
