@@ -66,12 +66,13 @@ BEGINS = frozenset(
 """
 
 LINE_MAX = 64 << 20  # bytes: four of the largest messages
+STARTED_MAX = (1 << 63) - 1  # ns since the Unix epoch, as in the header of a recording
 
 
 class _CaptureLine(Struct):
     """A line of a capture; other keys are ignored. A recording has `format` in its first line."""
 
-    t: Annotated[float, Meta(le=9e9)] = 0.0  # 285 years, as in a recording
+    t: Annotated[float, Meta(ge=-9e9, le=9e9)] = 0.0  # 285 years, as in a recording
     dir: str = ""
     format: Any = None
     conn: str | None = None
@@ -199,7 +200,8 @@ class ImportedCapture:
             raise RecordingError(f"{self._capture.path} holds no frames: a line of a capture has `frame` or `frames`")
         self._broadcaster = _most(broadcasts)
         self._session = self._session_among(named, asked)
-        self._started_at = self._started_at or self._capture.path.stat().st_mtime_ns
+        started_at = self._started_at or self._capture.path.stat().st_mtime_ns
+        self._started_at = min(max(0, started_at), STARTED_MAX)
         self.problems.clear()  # they are found again when the lines are made
 
     def _session_among(self, named: Counter[str], asked: Counter[str]) -> str:

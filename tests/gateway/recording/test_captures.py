@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
-from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, RecordingError
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, RecordingError, decode_header, encode
 from dragoman.gateway.recording.show.compare import ComparedTurn, turns
 from dragoman.mappings.canonical.commands import SubmitInput
 from tests.data_files import DATA, captures
@@ -183,9 +183,16 @@ def test_a_capture_in_a_named_pipe_is_refused(tmp_path: Path) -> None:
         Capture(tmp_path / "a.jsonl")
 
 
-def test_an_invalid_time_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("t", [1e300, -1e308])
+def test_an_invalid_time_is_reported(t: float, tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"a\.jsonl:1 is not a line of a capture"):
-        imported(written(tmp_path / "a.jsonl", {"t": 1e300, "dir": "s2c", "frame": "{}"}), "pod")
+        imported(written(tmp_path / "a.jsonl", {"t": t, "dir": "s2c", "frame": "{}"}), "pod")
+
+
+def test_the_header_of_a_capture_from_before_1970_can_be_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", {"dir": "s2c", "frame": "{}"})
+    os.utime(path, (-1, -1))
+    assert decode_header(encode(imported(path, "pod").header)).started_at == 0
 
 
 def test_an_invalid_direction_is_reported(tmp_path: Path) -> None:
