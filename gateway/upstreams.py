@@ -151,9 +151,15 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
         """Return the recording that is the backend of this route; the recorded backend behaved like `upstream`."""
         from dragoman.gateway.replay.playing import Replay
 
-        loop, ledger = asyncio.get_running_loop(), self.sessions.services.ledger
+        loop, services = asyncio.get_running_loop(), self.sessions.services
         return Replay(
-            self.route.upstream, upstream, later=loop.call_later, clock=loop.time, ledger=ledger, live=self._go_live
+            self.route.upstream,
+            upstream,
+            later=loop.call_later,
+            clock=loop.time,
+            ledger=services.ledger,
+            spend=services.queue.spend,
+            live=self._go_live,
         )
 
     def _go_live(self, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool) -> LiveBackend:

@@ -28,6 +28,7 @@ import structlog
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.recording.printable import sample
 from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.gateway.replay.plan import ANSWERS, RecordedTurn, ReplayPlan, TurnPart
@@ -247,11 +248,18 @@ class MatchReport(Struct, frozen=True, kw_only=True):
 
 
 class Reporter:
-    """Counts and logs reports. `tell` gets the lines of explanations."""
+    """Counts and logs reports. `tell` gets the lines of explanations, `spend` the work of each comparison (units)."""
 
-    def __init__(self, ledger: Ledger, *, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        tell: Callable[[str], None] | None = None,
+        spend: Callable[[int], None] = lambda _units: None,
+    ) -> None:
         self._ledger = ledger
         self._tell = tell
+        self._spend = spend
         self._observe: Callable[[MatchReport], None] = lambda _report: None
         self.asked = False  # a client sent a command, which need not have a report
 
@@ -265,6 +273,7 @@ class Reporter:
 
     def report(self, report: MatchReport) -> None:
         """Count the report, log it unless it is exact, and explain it if that is wanted."""
+        self._spend(STEP)  # a command is compared with all recorded ones: others are served before the next
         self._ledger.counters[f"replay_{report.outcome}"] += 1
         self._observe(report)
         if report.refused:

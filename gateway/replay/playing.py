@@ -34,8 +34,9 @@ MakeLiveBackend = Callable[[BackendEvents, Endpoint, bool], LiveBackend]
 class Replay:
     """Makes the backends of a checked `replay+file:` upstream, which behave as `dialect` does.
 
-    Tests may inject `later` and `clock` (monotonic, seconds), the only sources of time. `live` makes the live backend
-    behind the recording. Raise ConfigError if the recording is invalid or lacks the turn, OSError if it cannot be read.
+    Tests may inject `later` and `clock` (monotonic, seconds), the only sources of time. `spend` counts work of the
+    event loop (units of the fair queue). `live` makes the live backend behind the recording. Raise ConfigError if the
+    recording is invalid or lacks the turn, OSError if it cannot be read.
     """
 
     def __init__(
@@ -46,12 +47,13 @@ class Replay:
         later: Schedule,
         clock: Callable[[], float],
         ledger: Ledger,
+        spend: Callable[[int], None],
         live: MakeLiveBackend | None = None,
     ) -> None:
         self.options = read_options(endpoint)
         self.plan = _cut(open_plan(self.options.path), self.options.until)
         self._live = live
-        self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None)
+        self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None, spend=spend)
         self._tells_model_turns = dialect.events.can_read_type(ModelTurnStarted)
         self._later = later
         self._clock = clock

@@ -97,6 +97,7 @@ def _played(path: Path, connected: Callable[[Callable[[Any], Any]], Any]) -> Non
         later=clock.later,
         clock=lambda: clock.seconds,
         ledger=Ledger(),
+        spend=lambda _units: None,
     )
     connected(replay.backend).send([INPUT])
     clock.passes(0)

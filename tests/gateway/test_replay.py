@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.part_player import Pace
 from dragoman.gateway.replay.playing import Replay
@@ -51,7 +53,12 @@ def test_a_time_that_goes_back_is_no_pause() -> None:
 STATE = SessionState(id="s")
 
 
-def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> Replay:
+def replay(
+    path: Path,
+    options: str = "speed=instant",
+    dialect: str = "pod",
+    spend: Callable[[int], None] = lambda _units: None,
+) -> Replay:
     time = ManualClock()
     return Replay(
         parse(f"replay+file:{path}?{options}"),
@@ -59,6 +66,7 @@ def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> 
         later=time.later,
         clock=lambda: time.seconds,
         ledger=Ledger(),
+        spend=spend,
     )
 
 
@@ -76,6 +84,13 @@ def test_model_turns_are_replayed_for_dialects_that_have_them(tmp_path: Path, di
     path = RecordingBuilder().turn("one", ModelTurnStarted(index=0)).write(tmp_path)
     replay(path, dialect=dialect).backend(session).send([said("one")])
     assert ("ModelTurnStarted" in types(session.events)) == told
+
+
+def test_each_command_to_a_replay_ends_the_step_because_it_is_compared_with_all_recorded_ones(tmp_path: Path) -> None:
+    spent: list[int] = []
+    path = RecordingBuilder().turn("one").write(tmp_path)
+    replay(path, spend=spent.append).backend(WatchedSession(STATE)).send([said("one"), said("another")])
+    assert spent == [STEP, STEP]
 
 
 def test_explanations_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
