@@ -189,6 +189,7 @@ class App:
 
     async def _serve_routes(self, meanwhile: Meanwhile) -> None:
         try:
+            await self.upstreams.read_recordings(self.config.routes)
             await self._routes.start(self.config.routes, Identities(self.config, self.ledger.counters))
             self.ready.set()
             if self._owns_process:
@@ -204,6 +205,7 @@ class App:
         """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""
         identities = Identities(config, self.ledger.counters)
         services = structs.replace(self._services, limits=config.limits)
+        await self.upstreams.read_recordings(config.routes)
         async with self._recordings.replaced(config.recording) as is_new:
             await self._routes.change(config.routes, identities, services, records_anew=is_new)
         self._clients.end_revoked(identities.is_revoked)

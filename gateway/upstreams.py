@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ from dragoman.mappings.dialect import Dialect
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
     from dragoman.gateway.replay.live import LiveBackend
+    from dragoman.gateway.replay.plan import ReplayPlan
     from dragoman.gateway.replay.playing import Replay
 
 MakeInProcess = Callable[[BackendEvents], Backend]
@@ -54,6 +55,21 @@ class Upstreams:
         self.statuses: dict[str, BackendStatus] = {}  # route name -> status, if the backend is dialled
         self.pools: dict[str, UpstreamPool] = {}  # route name -> pool, if the route has several upstreams
         self.replays: dict[str, Replay] = {}  # route name -> replay, if the backend is a recording
+        self._plans: dict[Endpoint, ReplayPlan] = {}  # of these recordings
+
+    async def read_recordings(self, routes: Iterable[Route]) -> None:
+        """Read the new recordings among the upstreams in a thread, because one of 100 MB takes several seconds.
+
+        Raise ConfigError if one is invalid, OSError if it cannot be read.
+        """
+        played = {route.upstream for route in routes if registry.played(route.upstream)}
+        if played:
+            from dragoman.gateway.replay.playing import plan_of
+
+            plans = {one: plan for one, plan in self._plans.items() if one in played}
+            for endpoint in played - plans.keys():
+                plans[endpoint] = await asyncio.to_thread(plan_of, endpoint)
+            self._plans = plans
 
     def find_takers(self, route: Route) -> list[Endpoint]:
         """Return the upstreams of a route that may take a new session, as far as its connections tell.
@@ -88,7 +104,8 @@ class Upstreams:
             children=self._children,
         )
         if registry.played(route.upstream):
-            replay = self.replays[route.name] = dialer.make_replay(upstream)
+            plan = self._plans[route.upstream]
+            replay = self.replays[route.name] = dialer.make_replay(upstream, plan)
             return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
         if pool is not None and upstream.single_session:
             return SingleKind(sessions, dialer.dial, pool.choose)
@@ -147,7 +164,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
         FORWARDED.set(token)  # a context variable, set for the task of this connection alone
         return await connect()
 
-    def make_replay(self, upstream: Dialect) -> Replay:
+    def make_replay(self, upstream: Dialect, plan: ReplayPlan) -> Replay:
         """Return the recording that is the backend of this route; the recorded backend behaved like `upstream`."""
         from dragoman.gateway.replay.playing import Replay
 
@@ -155,6 +172,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
         return Replay(
             self.route.upstream,
             upstream,
+            plan,
             later=loop.call_later,
             clock=loop.time,
             ledger=services.ledger,

@@ -34,15 +34,16 @@ MakeLiveBackend = Callable[[BackendEvents, Endpoint, bool], LiveBackend]
 class Replay:
     """Makes the backends of a checked `replay+file:` upstream, which behave as `dialect` does.
 
-    Tests may inject `later` and `clock` (monotonic, seconds), the only sources of time. `spend` counts work of the
-    event loop (units of the fair queue). `live` makes the live backend behind the recording. Raise ConfigError if the
-    recording is invalid or lacks the turn, OSError if it cannot be read.
+    `plan` is what `plan_of` returned for that endpoint. Tests may inject `later` and `clock` (monotonic, seconds), the
+    only sources of time. `spend` counts work of the event loop (units of the fair queue). `live` makes the live backend
+    behind the recording. Raise ConfigError if the options are invalid.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
         dialect: Dialect,
+        plan: ReplayPlan,
         *,
         later: Schedule,
         clock: Callable[[], float],
@@ -51,7 +52,7 @@ class Replay:
         live: MakeLiveBackend | None = None,
     ) -> None:
         self.options = read_options(endpoint)
-        self.plan = _cut(open_plan(self.options.path), self.options.until)
+        self.plan = plan
         self._live = live
         self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None, spend=spend)
         self._tells_model_turns = dialect.events.can_read_type(ModelTurnStarted)
@@ -79,6 +80,15 @@ class Replay:
             return replay
         live = self._live(session, options.live, self._tells_model_turns)
         return LiveFallback(replay, live, self.reporter, spy=options.spy)
+
+
+def plan_of(endpoint: Endpoint) -> ReplayPlan:
+    """Return the plan of a `replay+file:` upstream, up to its option `until`.
+
+    Raise ConfigError if the recording is invalid or lacks the turn, OSError if it cannot be read.
+    """
+    options = read_options(endpoint)
+    return _cut(open_plan(options.path), options.until)
 
 
 def open_plan(path: Path) -> ReplayPlan:

@@ -21,7 +21,7 @@ from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.reader import Reader, open_recording
-from dragoman.gateway.replay.playing import Replay
+from dragoman.gateway.replay.playing import Replay, plan_of
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -91,9 +91,11 @@ def _read(recording: Reader) -> int:
 
 def _played(path: Path, connected: Callable[[Callable[[Any], Any]], Any]) -> None:
     clock = ManualClock()
+    endpoint = parse(f"replay+file:{path}?speed=instant")
     replay = Replay(
-        parse(f"replay+file:{path}?speed=instant"),
+        endpoint,
         registry.dialect("pod"),
+        plan_of(endpoint),
         later=clock.later,
         clock=lambda: clock.seconds,
         ledger=Ledger(),

@@ -14,7 +14,7 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.part_player import Pace
-from dragoman.gateway.replay.playing import Replay
+from dragoman.gateway.replay.playing import Replay, plan_of
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta
 from tests.gateway.in_memory import ManualClock
@@ -60,9 +60,11 @@ def replay(
     spend: Callable[[int], None] = lambda _units: None,
 ) -> Replay:
     time = ManualClock()
+    endpoint = parse(f"replay+file:{path}?{options}")
     return Replay(
-        parse(f"replay+file:{path}?{options}"),
+        endpoint,
         registry.dialect(dialect),
+        plan_of(endpoint),
         later=time.later,
         clock=lambda: time.seconds,
         ledger=Ledger(),

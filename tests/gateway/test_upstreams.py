@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -18,11 +20,14 @@ from dragoman.gateway.backends.single import SingleKind
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.recording.reader import Reader, open_recording
+from dragoman.gateway.replay import playing
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Spawner
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
+from tests.gateway.recording.lines import FROZEN
 from tests.services import services
 from tests.spawners import spawner_of
 
@@ -94,6 +99,24 @@ async def test_a_backend_in_this_process_replaces_the_upstream() -> None:
         raise AssertionError("no session was opened")
 
     assert type(kind_of_route("smooth+ws://127.0.0.1:1/ws", make)) is ReplayedKind
+
+
+async def test_a_recording_is_read_once_and_not_by_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[threading.Thread] = []
+
+    def read(path: Path) -> Reader:
+        readers.append(threading.current_thread())
+        return open_recording(path)
+
+    monkeypatch.setattr(playing, "open_recording", read)
+    route = Route(name="test", listen=(), upstream=parse(f"replay+file:{FROZEN}/v4.jsonl"))
+    sessions = Sessions(route, services(), registry.upstream(route.upstream), lambda _link: None, None)
+    upstreams = Upstreams(lambda _route: spawner_of(Children(1)))
+    for _ in range(2):
+        await upstreams.read_recordings([route])
+        upstreams.make_kind(route, None, sessions)
+    (reader,) = readers
+    assert reader is not threading.current_thread()
 
 
 async def test_an_upstream_takes_no_session_while_it_is_dialled_in_vain_or_its_circuit_is_open() -> None:
