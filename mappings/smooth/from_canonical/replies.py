@@ -14,10 +14,11 @@ from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.named_uuid import named_uuid
 from dragoman.mappings.smooth.vocabulary import carried, given
 from dragoman.mappings.smooth.wire import replies as wire
-from dragoman.mappings.smooth.wire.values import rfc3339
+from dragoman.mappings.smooth.wire.values import NS_PER_MS, rfc3339
 
 STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 
+LATEST = 2**63  # ns since the epoch: later than any message
 IDS_KEPT = 256  # sessions whose ids are not computed again: an opening asks four times
 TITLE_KEPT = 8  # characters of the id in the title of a session without a name
 
@@ -76,9 +77,19 @@ def _status(event: events.SessionOpened) -> wire.SessionStatus | None:
 
 
 def history(event: events.HistorySnapshot) -> wire.Page:
-    """Return one page of the history, with the messages of user and assistant only."""
+    """Return one page of the history, with the messages of user and assistant only, newest first.
+
+    Each message is at least 1 ms older than the one before it, as real clients sort a page by its milliseconds. The
+    store of a pando has whole seconds: an answer has the time of its question (docs/dialects/smooth.md, section 5).
+    """
+    records: list[wire.Record] = []
+    at = LATEST
+    for item in event.items:
+        if isinstance(item, Message) and item.role != "system":
+            at = min(item.at, at - NS_PER_MS)
+            records.append(_record(item, at))
     return wire.Page(
-        messages=[_record(item) for item in event.items if isinstance(item, Message) and item.role != "system"],
+        messages=records,
         next_cursor=event.next_cursor,
         has_more=event.next_cursor is not None,
     )
@@ -89,12 +100,12 @@ def record_id(message: Message) -> str:
     return str(as_uuid(message.id or f"{message.turn}:{message.role}:{message.at}:{message.text}"))
 
 
-def _record(message: Message) -> wire.Record:
+def _record(message: Message, at: int) -> wire.Record:
     return wire.Record(
         id=record_id(message),
         direction="inbound" if message.role == "user" else "outbound",
         content=wire.Content(text=message.text),
-        created_at=rfc3339(message.at),
+        created_at=rfc3339(at),
     )
 
 

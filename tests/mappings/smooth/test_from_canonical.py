@@ -31,6 +31,7 @@ from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.from_canonical.replies import public_ids
 from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.events import StreamReasoning
+from dragoman.mappings.smooth.wire.values import nanoseconds, rfc3339
 from tests.smooth_shapes import assert_emitted, assert_reply
 
 SESSION = "5d0c7a52-1f1e-4c5e-9c38-0f6b1f2a9e01"
@@ -117,6 +118,14 @@ def test_messages_without_an_id_get_a_fixed_id_each(role: Role) -> None:
     ids = [record["id"] for record in page(*items)["messages"]]
     assert len(set(ids)) == 4
     assert ids == [record["id"] for record in page(*items)["messages"]]
+
+
+def test_a_page_sorted_by_its_milliseconds_has_the_order_of_the_history() -> None:
+    newest_first = (3_000_400_000, 3_000_000_000, 3_000_000_000, 1_000_000_007)  # ns; a pando stores whole seconds
+    records = page(*[Message(role="user", text=str(n), at=at) for n, at in enumerate(newest_first)])["messages"]
+    sorted_by_client = sorted(records, key=lambda record: nanoseconds(record["createdAt"]) // 1_000_000)
+    assert [record["content"]["text"] for record in sorted_by_client] == ["3", "2", "1", "0"]
+    assert records[-1]["createdAt"] == rfc3339(newest_first[-1])
 
 
 def test_a_page_hides_system_messages_and_reasoning() -> None:
