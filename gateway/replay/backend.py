@@ -201,8 +201,9 @@ class ReplayBackend:
         self._place = place
         part = self._turn.parts[place]
         self._player.begin(part)
-        self._events.begin_part(command, auto=self._auto)
-        if command is not None and not (isinstance(command, commands.SubmitInput) and _accepted(part.answer)):
+        is_refused = isinstance(command, commands.SubmitInput) and not _accepted(part.answer)
+        self._events.begin_part(None if is_refused else command, auto=self._auto)
+        if command is not None and (is_refused or not isinstance(command, commands.SubmitInput)):
             self._send_answer(command, _without_result(part.answer))
         if part.command is None:
             self._player.send_history()

@@ -90,6 +90,7 @@ def test_an_input_that_is_not_recorded_is_refused_with_the_reason(tmp_path: Path
 def test_an_input_that_was_refused_is_refused_again(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().refused("one", Failure(cause="busy", text="compacting")).plan(tmp_path))
     assert failure(watched.asks(said("one"))) == "compacting"
+    assert types(watched.events) == ["Reply"], "its turn does not fail, because there is none"
 
 
 def test_while_a_turn_is_played_another_input_is_refused(tmp_path: Path) -> None:
