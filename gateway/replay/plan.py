@@ -162,6 +162,7 @@ class _PlanReader:
         self.last = 0
         self._found: list[_FoundCommand] = []
         self._inputs: dict[tuple[str, str], _FoundCommand] = {}  # the last one of each key
+        self._waiting: _FoundCommand | None = None  # the last input that may begin a turn
         self._turns: set[str] = set()
         self._turn = ""  # that is open
         self._question = ""
@@ -178,7 +179,9 @@ class _PlanReader:
         self._found.append(found)
         if isinstance(command, commands.SubmitInput):
             self._inputs[key] = found
-            found.begins = not self._turn  # else it waited, was refused, or answered a question
+            waits = self._waiting is not None and not self._waiting.settled
+            found.begins = not (self._turn or waits)  # else it waited, was refused, or answered a question
+            self._waiting = found if found.begins else self._waiting
             self._is_typed = bool(self._question)
         elif isinstance(command, ANSWERS):
             self._is_typed = False
@@ -214,6 +217,7 @@ class _PlanReader:
         elif isinstance(event, events.ModelTurnStarted):
             self._has_model_turns = True
         if line.turn:
+            self._waiting = None
             self._turns.add(line.turn)
             self._turn = "" if isinstance(event, events.TurnEnded) else line.turn
             self._question = self._question if self._turn else ""

@@ -31,9 +31,9 @@ from dragoman.mappings.canonical.events import (
     TextDelta,
     TurnAccepted,
 )
-from dragoman.mappings.canonical.values import Failure, flatten
+from dragoman.mappings.canonical.values import Failure, Origin, flatten
 from tests.gateway.recording.lines import FROZEN
-from tests.gateway.replay.recording_builder import RecordingBuilder, types
+from tests.gateway.replay.recording_builder import RecordingBuilder, said, types
 from tests.step_counter import GROWTH, growth
 
 REFUSED = Failure(cause="not_running", text="no turn")
@@ -113,6 +113,15 @@ def test_an_input_that_is_refused_in_an_open_turn_does_not_cut_that_turn(reaches
     plan = tape.ends().turn("two").plan(tmp_path)
     assert texts(plan) == ["", "one", "two"]
     assert plan.turns[2].parts[0].answer is None
+
+
+def test_an_input_that_is_refused_because_another_one_waits_begins_no_turn(tmp_path: Path) -> None:
+    tape = RecordingBuilder(asks_backend=False)
+    origin = Origin(link="smooth-1", request=tape.client(said("one")))
+    tape.refused("two", Failure(cause="busy", text="a turn is in progress")).begins()
+    tape.add_line(event=TurnAccepted(request=origin.request), turn="turn 1", origin=origin)
+    plan = tape.sends(TextDelta(text="1")).ends().turn("three").plan(tmp_path)
+    assert texts(plan) == ["", "one", "three"]
 
 
 def test_commands_of_the_gateway_itself_are_no_parts(tmp_path: Path) -> None:
