@@ -125,8 +125,12 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
 
         A refused command changed nothing, but a refused input is still an input.
         """
-        refused = isinstance(self.answer, events.Reply) and self.answer.failure is not None
-        return isinstance(self.command, STEERING) and (not refused or isinstance(self.command, commands.SubmitInput))
+        is_input = isinstance(self.command, commands.SubmitInput)
+        return isinstance(self.command, STEERING) and (is_input or not self.is_refused)
+
+    @property
+    def is_refused(self) -> bool:
+        return isinstance(self.answer, events.Reply) and self.answer.failure is not None
 
     def part(self, last: int) -> TurnPart:
         return TurnPart(
@@ -198,6 +202,8 @@ class _PlanReader:
         found = next((one for one in recent if one.key == (line.link, request) and not one.settled), None)
         if found is not None:
             found.answer, found.settled = event, True
+            if found.is_refused and isinstance(found.command, commands.SubmitInput):
+                self._is_typed = False
 
     def take_logged(self, line: EventLine) -> None:
         event = line.event
