@@ -85,14 +85,14 @@ def send(
         quick_start.end()
         client.open(session)
         turn = TurnRunner(client, print_json if as_json else _show_text, _ask)
-        try:
-            with _raising_on_signals():
+        with raising_on_signals():
+            try:
                 outcome = _run(turn, text, deadline, streams=sys.stdout.isatty() and not as_json)
-        except KeyboardInterrupt as error:
-            outcome, number = turn.cancel(), error.number if isinstance(error, Interrupted) else signal.SIGINT
-        except BrokenPipeError:
-            turn.cancel(show=False)
-            raise
+            except KeyboardInterrupt as error:
+                outcome, number = turn.cancel(), error.number if isinstance(error, Interrupted) else signal.SIGINT
+            except BrokenPipeError:
+                turn.cancel(show=False)
+                raise
     result = _result(client.session, outcome)
     if as_json:
         print_json(result)
@@ -104,10 +104,16 @@ def send(
 
 
 @contextmanager
-def _raising_on_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP raise Interrupted in this context. One that is ignored stays so, as `nohup` wants it."""
+def raising_on_signals() -> Iterator[None]:
+    """Have the first SIGTERM or SIGHUP raise Interrupted in this context. The next ones are ignored.
+
+    `timeout` sends its signal twice, and the second one must not end the command before its cancel is sent. A signal
+    that is ignored at the start stays so, as `nohup` wants it.
+    """
 
     def interrupt(number: int, _frame: object) -> None:
+        for handled in former:
+            signal.signal(handled, signal.SIG_IGN)
         raise Interrupted(number)
 
     numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.gateway.cli.send import Interrupted, raising_on_signals
 from tests.forked_program import dragoman, forked_server
 from tests.pairs.table import DIALECTS, LISTEN
 
@@ -136,6 +137,14 @@ def test_ctrl_c_cancels_the_turn_in_the_backend_and_exits_130(backends: Backends
         *_, result = process.stdout.read().splitlines()
     assert (process.returncode, json.loads(result)["end"]) == (130, "cancelled")
     assert send(endpoint, "count 1").stdout == "0 \n"
+
+
+def test_the_second_signal_of_timeout_does_not_end_the_command_before_its_cancel() -> None:
+    with raising_on_signals():
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_turn_whose_reader_leaves_is_cancelled(backends: Backends) -> None:
