@@ -7,6 +7,7 @@ because no JSON can hold it; a path may have any bytes.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -52,6 +53,14 @@ def is_encodable(text: str) -> bool:
     return True
 
 
+def _decode(text: str) -> str:
+    """Return a UTF-8 argument that Python decoded by a locale without UTF-8 (LC_ALL=POSIX with PYTHONUTF8=0)."""
+    try:
+        return os.fsencode(text).decode()
+    except UnicodeError:
+        raise ValueError("this is not UTF-8") from None
+
+
 def _build(descriptor: TypeDescriptor) -> RuntimeParam:
     kind: Any = descriptor.annotation
     item = get_args(kind)[0] if get_origin(kind) is list else kind
@@ -78,7 +87,7 @@ class _PlainValue(RuntimeParam):
         if kind is Path:
             return Path(value)
         if isinstance(value, str) and not is_encodable(value):
-            raise ValueError("this is not UTF-8")
+            value = _decode(value)
         if kind in (int, float):
             return self._number(value, kind)
         choices = get_args(kind)

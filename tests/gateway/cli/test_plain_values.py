@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,13 @@ NOWHERE = "http://127.0.0.1:1"
 def test_a_text_that_is_not_utf8_is_refused(arguments: tuple[str, ...], name: str, dragoman: Run) -> None:
     words = f"error: Invalid value for '{name}': this is not UTF-8 (dragoman {arguments[0]} --help says more)\n"
     assert dragoman(*arguments) == (2, "", words)
+
+
+def test_a_utf8_text_is_read_in_a_locale_without_utf8() -> None:
+    command = [sys.executable, "-m", "dragoman", "export", RECORDED, "--format", "pdf木"]
+    environment = {**os.environ, "PYTHONUTF8": "0", "LC_ALL": "POSIX"}
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
+    assert "'pdf木' is not one of" in done.stderr
 
 
 def test_several_numbers_are_read(dragoman: Run) -> None:
