@@ -51,7 +51,8 @@ class Inputs:
     def submit(self, client: Client, command: SubmitInput) -> None:
         """Act on what a client typed: give it to the open question, begin a turn with it, or refuse it."""
         states = self._context.states
-        segments = as_references(command.segments, self._context.route.file_roots)
+        same_dialect = client.dialect.name == self._context.upstream.name  # which may have a place for attachments
+        segments = command.segments if same_dialect else as_references(command.segments, self._context.route.file_roots)
         command = structs.replace(command, segments=segments)
         if not flatten(segments).strip() and _ATTACHED.isdisjoint(map(type, segments)):
             client.refuse(command.request, "invalid", "the input is empty")

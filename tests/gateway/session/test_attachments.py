@@ -8,6 +8,9 @@ import pytest
 
 from dragoman.gateway.session.inputs import as_references
 from dragoman.mappings.canonical.values import FileAttachment, FileRef, ImageAttachment, Text
+from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.smooth_client_messages import CREATE
+from tests.gateway.smooth_server_messages import CREATED, acknowledged, create, told
 
 
 @pytest.fixture
@@ -27,6 +30,22 @@ def test_a_file_inside_of_a_root_becomes_a_reference(roots: Path) -> None:
         segments = (Text(text="see "), FileAttachment(name="a", url=url), ImageAttachment(url=url))
         reference = FileRef(path=str(file.resolve()))
         assert as_references(segments, [str(roots / "in")]) == (Text(text="see "), reference, reference)
+
+
+async def test_a_file_stays_an_attachment_between_peers_of_one_dialect(roots: Path) -> None:
+    url = (roots / "in" / "a b.txt").as_uri()
+    async with in_memory_gateway(upstream="smooth", file_roots=(str(roots),)) as made:
+        await (
+            made.script()
+            .connects("s")
+            .sends("s", CREATE)
+            .server_receives({**create("$open"), "supports": None})
+            .server_sends(acknowledged("$open", **CREATED))
+            .receives("s", acknowledged("open", **CREATED))
+            .sends("s", {**told("s1", "see"), "files": [{"name": "a", "url": url}]})
+            .server_receives({**told("$t", "see"), "files": [{"name": "a", "url": url}]})
+            .done()
+        )
 
 
 @pytest.mark.parametrize(
