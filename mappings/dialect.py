@@ -52,13 +52,15 @@ class Oversize(Struct, frozen=True):
     """Placeholder for a frame that the adapter refused because of its size.
 
     The frame had `size` bytes (so far), or parts if they are limited. `limit` is the value of the setting `name`. An
-    `endless` frame is so far above its limit that its peer cannot be expected to end it.
+    `endless` frame is so far above its limit that its peer cannot be expected to end it. `value` has the first members
+    of its JSON object, if they are known, so that the answer can name the refused request.
     """
 
     size: int
     limit: int
     name: Literal["max_message", "max_command", "message_parts", "message_values"] = "max_message"
     endless: bool = False
+    value: object = None
 
     @property
     def text(self) -> str:
@@ -408,7 +410,7 @@ def _fault_of(frame: Parts | Oversize | Missed) -> PeerError:
     """Return the fault of a frame that is not bytes, for a dialect that reads only bytes."""
     match frame:
         case Oversize():
-            return PeerError("too_large", frame.text, can_continue=not frame.endless)
+            return PeerError("too_large", frame.text, can_continue=not frame.endless, value=frame.value)
         case Missed():
             text = f"{frame.count} messages came faster than they were read, and were dropped"
             return PeerError("too_large", text)

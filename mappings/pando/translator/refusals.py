@@ -78,8 +78,9 @@ def of_fault(fault: PeerError) -> tuple[str, Problem]:
     if fault.code == "invalid" and isinstance(request, str) and isinstance(method, str) and method:
         words = fault.text.partition(": ")[2] or fault.text
         return request, bad_params(method, value, words)
-    text = f"parse error: {fault.text}" if fault.code == "too_large" else "parse error"  # only the gateway has limits
-    return "", Problem(code=BAD_JSON, message=text)
+    if fault.code == "too_large":  # only the gateway has limits
+        return request if isinstance(request, str) else "", Problem(code=BAD_JSON, message=f"parse error: {fault.text}")
+    return "", Problem(code=BAD_JSON, message="parse error")
 
 
 def bad_params(method: str, value: dict[str, object], why: str) -> Problem:

@@ -87,12 +87,16 @@ def test_attachments_stored_messages_and_histories_may_be_longer(name: str, fram
 )
 def test_the_rest_of_a_command_and_all_other_commands_may_not_be_longer(name: str, frame: dict[str, Any]) -> None:
     data = json.dumps(frame).encode()
-    assert checked(data, name) == Oversize(size=len(data), limit=20_000, name="max_command")
+    refused = checked(data, name)
+    assert isinstance(refused, Oversize)
+    assert (refused.size, refused.limit, refused.name) == (len(data), 20_000, "max_command")
 
 
 def test_an_attachment_does_not_make_room_for_more_values() -> None:
     frame = b'{"action":"send_message","images":[' + b"0," * 9_000 + b"0]}"
-    assert checked(frame) == Oversize(size=len(frame), limit=5_000, name="message_values")
+    refused = checked(frame)
+    assert isinstance(refused, Oversize)
+    assert refused.name == "message_values"
 
 
 INPUTS = {
@@ -110,6 +114,42 @@ def test_an_input_is_expected_to_take_more_work_than_a_ping(name: str) -> None:
     assert expected_work(inputs, data) == QUANTUM
     assert expected_work(inputs, Parts("rpc", b"me", (b"", data))) == QUANTUM
     assert expected_work(inputs, ping) < FRAME
+
+
+@pytest.mark.parametrize(
+    ("frame", "value"),
+    [
+        (b'{"a": "b", "id":-7 ,"c":null,"d":"%s"}', {"a": "b", "id": -7, "c": None}),
+        (b'{"a":{"id":1},"id":2,"d":"%s"}', None),
+        (b'{"a":"\\"","id":2,"d":"%s"}', None),
+        (b'{"a":"%s","id":2}', None),
+    ],
+    ids=["plain", "behind an object", "behind an escape", "behind the long text"],
+)
+def test_a_refused_command_keeps_the_plain_members_with_which_it_begins(frame: bytes, value: object) -> None:
+    refused = checked(frame % (b"x" * 30_000))
+    assert isinstance(refused, Oversize)
+    assert refused.value == value
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "answered"),
+    [
+        ("smooth", b'{"action":"ping","requestId":"r1","x":"%s"}', {"type": "error", "requestId": "r1"}),
+        ("pando", b'{"jsonrpc":"2.0","id":"r1","method":"session.get","params":{"x":"%s"}}', {"id": "r1"}),
+        ("codewhale", b'{"jsonrpc":"2.0","id":1,"method":"thread/read","params":{"x":"%s"}}', {"id": 1}),
+    ],
+)
+async def test_the_refusal_of_a_command_over_the_limit_has_the_id_of_its_request(
+    name: str, frame: bytes, answered: dict[str, object]
+) -> None:
+    dialect = registry.dialects()[name]
+    data = frame % (b"x" * 30_000)
+    sent = Parts("rpc", b"me", (b"", data)) if name == "pando" else data
+    step = dialect.server(lambda: 0, lambda: "id").receive([checked(sent, name)])
+    (answer,) = step.frames
+    got = json.loads(answer.parts[-1] if isinstance(answer, Parts) else answer)
+    assert got.items() >= answered.items()
 
 
 @pytest.mark.parametrize("name", NAMES)
