@@ -467,6 +467,12 @@ def test_a_missing_variable_is_the_only_error_of_its_key(write: Write) -> None:
     assert found(path) == [(2, "route[0].listen[0]", text)]
 
 
+def test_a_missing_variable_is_the_error_of_a_secret_whose_file_it_names(write: Write) -> None:
+    ((_, key, text),) = found(write(ROUTE + '[auth.tokens]\nalice = "file:${DRAGOMAN_TEST_NONE}/alice"\n'))
+    assert key == "auth.tokens.alice"
+    assert text.startswith("the environment variable DRAGOMAN_TEST_NONE is not set")
+
+
 def test_a_file_of_a_reference_is_searched_beside_the_configuration(write: Write, tmp_path: Path) -> None:
     (tmp_path / "name").write_text("atlas\n", "utf-8")
     assert load(write(ROUTE + 'name = "${file:name}"\n')).routes[0].name == "atlas"
