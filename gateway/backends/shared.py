@@ -237,8 +237,8 @@ class SharedKind(RememberingOpener):
         if known is None and (self._announced.closed or all(isinstance(one, MAKES_NO_SESSION) for one in burst.items)):
             if any(isinstance(item, SessionClosed) for item in burst.items):
                 self._unused.remove_row(burst.session)
-            losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]
-            self._services.ledger.record(losses)
+            losses = [_lost(item, "of a session that is over") for item in burst.items]
+            self._services.ledger.record(losses, source=self.dialect.name)
             return
         session = known or self._announce(burst.session)
         session.delivery.enter()
@@ -263,7 +263,7 @@ class SharedKind(RememberingOpener):
         elif isinstance(item, StoreChanged):
             self._sessions.publications.send(item)
         elif not isinstance(item, Heartbeat):  # the translator watches for those, and our own clients get ours
-            self._services.ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
+            self._services.ledger.record([_lost(item, "of the backend, and of no session")], source=self.dialect.name)
 
     def _take_list(self, event: SessionsListed) -> Iterator[None]:
         """Keep the listed rows, and ask for sessions that the list lacks (docs/dialects/pando.md, section 6).
@@ -385,6 +385,10 @@ class SharedBackend:
         self._asking.stop()
         self.rest()
         self._shared.requests.drop_session(self._session)
+
+
+def _lost(item: Any, why: str) -> Loss:
+    return Loss(kind=type(item).__name__, why=why, sample=item)
 
 
 def _named(command: Command, state: SessionState, dialect: Dialect) -> Command:

@@ -363,6 +363,16 @@ async def test_heartbeats_of_the_primary_are_no_loss() -> None:
         assert "Heartbeat" not in [entry.kind for entry in made.ledger.entries()]
 
 
+async def test_a_publication_of_an_unknown_topic_is_counted_with_its_dialect_and_content() -> None:
+    async with in_memory_pando_gateway() as made:
+        await watching(made, ONE)
+        await made.begins(row(ONE))
+        await made.publishes("later.topic", a=1)
+        (lost,) = (entry for entry in made.ledger.entries() if entry.kind == "Unmapped")
+        assert lost.source == "pando"
+        assert "later.topic" in lost.sample
+
+
 async def test_a_write_of_a_pando_client_reaches_the_store_of_its_pando() -> None:
     """The row is the one of the vectors: rep.db.write.CreateMessage."""
     written = {
