@@ -168,17 +168,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
         """Return the recording that is the backend of this route; the recorded backend behaved like `upstream`."""
         from dragoman.gateway.replay.playing import Replay
 
-        loop, services = asyncio.get_running_loop(), self.sessions.services
-        return Replay(
-            self.route.upstream,
-            upstream,
-            plan,
-            later=loop.call_later,
-            clock=loop.time,
-            ledger=services.ledger,
-            spend=services.queue.spend,
-            live=self._go_live,
-        )
+        return Replay(self.route.upstream, upstream, plan, self.sessions.services, self._go_live)
 
     def _go_live(self, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""

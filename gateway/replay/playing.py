@@ -10,7 +10,6 @@ import structlog
 
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.observability import logs
-from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
 from dragoman.gateway.replay.live import LiveBackend, LiveFallback
@@ -19,11 +18,12 @@ from dragoman.gateway.replay.options import Until, read_options
 from dragoman.gateway.replay.part_player import Pace
 from dragoman.gateway.replay.plan import ReplayPlan, cut_plan, read_plan
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
-from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical.events import ModelTurnStarted
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
+from dragoman.mappings.rfc3339 import NS
 
 log = structlog.get_logger("dragoman.replay")
 
@@ -34,9 +34,8 @@ MakeLiveBackend = Callable[[BackendEvents, Endpoint, bool], LiveBackend]
 class Replay:
     """Makes the backends of a checked `replay+file:` upstream, which behave as `dialect` does.
 
-    `plan` is what `plan_of` returned for that endpoint. Tests may inject `later` and `clock` (monotonic, seconds), the
-    only sources of time. `spend` counts work of the event loop (units of the fair queue). `live` makes the live backend
-    behind the recording. Raise ConfigError if the options are invalid.
+    `plan` is what `plan_of` returned for that endpoint. `live` makes the live backend behind the recording. Raise
+    ConfigError if the options are invalid.
     """
 
     def __init__(
@@ -44,29 +43,25 @@ class Replay:
         endpoint: Endpoint,
         dialect: Dialect,
         plan: ReplayPlan,
-        *,
-        later: Schedule,
-        clock: Callable[[], float],
-        ledger: Ledger,
-        spend: Callable[[int], None],
+        services: Services,
         live: MakeLiveBackend | None = None,
     ) -> None:
         self.options = read_options(endpoint)
         self.plan = plan
         self._live = live
-        self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None, spend=spend)
+        tell = _explain if self.options.explain else None
+        self.reporter = Reporter(services.ledger, tell=tell, spend=services.queue.spend)
         self._tells_model_turns = dialect.events.can_read_type(ModelTurnStarted)
-        self._later = later
-        self._clock = clock
+        self._services = services
 
     def backend(self, session: BackendEvents) -> Backend:
         """Return the backend of one session, which plays from the beginning."""
-        options = self.options
+        options, services = self.options, self._services
         replay = ReplayBackend(
             session,
             self.plan,
-            pace=Pace(self._clock, options.speed, options.idle_cap),
-            later=self._later,
+            pace=Pace(lambda: services.monotonic() / NS, options.speed, options.idle_cap),
+            later=services.schedule,
             reporter=self.reporter,
             auto=options.auto,
             events=ReplayedEvents(

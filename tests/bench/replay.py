@@ -19,7 +19,6 @@ from msgspec import Struct
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.gateway.replay.playing import Replay, plan_of
 from dragoman.gateway.session.session import Session
@@ -92,15 +91,7 @@ def _read(recording: Reader) -> int:
 def _played(path: Path, connected: Callable[[Callable[[Any], Any]], Any]) -> None:
     clock = ManualClock()
     endpoint = parse(f"replay+file:{path}?speed=instant")
-    replay = Replay(
-        endpoint,
-        registry.dialect("pod"),
-        plan_of(endpoint),
-        later=clock.later,
-        clock=lambda: clock.seconds,
-        ledger=Ledger(),
-        spend=lambda _units: None,
-    )
+    replay = Replay(endpoint, registry.dialect("pod"), plan_of(endpoint), services(clock))
     connected(replay.backend).send([INPUT])
     clock.passes(0)
 

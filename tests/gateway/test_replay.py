@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
-from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.fair_queue import STEP
+from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.part_player import Pace
 from dragoman.gateway.replay.playing import Replay, plan_of
@@ -20,6 +18,7 @@ from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta
 from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedSession, said, types
+from tests.services import services, soon
 
 # -- part player -------------------------------------------------------------------------------------
 
@@ -53,23 +52,9 @@ def test_a_time_that_goes_back_is_no_pause() -> None:
 STATE = SessionState(id="s")
 
 
-def replay(
-    path: Path,
-    options: str = "speed=instant",
-    dialect: str = "pod",
-    spend: Callable[[int], None] = lambda _units: None,
-) -> Replay:
-    time = ManualClock()
+def replay(path: Path, options: str = "speed=instant", dialect: str = "pod", queue: FairQueue | None = None) -> Replay:
     endpoint = parse(f"replay+file:{path}?{options}")
-    return Replay(
-        endpoint,
-        registry.dialect(dialect),
-        plan_of(endpoint),
-        later=time.later,
-        clock=lambda: time.seconds,
-        ledger=Ledger(),
-        spend=spend,
-    )
+    return Replay(endpoint, registry.dialect(dialect), plan_of(endpoint), services(ManualClock(), queue=queue))
 
 
 def test_each_session_replays_the_recording_from_its_beginning(tmp_path: Path) -> None:
@@ -89,10 +74,10 @@ def test_model_turns_are_replayed_for_dialects_that_have_them(tmp_path: Path, di
 
 
 def test_each_command_to_a_replay_ends_the_step_because_it_is_compared_with_all_recorded_ones(tmp_path: Path) -> None:
-    spent: list[int] = []
+    queue = FairQueue(soon)
     path = RecordingBuilder().turn("one").write(tmp_path)
-    replay(path, spend=spent.append).backend(WatchedSession(STATE)).send([said("one"), said("another")])
-    assert spent == [STEP, STEP]
+    replay(path, queue=queue).backend(WatchedSession(STATE)).send([said("one"), said("another")])
+    assert queue.budget.left == -STEP
 
 
 def test_explanations_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
