@@ -2,7 +2,8 @@
 
 One link carries all sessions of the primary: bursts and commands name a session by the primary's own id. Replies are
 matched by request id. A primary does not repeat earlier publications. So we ask for its sessions when the link begins,
-and when another instance takes its place.
+and when another instance takes its place. Of the runs of a secondary, which writes to the store of the primary, only
+these writes are published, without what they changed. So we ask again when they pause.
 """
 
 from __future__ import annotations
@@ -64,6 +65,12 @@ SILENT_MAX = 15.0
 
 BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
 
+CHANGED = ("db.session.updated", "db.session.deleted")
+"""Topics of changes after which the store is read again: a secondary saves the session behind each answer."""
+
+CHANGED_QUIET = 2.0
+"""Seconds without a further change before the store is read: an answer that is being written is incomplete."""
+
 CallReason = Literal["command", "history", "text", "sessions", "alive"]
 """The reason for a call: a client's command, or information that the translator itself needs."""
 
@@ -109,6 +116,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._pending = PrimaryCalls(clock, new_id)
         self._sessions = FollowedSessions()
         self._received_at = clock()
+        self._changed_at = 0  # ns: the last change of the store by another pando, 0 if it need not be read again
         self._opened = False  # True from `opened` until the primary of this connection is known by name
 
     def opened(self) -> Step[Event]:
@@ -251,6 +259,8 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(item, events.Reply):
             self._take_reply(item, now, step)
             return []
+        if isinstance(item, events.StoreChanged) and (self._changed_at or item.topic in CHANGED):
+            self._changed_at = now
         if isinstance(item, Unmapped) or not burst.session:
             return [item]
         if isinstance(item, events.MessageAppended) and item.message.role == "assistant":
@@ -306,6 +316,9 @@ class ClientTranslator(Translator[Event, Command]):
         overdue = self._pending.overdue(now)
         self._fail_calls(step, "the primary did not answer in time", overdue, "timeout")
         self._sessions.check_times(CHECKED_MAX, now, step)
+        if 0 < self._changed_at <= now - CHANGED_QUIET * NS:
+            self._changed_at = 0
+            self._resynchronise(step)
         self._ask_for_messages(step)
         all_checked = self._sessions.all_checked and len(overdue) < CHECKED_MAX
         step.alarm = Alarm(TICK if all_checked else 0, self._on_alarm)

@@ -941,6 +941,32 @@ def test_messages_that_were_dropped_unread_are_a_gap_in_an_open_turn_without_a_c
     assert primary.asked() == ["session.list"], "only a session with a client has its history read again"
 
 
+def changed(primary: Primary, topic: str) -> None:
+    """Publish that a secondary has written to the store."""
+    primary.publishes(topic, instance_id="i-2", path="/srv", payload={"method": "UpdateMessage"})
+
+
+def test_sessions_and_watched_histories_are_read_again_when_another_pando_pauses_behind_an_answer() -> None:
+    primary = watched()
+    for topic in ("db.session.updated", "db.message.created", "db.message.updated"):
+        changed(primary, topic)
+        primary.passes(1)
+        assert primary.asked() == []
+    primary.passes(2)
+    assert primary.asked() == ["session.list", "message.list"]
+    primary.sends("session.list", [])
+    primary.sends("message.list", OLD)
+    primary.passes(5)
+    assert primary.asked() == [], "once for each pause"
+
+
+def test_an_answer_that_another_pando_is_writing_is_not_read() -> None:
+    primary = watched()
+    changed(primary, "db.message.updated")
+    primary.passes(5)
+    assert primary.asked() == []
+
+
 # -- real conversations ------------------------------------------------------------------------------
 
 
