@@ -197,10 +197,12 @@ class ClientTranslator(Translator[Event, Command]):
         for session in self._sessions.take_wanting():
             self._pending.ask(step, commands.GetHistory(session=session), "text")
 
-    def _resynchronise(self, step: Step[Event]) -> None:
+    def _resynchronise(self, step: Step[Event], *, only_at_rest: bool = False) -> None:
+        """Ask for the sessions and the histories of watched ones; those with a turn may be left out."""
         self._pending.ask(step, commands.ListSessions(), "sessions")
         for session in filter(self._sessions.is_watched, self._sessions):
-            self._pending.ask(step, commands.GetHistory(session=session), "history")
+            if self._sessions[session].is_at_rest or not only_at_rest:
+                self._pending.ask(step, commands.GetHistory(session=session), "history")
 
     def _fail_calls(
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
@@ -318,7 +320,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._sessions.check_times(CHECKED_MAX, now, step)
         if 0 < self._changed_at <= now - CHANGED_QUIET * NS:
             self._changed_at = 0
-            self._resynchronise(step)
+            self._resynchronise(step, only_at_rest=True)  # a history in a turn may have the input of the next one
         self._ask_for_messages(step)
         all_checked = self._sessions.all_checked and len(overdue) < CHECKED_MAX
         step.alarm = Alarm(TICK if all_checked else 0, self._on_alarm)

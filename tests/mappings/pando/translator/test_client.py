@@ -960,6 +960,15 @@ def test_sessions_and_watched_histories_are_read_again_when_another_pando_pauses
     assert primary.asked() == [], "once for each pause"
 
 
+def test_the_history_of_a_session_in_a_turn_is_not_read_because_another_pando_has_written() -> None:
+    primary = watched()
+    primary.sent(run())
+    primary.sends("message.send", {"ok": True})
+    changed(primary, "db.session.updated")
+    primary.passes(3)
+    assert primary.asked() == ["session.list"]
+
+
 def test_an_answer_that_another_pando_is_writing_is_not_read() -> None:
     primary = watched()
     changed(primary, "db.message.updated")
