@@ -139,13 +139,21 @@ class RandomSmoothClient(RandomClient):
         self._says_to(session, "confirm_tool_action", approved=approved)
 
     def asks(self, session: Session, n: int) -> None:
-        match n % 4:
+        match n % 7:
             case 0:
                 self.says({"action": "ping"})
             case 1:
                 self.says({"action": "list_conversations"})
             case 2:
                 self._says_to(session, "get_session")
+            case 3:
+                self._says_to(session, "verify_otp", code="123456")
+            case 4:
+                form = {"interactionId": "i", "kind": "choice", "values": {}, "declined": True}
+                self._says_to(session, "submit_interaction", **form)
+            case 5:
+                conversation = public_ids(session.state.id, session.state.backend_ids)[1]
+                self.says({"action": "create_conversation_session", "agentId": AGENT, "conversationId": conversation})
             case _:
                 self._says_to(session, "get_conversation_messages", limit=1 + n)
 
@@ -162,6 +170,8 @@ class RandomPodClient(RandomClient):
         {"method": "list_visible_pods"},
         {"method": "compact"},
         {"method": "notify", "params": {"message": INTERNAL}},
+        {"method": "pod_event", "params": {"kind": "turn_ended", "pod_name": "child"}},
+        {"method": "attach_or_restore_pod", "params": {"name": "nobody"}},
         {"method": "inspect_pod", "params": {"name": "other"}},  # it would find another session, unless of a pod
     ]
 
@@ -199,6 +209,17 @@ class RandomCodewhaleClient(RandomClient):
 
     dialect = "codewhale"
     sees_others = sees_all = False
+    QUESTIONS: ClassVar[tuple[str, ...]] = (
+        "healthz",
+        "capabilities",
+        "thread/read",
+        "thread/list",
+        "thread/goal/get",
+        "app/config/get",
+        "app/models",
+        "app/thread_loaded_list",
+        "prompt/run",
+    )
 
     def opens(self, session: Session | None) -> None:
         if session is None:
@@ -226,7 +247,7 @@ class RandomCodewhaleClient(RandomClient):
         self._requests_of_thread("thread/interrupt")
 
     def asks(self, session: Session, n: int) -> None:
-        self._requests_of_thread(("healthz", "capabilities", "thread/read", "thread/list")[n % 4])
+        self._requests_of_thread(self.QUESTIONS[n % len(self.QUESTIONS)], key="model", prompt="Hi")
 
     def shown_of(self, turn: SeenTurn) -> SeenTurn:
         whole = turn.regrouped()
@@ -246,6 +267,15 @@ class RandomPandoClient(RandomClient):
     dialect = "pando"
     sees_all = False
     joins_turns = False
+    QUESTIONS: ClassVar[tuple[str, ...]] = (
+        "instance.ping",
+        "instance.info",
+        "session.list",
+        "session.get",
+        "session.activate",
+        "message.list",
+        "state.sync",
+    )
 
     def __init__(self, name: str, peer: InMemoryPeer, backend: str, caller: InMemoryPeer) -> None:
         super().__init__(name, peer, backend)
@@ -279,7 +309,7 @@ class RandomPandoClient(RandomClient):
         self._calls(session, "session.interrupt")
 
     def asks(self, session: Session, n: int) -> None:
-        self._calls(session, ("instance.ping", "session.list", "message.list", "state.sync")[n % 4])
+        self._calls(session, self.QUESTIONS[n % len(self.QUESTIONS)])
 
     def shown_of(self, turn: SeenTurn) -> SeenTurn:
         return turn.published()

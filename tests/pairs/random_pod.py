@@ -115,6 +115,8 @@ class RandomPod(RandomBackend):
             self._say(problem("already_running", "busy"))
         elif self.status == "paused":
             self._say(problem("invalid_request", "paused"))
+        elif self._turn_count % 3 == 2:
+            self._say(say("alert", level="warn", source="compactor", message=INTERNAL, timestamp_ms=1))
         else:
             segment = rotated(logged("system", "what was, in short"))
             segment["data"]["entry"]["compacted_from"] = {"segment_id": SEGMENT, "at_turn_index": self._turn_count}
@@ -135,6 +137,7 @@ class RandomPod(RandomBackend):
             return moves
         if not run.model_turn:
             moves = [self._turn_start] * 4 + [self._result] * 8 * bool(self._calls)
+            moves += [self._note]
             moves += [self._finish] * 4 * self._may_finish + [self._limit] * self._may_finish
         elif not run.block:
             moves = [self._text] * 8 + [self._think] * 4 + [self._call] * 4 + [self._turn_end] * 6
@@ -241,6 +244,12 @@ class RandomPod(RandomBackend):
         if self._run is not None and self._run.invoke is not None:
             self._say(self._run.invoke)
             self._run.invoke = None
+
+    def _note(self) -> None:
+        """Commit a note that was queued."""
+        item = {"kind": "notification", "message": INTERNAL, "body": INTERNAL}
+        self._log("system_item", item=item)
+        self._say(say("system_item", item=item))
 
     def _turn_start(self) -> None:
         run = self._open()
