@@ -123,10 +123,12 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
     def steers(self) -> bool:
         """True if the events after the command depend on it.
 
-        A refused command changed nothing, but a refused input is still an input.
+        A refused command changed nothing, but a refused input is still an input. A resume at an open question only
+        shows it again.
         """
         is_input = isinstance(self.command, commands.SubmitInput)
-        return isinstance(self.command, STEERING) and (is_input or not self.is_refused)
+        shows_again = isinstance(self.command, commands.ResumeTurn) and bool(self.question)
+        return isinstance(self.command, STEERING) and (is_input or not (self.is_refused or shows_again))
 
     @property
     def is_refused(self) -> bool:

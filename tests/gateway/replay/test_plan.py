@@ -17,6 +17,7 @@ from dragoman.mappings.canonical.commands import (
     GetHistory,
     ListCompletions,
     PauseTurn,
+    ResumeTurn,
     SubmitInput,
 )
 from dragoman.mappings.canonical.events import (
@@ -157,6 +158,13 @@ def test_an_answer_in_words_is_an_input_that_begins_no_turn_and_the_log_has_its_
 def test_a_question_that_is_denied_after_a_refused_input_has_no_answer(tmp_path: Path) -> None:
     asked = ApprovalRequested(tool="t", description="d", question="q1")
     tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None).refused("no word", REFUSED)
+    plan = tape.sends(ApprovalResolved(approved=False, question="q1")).ends().plan(tmp_path)
+    assert commands(plan, 1) == ["SubmitInput"]
+
+
+def test_a_resume_that_shows_an_open_question_again_is_no_part(tmp_path: Path) -> None:
+    asked = ApprovalRequested(tool="t", description="d", question="q1")
+    tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None).asks(ResumeTurn(), Reply(request=""))
     plan = tape.sends(ApprovalResolved(approved=False, question="q1")).ends().plan(tmp_path)
     assert commands(plan, 1) == ["SubmitInput"]
 
