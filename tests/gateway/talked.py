@@ -1,4 +1,4 @@
-"""A script of a client that has had one turn with the pod of an in-memory gateway."""
+"""Scripts of a client that has had, or still has, one turn with the pod of an in-memory gateway."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def talked(made: InMemoryGateway, name: str = "a") -> Script:
         .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
         .receives(name, accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
     )
+
+
+def begun(made: InMemoryGateway, text: str = "") -> Script:
+    """Return a client `a` whose turn r1 runs, and has streamed `text` if there is any."""
+    script = made.script().opens("a").submits("a", "r1", "Hi")
+    if not text:
+        return script.pod_sends(*took("Hi")).receives("a", accepted("r1"))
+    return script.pod_sends(*took("Hi"), delta(text)).receives("a", accepted("r1"), token("r1", text))

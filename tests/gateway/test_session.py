@@ -15,9 +15,9 @@ from tests.gateway.codewhale_messages import answers, line, shown
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.listed import listed
 from tests.gateway.pod_messages import delta
-from tests.gateway.session.test_session import begun
 from tests.gateway.session.test_text_stream import streaming
 from tests.gateway.smooth_client_messages import token
+from tests.gateway.talked import begun
 
 # -- context -----------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from tests.gateway.smooth_client_messages import (
     token,
 )
 from tests.gateway.steps_of_queue import count_in_steps
-from tests.gateway.talked import talked
+from tests.gateway.talked import begun, talked
 from tests.idle import settle
 
 # -- which session -----------------------------------------------------------------------------------
@@ -61,11 +61,7 @@ async def test_an_input_on_a_new_connection_attaches_to_the_session_that_it_name
 async def test_a_client_that_reconnects_during_a_turn_sees_the_turn_continue() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
-            .submits("a", "r1", "Hi")
-            .pod_sends(*took("Hi"), delta("Hel"))
-            .receives("a", accepted("r1"), token("r1", "Hel"))
+            begun(made, "Hel")
             .leaves("a")
             .connects("b")
             .sends("b", history("h"))
@@ -271,11 +267,7 @@ async def test_no_cancel_is_sent_if_no_turn_is_open() -> None:
 async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadline() -> None:
     async with in_memory_gateway(on_last_detach="cancel") as made:
         await (
-            made.script()
-            .opens("a")
-            .submits("a", "r1", "Hi")
-            .pod_sends(*took("Hi"), delta("Hel"))
-            .receives("a", accepted("r1"), token("r1", "Hel"))
+            begun(made, "Hel")
             .leaves("a")
             .pod_receives(CANCEL)
             .passes(Limits().cancel_deadline)

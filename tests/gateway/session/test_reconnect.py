@@ -37,23 +37,16 @@ from tests.gateway.pod_messages import (
     took,
 )
 from tests.gateway.smooth_client_messages import accepted, answer, cancel, cancelled, error, send, token
+from tests.gateway.talked import begun
 
 SEGMENT = "0198c3a1-8000-7000-8000-000000000001"
 GRACE = Limits().reconnect_grace
 BEFORE = run_entries("Before", answer_entry("Yes"), end=completed())
 
 
-def begun(made: InMemoryGateway) -> Script:
+def interrupted(made: InMemoryGateway) -> Script:
     """Return a client `a` whose turn r1 has streamed `Hel` when the connection to the pod is lost."""
-    return (
-        made.script()
-        .opens("a")
-        .submits("a", "r1", "Hi")
-        .pod_sends(*took("Hi"), delta("Hel"))
-        .receives("a", accepted("r1"), token("r1", "Hel"))
-        .pod_dies()
-        .receives("a")
-    )
+    return begun(made, "Hel").pod_dies().receives("a")
 
 
 def submitted(made: InMemoryGateway) -> Script:
@@ -83,7 +76,7 @@ def said(made: InMemoryGateway) -> list[tuple[str, str]]:
 async def test_the_turn_continues_if_the_pod_still_runs_it() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
             .receives("a", token("r1", "lo"), answer("r1", "Hello"))
             .pod_receives()
@@ -97,7 +90,7 @@ async def test_blocks_completed_meanwhile_are_sent_before_the_turn_continues() -
     entries = run_entries("Hi", answer_entry("Hello. "), *call_entries("c1", "read", "text"))
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(snapshot(*entries, status="running"))
             .receives(
                 "a",
@@ -114,7 +107,7 @@ async def test_blocks_completed_meanwhile_are_sent_before_the_turn_continues() -
 async def test_a_result_that_was_missed_stays_hidden_if_the_route_shows_names_alone() -> None:
     entries = run_entries("Hi", answer_entry("Hello"), *call_entries("c1", "read", "the secret"))
     async with in_memory_gateway(show=Show(tools="names")) as made:
-        await begun(made).pod_sends(snapshot(*entries, status="running")).ignores("a").done()
+        await interrupted(made).pod_sends(snapshot(*entries, status="running")).ignores("a").done()
         assert b"read" in b"".join(made.clients["a"].transport.got)
         assert b"the secret" not in b"".join(made.clients["a"].transport.got)
         assert b"the secret" not in msgspec.json.encode(made.session.state)
@@ -222,7 +215,7 @@ RUNNING = snapshot(*run_entries("Hi"), status="running")
 async def test_text_missed_in_the_middle_of_a_block_comes_with_its_done_text() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(RUNNING, delta("wor"))
             .pod_sends(delta("ld"))
             .receives("a")
@@ -241,11 +234,7 @@ async def test_text_missed_in_the_middle_of_a_block_comes_with_its_done_text() -
 async def test_text_missed_at_the_beginning_of_a_block_comes_with_its_done_text() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
-            .submits("a", "r1", "Hi")
-            .pod_sends(*took("Hi"))
-            .receives("a", accepted("r1"))
+            begun(made)
             .pod_dies()
             .pod_sends(RUNNING, delta("lo"))
             .receives("a")
@@ -275,7 +264,7 @@ async def test_reasoning_missed_in_the_middle_comes_with_its_done_text() -> None
 async def test_a_done_text_that_contradicts_the_received_text_replaces_it_and_is_a_gap() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(RUNNING, delta("lo"), done("Bye, hello"), *FINISHED)
             .receives("a", answer("r1", "Bye, hello"))
             .done()
@@ -335,7 +324,7 @@ async def test_a_block_that_ends_without_its_done_text_is_a_gap(rest: tuple[str,
     """A cancelled run has no done text, and a block whose done text was missed has none either."""
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(RUNNING, *map(delta, rest))
             .receives("a")
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
@@ -349,7 +338,7 @@ async def test_text_of_a_block_that_is_too_long_to_wait_is_sent_after_a_gap() ->
     half = "x" * (HELD_MAX // 2)
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(RUNNING, delta(half))
             .pod_sends(delta(half))
             .receives("a")
@@ -364,7 +353,7 @@ async def test_text_of_a_block_that_is_too_long_to_wait_is_sent_after_a_gap() ->
 async def test_text_that_waits_when_its_turn_is_ended_is_counted(pieces: tuple[str, ...]) -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(RUNNING, *map(delta, pieces))
             .sends("a", cancel("r1"))
             .pod_receives(CANCEL)
@@ -380,7 +369,7 @@ async def test_text_that_waits_when_its_turn_is_ended_is_counted(pieces: tuple[s
 async def test_the_text_so_far_in_a_snapshot_is_sent_at_once_and_goes_on() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(snapshot(*run_entries("Hi", answer_entry("Hello")), status="running"))
             .receives("a", token("r1", "lo"))
             .pod_sends(delta("ld"), done("Hello world"), *FINISHED)
@@ -395,7 +384,7 @@ async def test_the_text_so_far_in_a_snapshot_is_sent_at_once_and_goes_on() -> No
 async def test_a_finished_text_in_a_snapshot_is_a_block_of_its_own(following: tuple[Frame, ...]) -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(snapshot(*run_entries("Hi", answer_entry("Hello")), status="running"))
             .receives("a", token("r1", "lo"))
             .pod_sends(*following, *FINISHED)
@@ -438,7 +427,7 @@ async def test_a_run_of_a_restarted_pod_does_not_continue_the_old_turn() -> None
 async def test_a_run_that_ended_meanwhile_ends_the_turn_as_logged(end: Frame, now: str, told: Frame) -> None:
     entries = run_entries("Hi", answer_entry("Hello"), end=end)
     async with in_memory_gateway() as made:
-        await begun(made).pod_sends(snapshot(*entries, status=now)).receives("a", token("r1", "lo"), told).done()
+        await interrupted(made).pod_sends(snapshot(*entries, status=now)).receives("a", token("r1", "lo"), told).done()
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
         assert made.session.state.status == now
 
@@ -447,7 +436,7 @@ async def test_a_run_followed_by_one_of_another_client_ends_the_turn_too() -> No
     entries = *run_entries("Hi", answer_entry("Hello"), end=completed()), *run_entries("Next")
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .pod_sends(snapshot(*entries, status="running"))
             .receives("a", token("r1", "lo"), answer("r1", "Hello"))
             .pod_sends(delta("Other"), done("Other"), *FINISHED)
@@ -487,23 +476,13 @@ async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
 )
 async def test_a_snapshot_without_the_run_fails_the_turn(shown: Frame) -> None:
     async with in_memory_gateway() as made:
-        await begun(made).pod_sends(shown).receives("a", error("r1", "INTERNAL_ERROR")).done()
+        await interrupted(made).pod_sends(shown).receives("a", error("r1", "INTERNAL_ERROR")).done()
         assert made.session.state.turn is None
 
 
 async def test_a_new_pod_in_place_of_the_old_one_does_not_count_as_a_rollback() -> None:
     async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .opens("a")
-            .submits("a", "r1", "Hi")
-            .pod_sends(*took("Hi"))
-            .receives("a", accepted("r1"))
-            .pod_dies()
-            .pod_sends(snapshot())
-            .receives("a", error("r1", "INTERNAL_ERROR"))
-            .done()
-        )
+        await begun(made).pod_dies().pod_sends(snapshot()).receives("a", error("r1", "INTERNAL_ERROR")).done()
 
 
 async def test_another_conversation_with_the_same_input_fails_the_turn() -> None:
@@ -524,7 +503,7 @@ async def test_another_conversation_with_the_same_input_fails_the_turn() -> None
 
 async def test_a_pod_that_is_not_found_within_the_grace_fails_the_turn() -> None:
     async with in_memory_gateway() as made:
-        await begun(made).done()
+        await interrupted(made).done()
         made.away = True
         await (
             made.script()
@@ -541,7 +520,7 @@ async def test_a_pod_that_is_not_found_within_the_grace_fails_the_turn() -> None
 async def test_the_grace_is_configurable() -> None:
     async with in_memory_gateway(limits=Limits(reconnect_grace=30.0)) as made:
         await (
-            begun(made)
+            interrupted(made)
             .passes(29)
             .receives("a")
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), *FINISHED)
@@ -673,11 +652,7 @@ async def test_a_cancel_in_flight_succeeds_if_the_run_has_ended() -> None:
     entries = run_entries("Hi", answer_entry("Hel"), end=errored("Cancelled"))
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
-            .submits("a", "r1", "Hi")
-            .pod_sends(*took("Hi"), delta("Hel"))
-            .receives("a", accepted("r1"), token("r1", "Hel"))
+            begun(made, "Hel")
             .sends("a", cancel("r1"))
             .pod_receives(CANCEL)
             .pod_dies()
@@ -695,7 +670,7 @@ async def test_a_cancel_in_flight_succeeds_if_the_run_has_ended() -> None:
 async def test_an_input_within_the_grace_is_refused_as_busy() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .sends("a", send("r2", "More"))
             .receives("a", error("r2", "TURN_IN_PROGRESS"))
             .pod_sends(snapshot(*run_entries("Hi"), status="running"))
@@ -707,7 +682,7 @@ async def test_an_input_within_the_grace_is_refused_as_busy() -> None:
 async def test_a_cancel_within_the_grace_is_sent_once_the_run_is_known_to_continue() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .sends("a", cancel("r1"))
             .pod_receives()
             .pod_sends(snapshot(*run_entries("Hi"), status="running"))
@@ -722,7 +697,7 @@ async def test_a_cancel_within_the_grace_is_not_sent_if_the_run_has_ended() -> N
     entries = run_entries("Hi", answer_entry("Hello"), end=completed())
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .sends("a", cancel("r1"))
             .pod_sends(snapshot(*entries))
             .receives("a", token("r1", "lo"), answer("r1", "Hello"))
@@ -766,7 +741,7 @@ async def test_a_cancel_within_the_grace_is_for_a_run_of_which_nothing_was_heard
 async def test_a_second_loss_within_the_grace_does_not_restart_it() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
+            interrupted(made)
             .passes(GRACE / 2)
             .pod_dies()
             .passes(GRACE / 2)

@@ -7,7 +7,7 @@ import pytest
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical.commands import ListCompletions
-from tests.gateway.in_memory import AT_ONCE, NEVER, InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.in_memory import AT_ONCE, NEVER, in_memory_gateway
 from tests.gateway.pod_messages import (
     CANCEL,
     FINISHED,
@@ -39,14 +39,10 @@ from tests.gateway.smooth_client_messages import (
     send,
     token,
 )
+from tests.gateway.talked import begun
 from tests.idle import settle
 
 FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by himself
-
-
-def begun(made: InMemoryGateway) -> Script:
-    """Return a client `a` whose turn r1 runs."""
-    return made.script().opens("a").submits("a", "r1", "Hi").pod_sends(*took("Hi")).receives("a", accepted("r1"))
 
 
 # -- a turn ------------------------------------------------------------------------------------------

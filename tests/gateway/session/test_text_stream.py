@@ -10,8 +10,8 @@ import pytest
 from dragoman.mappings.canonical.events import ReasoningDelta, ReasoningDone, TextDelta
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import delta
-from tests.gateway.session.test_session import begun
 from tests.gateway.smooth_client_messages import token
+from tests.gateway.talked import begun
 from tests.idle import settle
 
 
