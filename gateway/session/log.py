@@ -200,11 +200,8 @@ class Log:
         """Shorten the log until this much more fits, or only the newest batch is left."""
         events_max, weight_max = self._events_max - count, self._weight_max - weight
         while (self._count > events_max or self._weight > weight_max) and len(self._batches) > 1:
-            self._shorten(weight_max)
-
-    def _shorten(self, weight_max: int) -> None:
-        if self._weight > weight_max or not self._merge_oldest():
-            self._drop_oldest()
+            if self._weight > weight_max or not self._merge_oldest():
+                self._drop_oldest()
 
     def _merge_oldest(self) -> bool:
         """Merge the oldest pieces of which none was merged yet; return False if there were no two of a run."""
