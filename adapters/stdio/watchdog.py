@@ -24,7 +24,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
-        self._groups: dict[int, str] = {}  # with the mark of processes in other sessions that end too, or ""
+        self._groups: dict[int, str] = {}  # group -> the mark of its processes in other sessions, or ""
 
     def start(self) -> None:
         """Start the watchdog process unless it runs; raise OSError if that fails."""

@@ -51,7 +51,7 @@ UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Versi
 RESPONSE_SIZE = 16 * 1024  # bytes of a handshake's response, as most servers allow for headers; 860 interim responses
 BODY_SIZE = 1024  # bytes of a refusal's body that are read
 LINE_SIZE = 200  # characters of an error's text: one log line
-UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # codes of OpenSSL: nobody whom this machine knows has signed the certificate
+UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # codes of OpenSSL: the certificate is signed by no authority that is trusted
 TOKEN = re.compile(r"(?<=[?&]token=)[^&#\s]+")
 TOKEN_START = 16  # characters by which a token is recognised
 SECRETS = re.compile(r"(?i)(?<=token=)[^&#\s]+|(?<=://)[^/@\s]+(?=@)")
@@ -74,7 +74,7 @@ class DialledConnection(Connection):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        self.data_received = _ignore  # nothing is freed in a cycle
+        self.data_received = _ignore  # no cycle is left for the garbage collector
         self._handler.connection_lost(exc)
 
 
@@ -264,7 +264,10 @@ def _certificates() -> ssl.SSLContext:
 
 
 def _clear_frames(error: BaseException | None) -> None:
-    """Clear the frames of an error and of its causes: a library keeps the error in one, and the cycle is not freed."""
+    """Clear the frames in the traceback of an error, and of its causes.
+
+    A library keeps the error in a variable of such a frame. This cycle would wait for the garbage collector.
+    """
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__context__

@@ -53,7 +53,7 @@ class Connection(BaseProtocol):
         parser, self._input = self._input, None
         if parser is not None:
             parser.feed_eof()
-        websocket, self._websocket = self._websocket, None  # nothing is freed in a cycle
+        websocket, self._websocket = self._websocket, None  # no cycle is left for the garbage collector
         if websocket is not None:
             websocket.lost()
 
@@ -84,5 +84,5 @@ class AcceptedConnection(Connection):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        self._tls = None  # nothing is freed in a cycle
+        self._tls = None  # no cycle is left for the garbage collector
         self._lost(self)

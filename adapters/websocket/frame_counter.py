@@ -39,10 +39,10 @@ class FrameCounter:
         self._fragments = 0  # of the unfinished message
         self._control = 0  # control frames of this read
         self.between = True
-        """True if the next byte begins a frame and no message is unfinished: whole messages may be left out."""
+        """True if the next byte begins a frame and no message is unfinished: whole messages need no count then."""
 
     def count_piece(self, data: bytes, begin: int = 0) -> int:
-        """Count the next frames of a read, from the byte `begin` on, and return where the piece that they are ends.
+        """Count the next frames of a read from the byte `begin`, and return the end of the piece that they form.
 
         The piece ends at the end of the read, before a frame for which `error` is set, or after PIECE units.
         """

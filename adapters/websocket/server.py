@@ -25,7 +25,7 @@ from dragoman.adapters.websocket.request_check import RequestCheck
 from dragoman.adapters.websocket.tls import ServerTls
 from dragoman.adapters.websocket.transport import HARD_LIMIT, BatchWriter, WebSocketTransport, address
 
-TOLD = 16  # refused connections at once that are kept to be told why: half of the descriptors that are kept free
+TOLD = 16  # refused connections that are kept at one time to be told why: half of the descriptors in reserve
 
 
 class _Accepted(asyncio.Protocol):

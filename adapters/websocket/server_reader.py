@@ -1,8 +1,8 @@
 """Parse what a server sends. A message that comes alone, as tokens do, is pushed to the sink without aiohttp's parser.
 
 Parsing such a message, and noting it as complete, costs more than all else that is done to read it. So this reader
-looks at the read first. A message is pushed only while the parser is between two messages. A read shows that if it is
-one whole frame, and if the parser makes the message of just this frame from it.
+looks at the read first. A message is pushed only while the parser is between two messages. That is known
+after a read of one whole frame from which the parser made a message with the same text.
 
 A large read is parsed in pieces, each in an iteration of the event loop: it may have 131,072 pings. The connection is
 not read meanwhile.

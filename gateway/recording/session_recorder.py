@@ -5,8 +5,8 @@ redacting and encoding many of its pieces at once costs much less than one by on
 three quarters of the redactor's window, or until its frames have SIZE_MAX bytes.
 
 Texts of several recordings that are due within ROUND are flushed together. A sync of the disk costs the same CPU for
-one file and for many. Code that runs once costs twice as much as in a row. Lone further pieces of a text are noted by a
-TextNotes, with one call for each piece and without an object for it.
+one file and for many. A flush in a row of several costs half as much CPU as a flush alone. A TextNotes notes the
+further pieces of a text that come one at a time. Each costs one call and no object.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class CurrentCall(Struct, eq=False):
     """The state of one synchronous call of a route's links and sessions, whose frames are recorded together.
 
     `session` acts, and frames that are sent meanwhile belong to it. `on_acting` is told the session that acts on the
-    frames of a link, if these may belong to any session. `reading` is the lone frame that a link reads as a further
-    piece of a text, until the session that takes it records it.
+    frames of a link, if these may belong to any session. `reading` is the single frame of a further piece of a text:
+    a link sets it when it reads the frame, and the session that takes the piece records the frame.
     """
 
     session: SessionRecorder | None = None

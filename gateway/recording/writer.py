@@ -39,7 +39,7 @@ log = structlog.get_logger("dragoman.recording")
 class OutputFile:
     """A file that is being written. Only the thread uses it; `failed` is called in the loop, at most once.
 
-    A recording and its file refer to each other until the file is over.
+    A recording and its file refer to each other until the file is closed.
     """
 
     __slots__ = ("descriptor", "failed", "lines", "names", "over", "path", "size")

@@ -154,7 +154,7 @@ class Sessions:
         own = canonical_id(self.route.name, name)
         known, link = self.index.find_session(own), self._unopened.client(session)
         if known is not None:
-            self.services.schedule(0, lambda: self.drop(session))  # once what it has to say is said
+            self.services.schedule(0, lambda: self.drop(session))  # after its events have been delivered
             if self.policy.sees(link.principal, known.state):
                 if chosen := self._unopened.chosen_name(session):
                     self.index.add_name(known, chosen)
@@ -169,7 +169,7 @@ class Sessions:
     def rename_session(self, session: Session, own: str) -> None:
         """List a session under the id that its backend has for it, and move everything there from the provisional one.
 
-        A session that is listed under its provisional id is over under that.
+        If it is listed under its provisional id, that id is announced as gone.
         """
         if session in self.index:
             self.index.drop(session)
@@ -266,7 +266,7 @@ class Sessions:
         self.drop(session)
         for link in left:
             if link.ingress.about_pods is not None and link.ingress.session not in ("", NEW, LATEST):
-                link.end(CloseReason.GOING_AWAY, "its session is over")  # and so is the folder by which it came
+                link.end(CloseReason.GOING_AWAY, "its session is over")  # its folder is gone too
             else:
                 self._enter(link)
 
@@ -314,7 +314,7 @@ def join_session(sessions: Sessions, session: Session, other: Session) -> None:
     session.state.backend_ids = None  # only the other one has the backend's session
     sessions.listener_sessions.move(session, other)
     sessions.index.move_names(session, other)
-    sessions.services.schedule(0, lambda: sessions.drop(session))  # once what it has to say to them is said
+    sessions.services.schedule(0, lambda: sessions.drop(session))  # after they got its events
     for link in links:
         session.presence.detach(link)
         other.presence.enter(link)

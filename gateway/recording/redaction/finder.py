@@ -1,8 +1,9 @@
 """Search a text for secrets, also inside the layers of JSON strings that it holds.
 
 A detector describes one shape of secrets. The shape begins at one of a few fixed words, its anchors. So a text without
-them costs a search for words and no pattern at all. Every pattern is tried at its anchors alone, never backtracks
-(possessive repetitions), and goes on behind the characters it has read, secret or not. So a text is read once.
+them costs a search for words and no pattern at all. Every pattern is tried at its anchors alone and never backtracks
+(possessive repetitions). The search continues after the characters that it has read, whether they are a secret or not.
+So a text is read once.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Detector(Struct, frozen=True, kw_only=True):
     that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` has the last
     word on a match of `pattern`. `reach` characters at the end of a text may belong to a secret that `opens` cannot
     see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of RUN characters without a
-    space, or the "sign" of an assignment or option. Nothing that is `in_word` goes over a space.
+    space, or the "sign" of an assignment or option. A match of an `in_word` shape has no space.
     """
 
     kind: str

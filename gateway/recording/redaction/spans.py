@@ -143,7 +143,7 @@ def undecided(text: str) -> int:
 
 
 class Layer:
-    """A text from which some layers of escapes were taken off: it is `above` from `start` to `end` without one."""
+    """A text without its outer layers of escapes: the layer `above`, from `start` to `end`, with escapes decoded."""
 
     def __init__(self, text: str, above: Layer | None = None, start: int = 0, end: int | None = None) -> None:
         self.text = text

@@ -2,7 +2,7 @@
 
 Tags and fixed words are left alone. A user's pattern may take a quote with it, so that a text is no JSON any more; such
 a value is redacted string by string. Texts under one JSON key form a row, because a result may repeat the deltas of its
-turn piece by piece: a secret that is spread over the pieces is found in their row alone.
+turn piece by piece: a secret that is spread over the pieces is found only in their row.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _turn(number: int, a: ComparedTurn | None, b: ComparedTurn | None) -> Iterat
 
 
 def turns(lines: Iterable[tuple[EventLine, Any]]) -> Iterator[ComparedTurn]:
-    """Yield the turns of a recording's events (`Recording.events()`)."""
+    """Yield the turns of a recording's events (`Reader.events`)."""
     return turns_of((line.turn, event) for line, event in lines)
 
 
