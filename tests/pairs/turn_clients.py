@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -320,36 +320,16 @@ class CodewhaleTurnClient(Runs):
 
 
 @asynccontextmanager
-async def _smooth(url: str) -> AsyncIterator[TurnClient]:
-    async with SmoothClient.connected(url) as client:
-        yield SmoothTurnClient(client)
-
-
-@asynccontextmanager
-async def _pod(url: str) -> AsyncIterator[TurnClient]:
-    path = url.removeprefix("unix:")
-    async with PodClient.connected(path) as client:
-        yield PodTurnClient(client, path)
-
-
-@asynccontextmanager
-async def _pando(url: str) -> AsyncIterator[TurnClient]:
-    async with PandoClient.connected(url) as client:
-        yield PandoTurnClient(client)
-
-
-@asynccontextmanager
-async def _codewhale(url: str) -> AsyncIterator[TurnClient]:
-    path = url.removeprefix("unix:")
-    async with CodewhaleClient.connected(path) as client:
-        yield CodewhaleTurnClient(client, path)
-
-
-CLIENTS = {"smooth": _smooth, "pod": _pod, "pando": _pando, "codewhale": _codewhale}
-
-
-@asynccontextmanager
 async def join(dialect: str, url: str) -> AsyncIterator[TurnClient]:
     """Connect a client of this dialect to a listener's address without its dialect."""
-    async with CLIENTS[dialect](url) as peer:
-        yield peer
+    path = url.removeprefix("unix:")
+    async with AsyncExitStack() as stack:
+        match dialect:
+            case "smooth":
+                yield SmoothTurnClient(await stack.enter_async_context(SmoothClient.connected(url)))
+            case "pod":
+                yield PodTurnClient(await stack.enter_async_context(PodClient.connected(path)), path)
+            case "pando":
+                yield PandoTurnClient(await stack.enter_async_context(PandoClient.connected(url)))
+            case _:
+                yield CodewhaleTurnClient(await stack.enter_async_context(CodewhaleClient.connected(path)), path)
