@@ -110,7 +110,7 @@ class Chat:
         if word in self._commands:
             self._commands[word](rest.strip())
         elif self._question is not None:
-            self._answer(line)
+            self._answer(self._question, line)
         elif word.startswith("/") and not word.startswith("//") and "/" not in word[1:]:
             self._terminal.note(f"Unknown command {word}; /help lists them, and //... sends a text that begins with /.")
         elif word:
@@ -163,11 +163,8 @@ class Chat:
         except EOFError:
             return None
 
-    def _answer(self, line: str) -> None:
+    def _answer(self, question: TypedAnswer, line: str) -> None:
         """Answer a question of a turn that another client began."""
-        question = self._question
-        if question is None:
-            return
         if (command := question.take(line)) is None:
             self._terminal.line(question.prompt)
             return
