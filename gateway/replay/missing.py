@@ -81,7 +81,7 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
     with path.open("ab+") as file:
         if not _ends_with_newline(path):
             file.write(b"\n")  # readers pass over a torn line
-        for other in sorted(made):
+        for other in made:
             for turn in live_turns(open_recording(other).lines()):
                 if not turns.isdisjoint(_turn_ids(turn)):
                     continue

@@ -95,14 +95,9 @@ class ReplayedEvents:
         self.turn = "" if isinstance(event, events.TurnEnded) else line.turn or self.turn
         if type(event) in self._left_out:
             return []
+        if isinstance(event, Counted):
+            return [self._counting(event)]
         match event:
-            case (
-                events.ModelTurnStarted()
-                | events.ModelTurnEnded()
-                | events.ModelCallStarted()
-                | events.ModelCallEnded()
-            ):
-                return [self._counting(event)]
             case events.TurnAccepted():
                 return self._accepted()
             case events.MessageAppended(message=message) if message.role == "user":
