@@ -161,9 +161,7 @@ def sync_folder(folder: Path) -> None:
 
 def sync_file_system(descriptor: int) -> bool:
     """Flush the file system of an open file to the disk. Return False where the system has no such call."""
-    if _SYNCFS is None:
-        return False
-    return bool(_SYNCFS(descriptor) == 0)
+    return _SYNCFS is not None and _SYNCFS(descriptor) == 0
 
 
 def _syncfs() -> Callable[[int], int] | None:
