@@ -3,9 +3,11 @@
     a run ended finished            turn_ended
     a run failed or was cancelled   errored, with the reason
     the program ends                shut_down
+    the gateway asks in words       a note with the question
 
-A run that a note began is internal to the pod and is not reported. Each report uses its own connection: read up to the
-parent's snapshot, write one line, close. If the parent does not answer, only the report is lost.
+A parent reads only the snapshots of its child, and they have no open question: without the note it would never learn of
+it. A run that a note began is internal to the pod and is not reported. Each report uses its own connection: read up to
+the parent's snapshot, write one line, close. If the parent does not answer, only the report is lost.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from dragoman.gateway.session.runs import Run
 from dragoman.gateway.transports import Children, ChildSettings
 from dragoman.gateway.transports.spec import Spawner
 from dragoman.mappings.canonical.commands import InjectNote
-from dragoman.mappings.canonical.events import RunStarted, TurnEnded
+from dragoman.mappings.canonical.events import QuestionAsked, RunStarted, TurnEnded
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import Burst, Frame
 
@@ -53,41 +55,43 @@ class Parent:
         self._kind = CALLED_BY_USERS  # kind of the current run
 
     def report_turns(self, run: Run, spawn: Spawn) -> None:
-        """Report how a turn of the pod's session ended; `spawn` runs the report as a task."""
+        """Report a question and how a turn of the pod's session ended; `spawn` runs the report as a task."""
         for event in run.events:
             if isinstance(event, RunStarted):
                 self._kind = event.kind
+            elif isinstance(event, QuestionAsked):
+                question = InjectNote(text=f"The pod `{self._name}` asks: {event.text}")
+                spawn(self._send(question), f"{self._name}:report")
             elif isinstance(event, TurnEnded):
                 kind, self._kind = self._kind, CALLED_BY_USERS
                 report = self._report(event) if kind == CALLED_BY_USERS else None
                 if report is not None:
                     spawn(self._send(report), f"{self._name}:report")
 
-    def _report(self, event: TurnEnded) -> dict[str, str] | None:
+    def _report(self, event: TurnEnded) -> InjectNote | None:
         if event.end == "completed":
-            return {"kind": "turn_ended", "pod_name": self._name}
+            return self._pod_event("turn_ended")
         if event.end not in ("failed", "cancelled"):
             return None
         text = event.failure.text if event.failure is not None else "Cancelled"
-        return {"kind": "errored", "pod_name": self._name, "message": text}
+        return self._pod_event("errored", message=text)
 
     async def report_shutdown(self) -> None:
         """Report that the program ends."""
-        await self._send({"kind": "shut_down", "pod_name": self._name})
+        await self._send(self._pod_event("shut_down"))
 
-    async def _send(self, report: dict[str, str]) -> None:
+    def _pod_event(self, kind: str, **more: str) -> InjectNote:
+        report = {"kind": kind, "pod_name": self._name, **more}
+        return InjectNote(text="", ext={"pod.pod_event": Raw(msgspec.json.encode(report))})
+
+    async def _send(self, report: InjectNote) -> None:
         """Write one report; log a warning if the parent is gone or silent."""
-        note = InjectNote(text="", ext={"pod.pod_event": Raw(msgspec.json.encode(report))})
-        frames = registry.dialect("pod").commands.write(Burst(items=[note])).frames
+        frames = registry.dialect("pod").commands.write(Burst(items=[report])).frames
         try:
             async with asyncio.timeout(READ_DEADLINE):
                 await self._write(frames)
         except (OSError, TimeoutError) as error:
-            log.warning(
-                "cannot deliver the report to the parent pod",
-                report=report["kind"],
-                cause=full_reason(error) or "no snapshot",
-            )
+            log.warning("cannot deliver the report to the parent pod", cause=full_reason(error) or "no snapshot")
 
     async def _write(self, frames: Sequence[bytes]) -> None:
         transport = await self._connect()

@@ -15,7 +15,7 @@ import pytest
 
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.session.runs import Run
-from dragoman.mappings.canonical.events import Event, RunStarted, TurnEnded
+from dragoman.mappings.canonical.events import Event, QuestionAsked, RunStarted, TurnEnded
 from dragoman.mappings.canonical.values import Failure, Origin
 from tests.gateway.pod_messages import say, snapshot
 
@@ -74,6 +74,14 @@ async def test_the_end_of_a_run_is_reported_as_a_child_pod_does(
         run = Run(turn="t", origin=Origin(), events=[ended], ended=True)
         child.report_turns(run, lambda work, name: spawned.append(group.create_task(work, name=name)))
         assert await told.get() == [{"method": "pod_event", "params": report}]
+
+
+async def test_a_question_in_words_is_a_note_for_the_parent(tmp_path: Path) -> None:
+    async with parent(tmp_path / "sock", snapshot()) as told, asyncio.TaskGroup() as group:
+        run = Run(turn="t", origin=Origin(), events=[QuestionAsked(text="Answer approve or deny.", parked=True)])
+        Parent(str(tmp_path / "sock"), "atlas").report_turns(run, lambda work, name: group.create_task(work, name=name))
+        note = {"method": "notify", "params": {"message": "The pod `atlas` asks: Answer approve or deny."}}
+        assert await told.get() == [note]
 
 
 @pytest.mark.parametrize("end", ["limit_reached", "paused", "rolled_back"])
