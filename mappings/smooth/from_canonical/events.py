@@ -64,7 +64,7 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.HistorySnapshot,
     produces=(wire.ImmediateResponse,),
-    fidelity=Lossy((*NOT_IN_A_MESSAGE_LIST, "items.system", "items.at")),  # of equal times
+    fidelity=Lossy((*NOT_IN_A_MESSAGE_LIST, "items.system", "items.at")),  # two equal times become different ones
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
     """Write a page of the history. A whole history is counted as lost: smooth clients request pages."""
