@@ -173,7 +173,10 @@ def question_answered(event: events.QuestionAnswered, context: Context) -> Messa
     if not event.segments:
         return start
     payload = wire.MessageAppend.Payload(
-        session_id=context.session, message_id="", role="user", content=flatten(event.segments)
+        session_id=context.session,
+        message_id=f"{event.question or context.turn}/{event.number}",  # unique: no store has the message
+        role="user",
+        content=flatten(event.segments),
     )
     return wire.MessageAppend(payload=payload, **context.envelope), *start
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.mappings.canonical import Batch, Event, events
-from dragoman.mappings.canonical.values import End, Failure, Message, SessionSummary, Usage
+from dragoman.mappings.canonical.values import End, Failure, Message, SessionSummary, Text, Usage
 from dragoman.mappings.dialect import Instance, Rendered
 from dragoman.mappings.pando.projection import Projection
 from tests.mappings.pando.data import value
@@ -119,6 +119,13 @@ def test_an_answer_starts_a_run_only_if_its_question_ended_one() -> None:
     answered = events.QuestionAnswered(question="q")
     assert [topic for topic, _ in published(told, answered)] == ["llm.start"]
     assert published(late, answered) == []
+
+
+def test_each_answer_in_words_has_an_id_of_its_own() -> None:
+    """A viewer may tell messages apart by their ids."""
+    answers = [events.QuestionAnswered(question="q", number=n, segments=(Text(text="yes"),)) for n in (1, 2)]
+    said = published(Projection(instance=US), *answers)
+    assert len({payload["message_id"] for topic, payload in said if topic == "message.append"}) == 2
 
 
 TOPICS_OF_END: dict[str, list[str]] = {
