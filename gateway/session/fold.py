@@ -272,9 +272,11 @@ def _take_back(state: SessionState) -> None:
 def take_back_ended(state: SessionState) -> None:
     """Remove the input of a run that was rolled back while no turn was open.
 
-    It is of another client, or of the last turn, which a cancel ended for its clients before the backend did.
+    It is of another client, or of the last turn, which a cancel ended for its clients before the backend did. A turn
+    with an answer was not rolled back: the backend did not tell the input that was.
     """
-    turn = state.transcript[-1].turn if state.transcript else ""
+    last = state.transcript[-1] if state.transcript else None
+    turn = last.turn if isinstance(last, Message) and last.role == "user" else ""
     while turn and state.fresh and state.transcript[state.fresh - 1].turn == turn:
         state.fresh -= 1
     _take_back(state)

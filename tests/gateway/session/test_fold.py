@@ -354,6 +354,14 @@ def test_an_input_that_is_rolled_back_is_not_among_the_items_that_a_summary_repl
     assert (live.state.transcript, live.state.summed_up) == ([], 0)
 
 
+def test_a_turn_with_an_answer_stays_when_an_input_that_was_not_told_is_rolled_back() -> None:
+    live = Live()
+    live.accept("Hi")
+    live.feed([TextDelta(text="Yes"), TurnResult(end="completed"), StatusChanged(status="idle")])
+    live.feed([StatusChanged(status="running"), TurnResult(end="rolled_back"), StatusChanged(status="idle")])
+    assert [message.text for message in live.state.messages()] == ["Hi", "Yes"]
+
+
 @pytest.mark.parametrize(
     ("total", "more", "sum_"),
     [
