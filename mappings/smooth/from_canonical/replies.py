@@ -18,7 +18,6 @@ from dragoman.mappings.smooth.wire.values import NS_PER_MS, rfc3339
 
 STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 
-LATEST = 2**63  # ns since the epoch: later than any message
 IDS_KEPT = 256  # sessions whose ids are not computed again: an opening asks four times
 TITLE_KEPT = 8  # characters of the id in the title of a session without a name
 
@@ -79,17 +78,17 @@ def _status(event: events.SessionOpened) -> wire.SessionStatus | None:
 def history(event: events.HistorySnapshot) -> wire.Page:
     """Return one page of the history, with the messages of user and assistant only, newest first.
 
-    Each message is at least 1 ms older than the one before it, as real clients sort a page by its milliseconds. The
+    Each message is at least 1 ms newer than the one behind it, as real clients sort a page by its milliseconds. The
     store of a pando has whole seconds: an answer has the time of its question (docs/dialects/smooth.md, section 5).
     """
     records: list[wire.Record] = []
-    at = LATEST
-    for item in event.items:
+    at = -NS_PER_MS
+    for item in reversed(event.items):
         if isinstance(item, Message) and item.role != "system":
-            at = min(item.at, at - NS_PER_MS)
+            at = max(item.at, at + NS_PER_MS)
             records.append(_record(item, at))
     return wire.Page(
-        messages=records,
+        messages=records[::-1],
         next_cursor=event.next_cursor,
         has_more=event.next_cursor is not None,
     )

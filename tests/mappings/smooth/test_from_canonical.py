@@ -120,8 +120,12 @@ def test_messages_without_an_id_get_a_fixed_id_each(role: Role) -> None:
     assert ids == [record["id"] for record in page(*items)["messages"]]
 
 
-def test_a_page_sorted_by_its_milliseconds_has_the_order_of_the_history() -> None:
-    newest_first = (3_000_400_000, 3_000_000_000, 3_000_000_000, 1_000_000_007)  # ns; a pando stores whole seconds
+@pytest.mark.parametrize(
+    "newest_first",  # ns; a pando stores whole seconds
+    [(3_000_400_000, 3_000_000_000, 3_000_000_000, 1_000_000_007), (3_000_000_000, 0, 0, 1_000_000_000), (0, 0, 0, 0)],
+    ids=["in one second", "unknown between others", "unknown"],
+)
+def test_a_page_sorted_by_its_milliseconds_has_the_order_of_the_history(newest_first: tuple[int, ...]) -> None:
     records = page(*[Message(role="user", text=str(n), at=at) for n, at in enumerate(newest_first)])["messages"]
     sorted_by_client = sorted(records, key=lambda record: nanoseconds(record["createdAt"]) // 1_000_000)
     assert [record["content"]["text"] for record in sorted_by_client] == ["3", "2", "1", "0"]
