@@ -63,13 +63,12 @@ class Upstreams:
         Raise ConfigError if one is invalid, OSError if it cannot be read.
         """
         played = {route.upstream for route in routes if registry.played(route.upstream)}
-        if played:
+        plans = {one: plan for one, plan in self._plans.items() if one in played}
+        for endpoint in played - plans.keys():
             from dragoman.gateway.replay.playing import plan_of
 
-            plans = {one: plan for one, plan in self._plans.items() if one in played}
-            for endpoint in played - plans.keys():
-                plans[endpoint] = await asyncio.to_thread(plan_of, endpoint)
-            self._plans = plans
+            plans[endpoint] = await asyncio.to_thread(plan_of, endpoint)
+        self._plans = plans
 
     def find_takers(self, route: Route) -> list[Endpoint]:
         """Return the upstreams of a route that may take a new session, as far as its connections tell.

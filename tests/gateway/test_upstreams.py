@@ -101,7 +101,9 @@ async def test_a_backend_in_this_process_replaces_the_upstream() -> None:
     assert type(kind_of_route("smooth+ws://127.0.0.1:1/ws", make)) is ReplayedKind
 
 
-async def test_a_recording_is_read_once_and_not_by_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """Return the threads that have opened a recording."""
     readers: list[threading.Thread] = []
 
     def read(path: Path) -> Reader:
@@ -109,7 +111,14 @@ async def test_a_recording_is_read_once_and_not_by_the_event_loop(monkeypatch: p
         return open_recording(path)
 
     monkeypatch.setattr(playing, "open_recording", read)
-    route = Route(name="test", listen=(), upstream=parse(f"replay+file:{FROZEN}/v4.jsonl"))
+    return readers
+
+
+REPLAYED = Route(name="test", listen=(), upstream=parse(f"replay+file:{FROZEN}/v4.jsonl"))
+
+
+async def test_a_recording_is_read_once_and_not_by_the_event_loop(readers: list[threading.Thread]) -> None:
+    route = REPLAYED
     sessions = Sessions(route, services(), registry.upstream(route.upstream), lambda _link: None, None)
     upstreams = Upstreams(lambda _route: spawner_of(Children(1)))
     for _ in range(2):
@@ -117,6 +126,15 @@ async def test_a_recording_is_read_once_and_not_by_the_event_loop(monkeypatch: p
         upstreams.make_kind(route, None, sessions)
     (reader,) = readers
     assert reader is not threading.current_thread()
+
+
+async def test_a_recording_whose_route_was_removed_is_read_again_when_the_route_comes_back(
+    readers: list[threading.Thread],
+) -> None:
+    upstreams = Upstreams(lambda _route: spawner_of(Children(1)))
+    for routes in ([REPLAYED], [], [REPLAYED]):
+        await upstreams.read_recordings(routes)
+    assert len(readers) == 2
 
 
 async def test_an_upstream_takes_no_session_while_it_is_dialled_in_vain_or_its_circuit_is_open() -> None:
