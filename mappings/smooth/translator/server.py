@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, Loss, NewId, Step, Translator
+from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, Loss, NewId, Oversize, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth.directions import FROM_CLIENT
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
@@ -75,7 +75,7 @@ class ServerTranslator(Translator[Command, Event]):
         for frame in frames:
             read: Step[Command] = Step()
             FROM_CLIENT.receive((frame,), read)
-            if self._seed and read.faults:
+            if self._seed and read.faults and not isinstance(frame, Oversize):
                 read = self._with_agent(read)
             step.faults += read.faults
             step.losses += read.losses

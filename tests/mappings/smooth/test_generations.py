@@ -11,6 +11,7 @@ from msgspec import Raw, structs
 
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import End, Usage
+from dragoman.mappings.dialect import Oversize
 from dragoman.mappings.smooth.projection import Projection
 from dragoman.mappings.smooth.translator.server import ServerTranslator
 from dragoman.mappings.smooth.vocabulary import SEED
@@ -86,3 +87,9 @@ def test_a_conversation_is_always_new_and_claims_no_forms() -> None:
 def test_a_missing_agent_gets_a_new_id() -> None:
     ((command,), _) = hears({"action": "create_conversation_session", "requestId": "c"})
     assert structs.replace(command, ext=None) == commands.OpenSession(request="c", agent="minted", supports=())
+
+
+def test_a_conversation_of_which_only_the_beginning_was_read_is_refused() -> None:
+    create = {"action": "create_conversation_session", "requestId": "c"}
+    refused = Oversize(size=2, limit=1, name="max_command", value=create)
+    assert ServerTranslator(lambda: 0, lambda: "minted", SEED).receive([refused]).bursts == []
