@@ -112,7 +112,7 @@ def raising_on_signals() -> Iterator[None]:
     """
 
     def interrupt(number: int, _frame: object) -> None:
-        for handled in former:
+        for handled in numbers:
             signal.signal(handled, signal.SIG_IGN)
         raise Interrupted(number)
 

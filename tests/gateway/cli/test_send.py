@@ -148,6 +148,18 @@ def test_the_second_signal_of_timeout_does_not_end_the_command_before_its_cancel
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_a_signal_that_comes_while_the_handlers_are_installed_interrupts_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def install(number: int, handler: Any) -> None:
+        if handler is not signal.SIG_IGN:
+            handler(number, None)
+
+    monkeypatch.setattr(signal, "signal", install)
+    with pytest.raises(Interrupted), raising_on_signals():
+        pass
+
+
 def test_a_turn_whose_reader_leaves_is_cancelled(backends: Backends) -> None:
     endpoint = backends.endpoint("pod")
     command = [sys.executable, "-m", "dragoman", "send", endpoint, "slow"]
