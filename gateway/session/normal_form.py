@@ -166,7 +166,7 @@ class NormalForm:
         self._runs.emit(event)
 
     def _history(self, event: events.HistorySnapshot) -> None:
-        if self._tells_calls or not self._state.transcript:
+        if self._tells_calls or (event.items and not self._state.transcript):
             self._runs.emit(renew(event, self._state, self._runs.new_id))
         elif (items := fold_in(event.items, self._state.transcript, self._runs.new_id)) is not None:
             self._runs.emit(structs.replace(event, items=tuple(items)))

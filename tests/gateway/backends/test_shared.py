@@ -355,6 +355,22 @@ async def test_a_change_of_the_store_goes_to_subscribers_and_to_no_session() -> 
         assert len(frames(client)) == before
 
 
+async def test_a_history_that_is_still_empty_when_it_is_read_again_is_not_told() -> None:
+    change = {"instance_id": "i-2", "path": "/", "payload": {"method": "UpdateSession"}}
+    async with in_memory_pando_gateway() as made:
+        pod = made.join("pod", ingress=Ingress(session=ONE))
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        before = frames(pod)
+        await made.publishes("db.session.updated", topic="db.session.updated", **change)
+        for _ in range(3):
+            made.time.passes(TICK)
+            await settle()
+        await made.answers("session.list", [row(ONE)])
+        await made.answers("message.list", [])
+        assert frames(pod) == before
+
+
 async def test_heartbeats_of_the_primary_are_no_loss() -> None:
     async with in_memory_pando_gateway() as made:
         await watching(made, ONE)
