@@ -189,7 +189,6 @@ class App:
 
     async def _serve_routes(self, meanwhile: Meanwhile) -> None:
         try:
-            await self.upstreams.read_recordings(self.config.routes)
             await self._routes.start(self.config.routes, Identities(self.config, self.ledger.counters))
             self.ready.set()
             if self._owns_process:
@@ -205,7 +204,6 @@ class App:
         """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""
         identities = Identities(config, self.ledger.counters)
         services = structs.replace(self._services, limits=config.limits)
-        await self.upstreams.read_recordings(config.routes)
         async with self._recordings.replaced(config.recording) as is_new:
             await self._routes.change(config.routes, identities, services, records_anew=is_new)
         self._clients.end_revoked(identities.is_revoked)
@@ -268,7 +266,7 @@ class App:
         port = ClientPort(dialect=dialect, target=target, ingress=Ingress(endpoint="inside"))
         self._clients.welcome(port, transport, translator)
 
-    def _make_router(self, route: Route, services: Services) -> Router:
+    async def _make_router(self, route: Route, services: Services) -> Router:
         def find_id(name: str) -> str:
             return router.find_id(name)
 
@@ -276,12 +274,13 @@ class App:
             dialects = [registry.dialect(endpoint.dialect) for endpoint in router.route.listen]
             return list(dict.fromkeys(name for one in dialects for name in one.public_ids(state.id, state.backend_ids)))
 
+        plan = await self.upstreams.read_plan(route)
         recorder = self._recordings.make_recorder(route, services.limits, find_id, public_ids)
         router = Router(
             route,
             services,
             registry.upstream(route.upstream),
-            partial(self.upstreams.make_kind, route, recorder),
+            partial(self.upstreams.make_kind, route, recorder, plan),
             recorder,
             RouteEvents(on_run=partial(self._note_run, route.name), on_shutdown=self._on_shutdown),
             self._known_backends.sessions_of(route.upstreams),

@@ -60,7 +60,7 @@ class Routes:
         self,
         clients: Clients,
         listeners: Listeners,
-        make_router: Callable[[Route, Services], Router],
+        make_router: Callable[[Route, Services], Awaitable[Router]],
         listening: Callable[[str], None],
         stopped: Callable[[Router], Awaitable[None]],
     ) -> None:
@@ -89,7 +89,7 @@ class Routes:
         """Serve these routes; raise OSError if a listener cannot be opened."""
         self.identities = identities
         for route in routes:
-            running = RunningRoute(route=route, router=self._make_router(route, self._clients.services))
+            running = RunningRoute(route=route, router=await self._make_router(route, self._clients.services))
             self.running.append(running)
             for endpoint in route.listen:
                 await self._open(running, endpoint, self.identities)
@@ -103,7 +103,7 @@ class Routes:
         With `records_anew` each route that is recorded gets a new router, which has a recorder of the new recordings.
         """
         known = {running.route.name: running for running in self.running if not (records_anew and running.route.record)}
-        planned = [self._plan(route, known.get(route.name), services) for route in routes]
+        planned = [await self._plan(route, known.get(route.name), services) for route in routes]
         kept = self._match_listeners(planned)
         closing = [(old, one) for old in self.running for one in old.listeners if one not in kept]
         strangers = list(self._find_strangers(routes))
@@ -155,10 +155,10 @@ class Routes:
                     link for link in self._clients.links_of(old.router) if not (link.publishes or link.ingress.spawned)
                 )
 
-    def _plan(self, route: Route, old: RunningRoute | None, services: Services) -> RunningRoute:
+    async def _plan(self, route: Route, old: RunningRoute | None, services: Services) -> RunningRoute:
         """Return a route with the router that it will have, and no listeners yet."""
         has_same_backend = old is not None and all(getattr(old.route, key) == getattr(route, key) for key in BACKEND)
-        router = old.router if old is not None and has_same_backend else self._make_router(route, services)
+        router = old.router if old is not None and has_same_backend else await self._make_router(route, services)
         return RunningRoute(route=route, router=router, listeners=[])
 
     def _match_listeners(self, planned: Sequence[RunningRoute]) -> dict[OpenListener, RunningRoute]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,20 +55,18 @@ class Upstreams:
         self.statuses: dict[str, BackendStatus] = {}  # route name -> status, if the backend is dialled
         self.pools: dict[str, UpstreamPool] = {}  # route name -> pool, if the route has several upstreams
         self.replays: dict[str, Replay] = {}  # route name -> replay, if the backend is a recording
-        self._plans: dict[Endpoint, ReplayPlan] = {}  # of these recordings
 
-    async def read_recordings(self, routes: Iterable[Route]) -> None:
-        """Read the new recordings among the upstreams in a thread, because one of 100 MB takes several seconds.
+    async def read_plan(self, route: Route) -> ReplayPlan | None:
+        """Return the plan of the recording that is the backend of a route, None if it has another backend.
 
-        Raise ConfigError if one is invalid, OSError if it cannot be read.
+        A thread reads it, because a recording of 100 MB takes several seconds. Raise ConfigError if it is invalid,
+        OSError if it cannot be read.
         """
-        played = {route.upstream for route in routes if registry.played(route.upstream)}
-        plans = {one: plan for one, plan in self._plans.items() if one in played}
-        for endpoint in played - plans.keys():
-            from dragoman.gateway.replay.playing import plan_of
+        if self._make_backend is not None or not registry.played(route.upstream):
+            return None
+        from dragoman.gateway.replay.playing import plan_of
 
-            plans[endpoint] = await asyncio.to_thread(plan_of, endpoint)
-        self._plans = plans
+        return await asyncio.to_thread(plan_of, route.upstream)
 
     def find_takers(self, route: Route) -> list[Endpoint]:
         """Return the upstreams of a route that may take a new session, as far as its connections tell.
@@ -80,11 +78,15 @@ class Upstreams:
             return [upstream.endpoint for upstream in pool.upstreams if upstream.breaker.takes]
         return [] if self.statuses[route.name].wanted else [route.upstream]
 
-    def make_kind(self, route: Route, recorder: Recorder | None, sessions: Sessions) -> BackendKind:
+    def make_kind(
+        self, route: Route, recorder: Recorder | None, plan: ReplayPlan | None, sessions: Sessions
+    ) -> BackendKind:
+        """Return what knows the sessions of a route; `plan` is what `read_plan` returned for the route."""
         upstream, make, services = registry.upstream(route.upstream), self._make_backend, sessions.services
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
         self.pools.pop(route.name, None)
+        self.replays.pop(route.name, None)
         status = self.statuses[route.name] = BackendStatus()
         # All sessions of the route share one spawner, because each has a copy of the environment.
         spawner = structs.replace(self._spawner(route), end_one=self._children.end_one)
@@ -102,8 +104,7 @@ class Upstreams:
             pool=pool,
             children=self._children,
         )
-        if registry.played(route.upstream):
-            plan = self._plans[route.upstream]
+        if plan is not None:
             replay = self.replays[route.name] = dialer.make_replay(upstream, plan)
             return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
         if pool is not None and upstream.single_session:

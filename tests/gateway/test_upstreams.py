@@ -41,7 +41,7 @@ def kind_of_route(upstream: str, make_backend: MakeInProcess | None = None) -> B
     route = Route(name="test", listen=(), upstream=parse(upstream))
     sessions = Sessions(route, provided, registry.upstream(route.upstream), lambda _link: None, None)
     upstreams = Upstreams(lambda _route: spawner_of(Children(1)), make_backend)
-    return upstreams.make_kind(route, None, sessions)
+    return upstreams.make_kind(route, None, None, sessions)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def test_the_environment_of_children_is_read_once_for_all_sessions_of_a_ro
         asked.append(route)
         return spawner_of(Children(1))
 
-    kind = Upstreams(spawner).make_kind(route, None, sessions)
+    kind = Upstreams(spawner).make_kind(route, None, None, sessions)
     for name in ("a", "b", "c"):
         sessions.make_unlisted(name, kind._connect_upstream)
     assert asked == [route]
@@ -78,7 +78,7 @@ async def test_the_environment_of_children_is_read_once_for_all_sessions_of_a_ro
 async def test_the_connection_of_a_new_session_has_the_limits_that_its_route_has_then() -> None:
     route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:1/ws"))
     sessions = Sessions(route, services(), registry.upstream(route.upstream), lambda _link: None, None)
-    kind = Upstreams(lambda _route: spawner_of(Children(1))).make_kind(route, None, sessions)
+    kind = Upstreams(lambda _route: spawner_of(Children(1))).make_kind(route, None, None, sessions)
     changed = structs.replace(route, limits={"connect_deadline": 1.5})
     sessions.change_route(changed, services().for_route(changed))
     made: list[Backend] = []
@@ -101,9 +101,7 @@ async def test_a_backend_in_this_process_replaces_the_upstream() -> None:
     assert type(kind_of_route("smooth+ws://127.0.0.1:1/ws", make)) is ReplayedKind
 
 
-@pytest.fixture
-def readers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """Return the threads that have opened a recording."""
+async def test_a_recording_is_read_in_a_thread_and_again_for_each_router(monkeypatch: pytest.MonkeyPatch) -> None:
     readers: list[threading.Thread] = []
 
     def read(path: Path) -> Reader:
@@ -111,30 +109,14 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
         return open_recording(path)
 
     monkeypatch.setattr(playing, "open_recording", read)
-    return readers
-
-
-REPLAYED = Route(name="test", listen=(), upstream=parse(f"replay+file:{FROZEN}/v4.jsonl"))
-
-
-async def test_a_recording_is_read_once_and_not_by_the_event_loop(readers: list[threading.Thread]) -> None:
-    route = REPLAYED
+    route = Route(name="test", listen=(), upstream=parse(f"replay+file:{FROZEN}/v4.jsonl"))
     sessions = Sessions(route, services(), registry.upstream(route.upstream), lambda _link: None, None)
     upstreams = Upstreams(lambda _route: spawner_of(Children(1)))
     for _ in range(2):
-        await upstreams.read_recordings([route])
-        upstreams.make_kind(route, None, sessions)
-    (reader,) = readers
-    assert reader is not threading.current_thread()
-
-
-async def test_a_recording_whose_route_was_removed_is_read_again_when_the_route_comes_back(
-    readers: list[threading.Thread],
-) -> None:
-    upstreams = Upstreams(lambda _route: spawner_of(Children(1)))
-    for routes in ([REPLAYED], [], [REPLAYED]):
-        await upstreams.read_recordings(routes)
+        plan = await upstreams.read_plan(route)
+        assert type(upstreams.make_kind(route, None, plan, sessions)) is ReplayedKind
     assert len(readers) == 2
+    assert threading.current_thread() not in readers
 
 
 async def test_an_upstream_takes_no_session_while_it_is_dialled_in_vain_or_its_circuit_is_open() -> None:
@@ -144,7 +126,7 @@ async def test_an_upstream_takes_no_session_while_it_is_dialled_in_vain_or_its_c
     upstreams = Upstreams(lambda _route: spawner_of(Children(1)))
     for route in (alone, both):
         sessions = Sessions(route, services(), registry.upstream(first), lambda _link: None, None)
-        upstreams.make_kind(route, None, sessions)
+        upstreams.make_kind(route, None, None, sessions)
     assert [upstreams.find_takers(route) for route in (alone, both)] == [[first], [first, second]]
     upstreams.statuses["alone"].wanted = 1
     pool = upstreams.pools["both"]
