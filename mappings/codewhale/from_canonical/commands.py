@@ -97,9 +97,10 @@ def resume_session(command: commands.ResumeSession, _context: Losses) -> Request
 def history_for_resume(items: Sequence[Item]) -> Ext | None:
     """Return the ext of a ResumeSession that adds history items of another session to a thread.
 
-    The source is docs/dialects/codewhale.md, section 2.3.
+    Texts are blocks, because a 0.10.2 refuses other forms (docs/dialects/codewhale.md, sections 2.3 and 12).
     """
-    history = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
+    said = [item for item in items if isinstance(item, Message)]
+    history = [raw({"role": item.role, "content": [{"type": "text", "text": item.text}]}) for item in said]
     return keep(params=requests.Resume.Params(thread_id="", history=history, persist_extended_history=False))
 
 

@@ -176,8 +176,8 @@ def test_a_live_backend_that_takes_a_history_gets_it_before_the_first_command() 
     assert (resume.session, resume.request) == ("thread-1", "own 1")
     assert resume.ext is not None
     assert msgspec.json.decode(resume.ext["codewhale.params"])["history"] == [
-        {"role": "user", "content": "one"},
-        {"role": "assistant", "content": "1"},
+        {"role": "user", "content": [{"type": "text", "text": "one"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "1"}]},
     ]
     behind.sends(SessionOpened(request="own 1", session="thread-1"))
     assert types(behind.backend.asked[2:]) == ["SubmitInput"]

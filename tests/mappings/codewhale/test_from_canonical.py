@@ -143,12 +143,13 @@ def test_an_invalid_hook_line_or_goal_is_counted() -> None:
 
 
 def test_a_history_from_elsewhere_is_added_to_a_resumed_thread() -> None:
-    """A resume with `history` appends it (docs/dialects/codewhale.md, section 2.3)."""
+    """A resume appends `history`. A 0.10.2 refuses texts without blocks (docs/dialects/codewhale.md, section 12)."""
     assert DIALECT.takes_history is not None
     said: list[Item] = [Message(role="user", text="one"), Reasoning(text="hm"), Message(role="assistant", text="1")]
     frame = asked(commands.ResumeSession(session=UUID, ext=DIALECT.takes_history(said)))
     assert (frame["method"], frame["params"]["thread_id"]) == ("thread/resume", f"thread-{UUID}")
-    assert frame["params"]["history"] == [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]
+    one, answer = [{"type": "text", "text": "one"}], [{"type": "text", "text": "1"}]
+    assert frame["params"]["history"] == [{"role": "user", "content": one}, {"role": "assistant", "content": answer}]
 
 
 @pytest.mark.parametrize(("known", "archived", "status"), [("running", True, "archived"), ("archived", False, "idle")])
