@@ -53,7 +53,7 @@ PROBE = 10.0
 """Seconds between two looks whether an answer is due."""
 
 CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
-"""Commands after which a server forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
+"""Commands after which a server before 0.10.2 forgets all conversations (docs/dialects/codewhale.md, section 3)."""
 
 NOT_RUNNING = Failure(cause="not_running", text="no turn is in progress")
 
@@ -193,7 +193,7 @@ class ClientTranslator(Translator[Event, Command]):
             return Failure(cause="unsupported", text=f"a codewhale cannot be asked this: {why}")
         if self._pending.full:
             return Failure(cause="busy", text=f"{WAITING_MAX} requests wait for the backend's answer")
-        if isinstance(command, CONFIGURING) and self._opening.session:
+        if isinstance(command, CONFIGURING) and self._opening.session and not self._opening.resumes_context:
             return Failure(cause="busy", text="not changed: the backend would forget its open conversation")
         if isinstance(command, commands.CancelTurn):
             if not self._interrupts:

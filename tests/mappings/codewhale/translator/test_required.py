@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman.mappings.canonical import Command, Event, commands
-from dragoman.mappings.canonical.events import Gap, HistorySnapshot, SessionOpened
+from dragoman.mappings.canonical.events import Gap, HistorySnapshot, Reply, SessionOpened
 from dragoman.mappings.canonical.values import ImageAttachment, Item, Message, Reasoning, Text, ToolCall, ToolResult
 from dragoman.mappings.codewhale.from_canonical.generations import with_required_params
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
@@ -131,6 +131,14 @@ def test_a_server_of_0_10_2_resumes_a_thread_with_its_context(facts: dict[str, o
     server = Server(facts)
     server.asked(commands.ResumeSession(request="r", session=THREAD), RESUMED)
     assert [type(event) for event in server.events] == expected
+
+
+def test_settings_of_a_server_of_0_10_2_change_while_a_thread_is_open() -> None:
+    server = Server(FACTS)
+    server.asked(commands.ResumeSession(request="r", session=THREAD), RESUMED)
+    server.asked(commands.SetConfig(request="c", key="k", value="v"), {"ok": True, "data": {}, "events": []})
+    assert isinstance(server.events[-1], Reply)
+    assert server.events[-1].failure is None
 
 
 def test_a_history_has_the_thoughts_texts_and_tool_calls_of_the_turns() -> None:
