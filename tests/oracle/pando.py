@@ -19,10 +19,12 @@ Data = dict[str, Any]
 
 class Session(Struct):
     """A session: `running` is None while its state is unknown, `calls` are those without a result, with whether their
-    input came. `had_messages` is True if it was announced with messages: a call may have come before.
+    input came. `had_messages` is True if it was announced with messages: a call may have come before. `first` is True
+    in the first run that is seen, which may have been found running.
     """
 
     running: bool | None = None
+    first: bool = True
     had_messages: bool | None = None
     calls: dict[str, bool] = field(default_factory=dict)
     deleted: bool = False
@@ -99,7 +101,7 @@ class PandoOracle:
 
     def _end(self, session: Session, _payload: Data) -> None:
         self._record.hold(session.running is not False, "llm.end ends what llm.start began")
-        session.running = False
+        session.running = session.first = False
         session.calls = dict.fromkeys(session.calls, False)  # a run that was lost and found again tells them anew
 
     def _message(self, _session: Session, payload: Data) -> None:
@@ -115,7 +117,7 @@ class PandoOracle:
 
     def _result(self, session: Session, payload: Data) -> None:
         known = session.calls.pop(payload["call_id"], None) is not None
-        is_earlier = session.running is None or bool(session.had_messages) or self.lost_pod
+        is_earlier = session.first or bool(session.had_messages) or self.lost_pod
         self._record.hold(known or is_earlier, "a result follows its call")
         self._record.hold(session.running is not False, "a result stands in a run")
 
