@@ -7,7 +7,7 @@ import pytest
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical.commands import ListCompletions
-from tests.gateway.in_memory import AT_ONCE, NEVER, in_memory_gateway
+from tests.gateway.in_memory import AT_ONCE, NEVER, Script, in_memory_gateway
 from tests.gateway.pod_messages import (
     CANCEL,
     FINISHED,
@@ -287,13 +287,15 @@ async def test_a_cancel_goes_to_the_pod_which_ends_the_turn() -> None:
         assert made.time.waiting == [], "every deadline was called off"
 
 
+def cancelled_by_force(script: Script) -> Script:
+    """Return the script, with a cancel of r1 that the pod ignores until `cancel_deadline`."""
+    return script.sends("a", cancel("r1")).pod_receives(CANCEL).passes(Limits().cancel_deadline)
+
+
 async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_dropped() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
-            .sends("a", cancel("r1"))
-            .pod_receives(CANCEL)
-            .passes(Limits().cancel_deadline)
+            cancelled_by_force(begun(made))
             .receives("a", cancelled("r1"))
             .pod_sends(delta("still"), delta(" talking"))
             .receives("a")
@@ -310,27 +312,14 @@ async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_
 
 async def test_an_input_cancelled_by_force_leaves_the_history_when_the_pod_rolls_it_back() -> None:
     async with in_memory_gateway() as made:
-        await (
-            begun(made)
-            .sends("a", cancel("r1"))
-            .pod_receives(CANCEL)
-            .passes(Limits().cancel_deadline)
-            .pod_sends(run_end("rolled_back"), status("idle"))
-            .ignores("a")
-            .done()
-        )
+        await cancelled_by_force(begun(made)).pod_sends(run_end("rolled_back"), status("idle")).ignores("a").done()
         assert made.session.state.transcript == []
 
 
 async def test_an_input_cancelled_by_force_before_it_was_accepted_leaves_the_history_when_it_is_rolled_back() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
-            .submits("a", "r1", "Hi")
-            .sends("a", cancel("r1"))
-            .pod_receives(CANCEL)
-            .passes(Limits().cancel_deadline)
+            cancelled_by_force(made.script().opens("a").submits("a", "r1", "Hi"))
             .pod_sends(*took("Hi"), run_end("rolled_back"), status("idle"))
             .ignores("a")
             .done()
@@ -341,10 +330,7 @@ async def test_an_input_cancelled_by_force_before_it_was_accepted_leaves_the_his
 async def test_a_turn_that_was_cancelled_by_force_gets_no_second_end_from_its_unanswered_cancel() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
-            .sends("a", cancel("r1"))
-            .pod_receives(CANCEL)
-            .passes(Limits().cancel_deadline)
+            cancelled_by_force(begun(made))
             .receives("a", cancelled("r1"))
             .passes(Limits().accept_deadline)
             .receives("a")
@@ -355,10 +341,7 @@ async def test_a_turn_that_was_cancelled_by_force_gets_no_second_end_from_its_un
 async def test_a_pod_that_is_lost_is_free_again_after_a_cancel_by_force() -> None:
     async with in_memory_gateway() as made:
         await (
-            begun(made)
-            .sends("a", cancel("r1"))
-            .pod_receives(CANCEL)
-            .passes(Limits().cancel_deadline)
+            cancelled_by_force(begun(made))
             .receives("a", cancelled("r1"))
             .pod_dies()
             .pod_sends(snapshot())
