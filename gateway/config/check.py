@@ -124,7 +124,7 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
     recording = in_force.recording if in_force is not None else None
     recorded = recording.path if recording is not None else ""
     wrong, drafts = _read(table, listens, recorded if starts else None)
-    missing = dict([*secrets.faults, *interpolation.faults])  # a reference is also why its file is not found
+    missing = dict([*secrets.faults, *interpolation.faults])  # the fault of a reference replaces that of its file
     wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
     shared = _shared(path, drafts, secrets) if _can_others_read(path) else []
     shared = [found for found in shared if found[0] not in interpolation.replaced] + [

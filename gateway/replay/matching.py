@@ -152,7 +152,9 @@ def _same(recorded: Any, new: Any) -> bool:
     return bool(recorded == new)
 
 
-@lru_cache(maxsize=4)  # an input is compared with each recorded one, and one of a megabyte takes 0.1 s
+# An input is compared with each recorded one, and one of a megabyte takes 0.1 s. Four texts stay in memory: recorded
+# ones, which the plan holds anyway, and inputs, which `max_command` bounds.
+@lru_cache(maxsize=4)
 def _plain(text: str) -> str:
     text = _TIME.sub("<time>", _UUID.sub("<id>", text))
     return " ".join(text.split())
