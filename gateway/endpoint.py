@@ -64,6 +64,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     options: tuple[tuple[str, str], ...] = ()
 
     @property
+    def versioned_dialect(self) -> str:
+        """The dialect, with its generation if the endpoint names one: `smooth@1.3.0`."""
+        return f"{self.dialect}@{self.generation}" if self.generation else self.dialect
+
+    @property
     def is_pod_directory(self) -> bool:
         """True for `pod+dir:`, a folder with a socket for each pod."""
         return (self.dialect, self.transport) == ("pod", "dir")
@@ -123,10 +128,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return masked_text(str(structs.replace(self, address=address, options=options)))
 
     def __str__(self) -> str:
-        generation = f"@{self.generation}" if self.generation else ""
         options = "&".join(f"{key.translate(_IN_KEY)}={value.translate(_IN_VALUE)}" for key, value in self.options)
         mark = BEHIND_COMMAND if self.transport == COMMAND else "?"
-        return f"{self.dialect}{generation}+{self.transport}:{self.address}" + (f"{mark}{options}" if options else "")
+        return f"{self.versioned_dialect}+{self.transport}:{self.address}" + (f"{mark}{options}" if options else "")
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class OpenListener:
     ) -> None:
         self.endpoint = endpoint
         self.target = target
-        self.address = f"{endpoint.dialect}+{listener.address}"
+        self.address = f"{endpoint.versioned_dialect}+{listener.address}"
         self._listener = listener
         self._keeper = keeper
 

@@ -42,6 +42,15 @@ async def test_a_listener_that_shows_sessions_stays_with_its_router(
         assert listener.can_move == can_move
 
 
+async def test_a_listener_is_announced_with_the_generation_of_its_endpoint(tmp_path: Path) -> None:
+    listen = (parse(f"codewhale@0.8.59+unix:{tmp_path}/s"),)
+    async with running(Config(routes=(Route(name="a", listen=listen, upstream=parse("pod+unix:/played")),))) as (
+        *_,
+        told,
+    ):
+        assert told == [str(listen[0])]
+
+
 async def test_a_failure_that_a_transport_sees_counts_for_the_authentication_in_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
