@@ -444,11 +444,18 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
 
 @FROM_EVENT.rule(Unmapped, produces=(Raw,))
 def unmapped(event: Unmapped, context: Context) -> Messages:
-    """Pass on a frame of unknown type, if it came from smooth: every smooth client ignores unknown types."""
+    """Pass on a frame of unknown type, if it came from smooth: every smooth client ignores unknown types.
+
+    In a turn it gets the request id that the client knows, in place of the one between the server and us.
+    """
     if event.dialect != "smooth":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()
-    return (msgspec.json.decode(event.raw),)
+    message = msgspec.json.decode(event.raw)
+    for part in (message, message.get("data")):
+        if context.top and isinstance(part, dict) and "requestId" in part:
+            part["requestId"] = context.top
+    return (message,)
 
 
 FROM_EVENT.carried(events.MessageAppended, "the next history page")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.mappings.canonical import Batch, Event, events
+from dragoman.mappings.canonical import Batch, Event, Unmapped, events
 from dragoman.mappings.canonical.values import Cause, End, Failure, Message, Origin, Usage
 from dragoman.mappings.dialect import Rendered
 from dragoman.mappings.smooth import projection
@@ -134,6 +134,13 @@ def test_the_tokens_of_a_turn_are_the_text_of_its_terminal() -> None:
     seen = frames(Projection("q").render(batch(*turn_of())))
     text = "".join(frame["token"] for frame in seen if frame["type"] == "stream_token")
     assert seen[-1]["data"]["data"]["response"]["responseParts"] == [text]
+
+
+@pytest.mark.parametrize(("turn", "told"), [(TURN, TURN), ("", "ours")])
+def test_a_frame_of_unknown_type_in_a_turn_has_the_request_id_that_its_client_knows(turn: str, told: str) -> None:
+    raw = '{"type":"confetti","requestId":"ours","data":{"requestId":"ours","n":1},"list":[]}'
+    rendered = Projection().render(batch(Unmapped(dialect="smooth", tag="confetti", raw=raw), turn=turn))
+    assert [json.loads(frame) for frame in rendered.frames] == [json.loads(raw.replace("ours", told))]
 
 
 def test_losses_are_counted_once_a_batch() -> None:
