@@ -151,10 +151,14 @@ UNREAD = {
 
 MENDED: dict[str, tuple[Any, list[Any]]] = {
     "9: a fractional time": ({**TOKEN, "timestamp": 1.5}, [token("x")]),
-    "9: a time that is text": ({**TOKEN, "timestamp": "now"}, [token("x")]),
     "4: an error without an error": (of_turn("error"), [error("INTERNAL_ERROR")]),
     "4: an error whose code is a number": (of_turn("error", error={"code": 7, "message": "m"}), [error("7")]),
     "4: an error that is text": (of_turn("error", error="boom"), [error("INTERNAL_ERROR")]),
+}
+"""Frames that strict clients drop, and what they say in the usual spelling (rule 3.15)."""
+
+OF_A_WRONG_TYPE: dict[str, tuple[Any, list[Any]]] = {
+    "9: a time that is text": ({**TOKEN, "timestamp": "now"}, [token("x")]),
     "4: citations that are text": (
         of_turn("eventual_response", status=200, data={"messageId": "m", "response": "", "citations": "c"}),
         [{"type": "eventual_response", "requestId": "turn"}],
@@ -166,7 +170,7 @@ MENDED: dict[str, tuple[Any, list[Any]]] = {
         [{"type": "eventual_response", "requestId": "turn"}],
     ),
 }
-"""Frames that strict clients drop, and what they say without the part of a wrong type (rule 3.15)."""
+"""Frames that strict clients drop, and what they say without the part of a wrong type, which is counted."""
 
 STRAY = "0b0e9b0e-0000-4000-8000-00000000beef"
 
@@ -178,12 +182,17 @@ ROWS = [
         row(f"{name}, before the 202", frame, told=[error("INTERNAL_ERROR")], counted=1, state="mute", own=True)
         for name, frame in UNREADABLE_ENDS.items()
     ],
-    *[row(name, frame, told=told) for name, (frame, told) in MENDED.items()],
+    *[
+        row(name, frame, told=told, counted=counted)
+        for counted, rows in enumerate([MENDED, OF_A_WRONG_TYPE])
+        for name, (frame, told) in rows.items()
+    ],
     *[
         row(f"{name}, before the 202", frame, told=told, state="mute", own=True)
         if frame["type"] == "error"
-        else row(f"{name}, before the 202", frame, told=[{"status": 202}, *told], state="mute")
-        for name, (frame, told) in MENDED.items()
+        else row(f"{name}, before the 202", frame, told=[{"status": 202}, *told], counted=counted, state="mute")
+        for counted, rows in enumerate([MENDED, OF_A_WRONG_TYPE])
+        for name, (frame, told) in rows.items()
     ],
     # Section 11.2: what real servers leave out, or say otherwise.
     row("11: a token without data", without(TOKEN, "data"), told=[token("x")]),

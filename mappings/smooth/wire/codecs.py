@@ -112,7 +112,7 @@ def _answer(answer: JsonObject) -> None:
         for key in ("promptTokens", "completionTokens"):
             _drop_unless_whole(usage, key)
             if not 0 <= usage.get(key, 0) <= COUNT_MAX:
-                del usage[key]
+                _set_aside(usage, key, usage.pop(key))
     _keep(answer, "citations", lambda source: isinstance(source, dict) and isinstance(source.get("id"), str))
     sources = answer.get("citations")
     for source in sources if isinstance(sources, list) else ():
@@ -146,7 +146,6 @@ def usual_action(value: object) -> object:
             _drop_unless(value, "metadata", dict)
             if not _fits(value.get("authContext"), AuthContext):
                 value.pop("authContext", None)
-            _drop_unless(value, "supports", list)
             _keep(value, "supports", lambda item: isinstance(item, str))
         case "send_message":
             if value.get("message") is None:
@@ -172,7 +171,13 @@ def usual_action(value: object) -> object:
 
 def _drop_unless(value: JsonObject, key: str, *kinds: type) -> None:
     if key in value and type(value[key]) not in kinds:  # True is an int to isinstance
-        del value[key]
+        _set_aside(value, key, value.pop(key))
+
+
+def _set_aside(value: JsonObject, key: str, bad: object) -> None:
+    """Move what has a wrong type, unless it is empty, to a key that is counted and removed as an undocumented one."""
+    if bad:
+        value[f"{key} of a wrong type"] = bad
 
 
 def _keep_text(value: JsonObject, key: str, other: str) -> None:
@@ -190,11 +195,11 @@ def _drop_unless_whole(value: JsonObject, key: str) -> None:
 
 
 def _keep(value: JsonObject, key: str, good: Callable[[object], bool]) -> None:
+    _drop_unless(value, key, list)
     items = value.get(key)
     if isinstance(items, list):
         value[key] = [item for item in items if good(item)]
-    else:
-        value.pop(key, None)
+        _set_aside(value, key, [item for item in items if not good(item)])
 
 
 def _fits(item: object, kind: type[Closed]) -> bool:
