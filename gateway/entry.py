@@ -1,6 +1,7 @@
 """The entry points of the processes. They import nothing of ours at first, to handle Ctrl-C from then on."""
 
 import os
+import sys
 from collections.abc import Callable
 
 
@@ -46,9 +47,7 @@ def _run(load: Callable[[], Callable[[], object]]) -> None:
     """
     try:
         _exit_on_interrupt(True)
-        from dragoman.gateway.process import standard_descriptors
-
-        standard_descriptors.open_missing()
+        _open_missing_descriptors()
         program = load()
         try:
             _exit_on_interrupt(False)
@@ -65,3 +64,27 @@ def _exit_on_interrupt(wanted: bool) -> None:
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, (lambda *_: os._exit(130)) if wanted else signal.default_int_handler)
+
+
+def _open_missing_descriptors() -> None:
+    """Open each of stdin, stdout and stderr that is closed, as by `2>&-`, before anything else is opened.
+
+    The next socket would get the number of a closed one: what is meant for stderr would go to a peer, and libuv aborts
+    the process when it closes a descriptor below 3. stdin is empty, and stderr is dropped. stdout is a pipe that nobody
+    reads, so that output is not lost in silence.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open as long as the process
+    if sys.stdout is None:
+        reader, writer = os.pipe()
+        os.dup2(writer, 1)
+        os.close(reader)
+        os.close(writer)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open as long as the process

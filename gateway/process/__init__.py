@@ -1,9 +1,8 @@
 """The gateway as a process of its operating system.
 
-systemd               tells the service manager how far the gateway is
-inherited_sockets     the listening sockets that a service manager passes
-standard_descriptors  stdin, stdout and stderr, if some are missing at the start
-heap                  the free memory of the C library, which goes back to the system
-private_files         files and folders for the owner alone, never written through a link
-signals               the signals that end the gateway, or reload its configuration
+systemd            tells the service manager how far the gateway is
+inherited_sockets  the listening sockets that a service manager passes
+heap               the free memory of the C library, which goes back to the system
+private_files      files and folders for the owner alone, never written through a link
+signals            the signals that end the gateway, or reload its configuration
 """

@@ -153,8 +153,6 @@ except SystemExit:
         "dragoman.gateway.cli.program",
         "dragoman.gateway.entry",
         *more,
-        "dragoman.gateway.process",
-        "dragoman.gateway.process.standard_descriptors",
         "dragoman.mappings",
         "dragoman.mappings.errors",
     ]

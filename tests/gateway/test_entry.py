@@ -1,11 +1,23 @@
-"""Ctrl-C ends each process with 130 and without a word, also while it imports modules and while it exits."""
+"""The start and the end of each process.
+
+Ctrl-C ends it with 130 and without a word, also while it imports modules and while it exits. Without some of its
+standard descriptors it serves.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+import signal
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from dragoman.adapters.unix import alive
+from tests.adapters.stdio.programs import until
 
 DEADLINE = 40.0  # seconds for one command on a busy machine
 INTERRUPTED_IMPORT = """
@@ -32,11 +44,11 @@ entry.{entry}()
 @pytest.mark.parametrize(
     ("entry", "arguments", "module"),
     [
-        ("main", ["--version"], "dragoman.gateway.process"),
+        ("main", ["--version"], "dragoman.gateway.cli"),
         ("main", ["--version"], "typer"),
         ("main", ["serve"], "structlog"),
         ("main", ["import"], "msgspec"),
-        ("pod", ["--pod", "atlas"], "dragoman.gateway.process"),
+        ("pod", ["--pod", "atlas"], "dragoman.gateway.launched"),
         ("pod", ["--pod", "atlas"], "uvloop"),
         ("codewhale", ["app-server", "--stdio"], "argparse"),
         ("codewhale", ["app-server", "--stdio"], "structlog"),
@@ -54,3 +66,71 @@ def test_an_interrupt_while_the_process_exits_ends_it_without_a_word(entry: str,
     command = [sys.executable, "-c", INTERRUPTED_EXIT + RUN.format(entry=entry), *arguments]
     done = subprocess.run(command, capture_output=True, timeout=DEADLINE, check=False)
     assert (done.returncode, done.stderr) == (130, b"")
+
+
+# -- standard descriptors that are missing ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- <&-", ">&- <&- 2>&-"])
+async def test_a_gateway_without_some_standard_descriptors_serves_and_ends_with_0(closed: str, tmp_path: Path) -> None:
+    at, backend = tmp_path / "sock", tmp_path / "backend"
+    bridge = (sys.executable, "-m", "dragoman", "bridge", f"pod+unix:{at}", f"pod+unix:{backend}")
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        f'exec "$@" {closed}',
+        "bash",
+        *bridge,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await until(lambda: alive(str(at)) or process.returncode is not None)
+            for _ in range(3):  # a connection that closes is what libuv aborted at
+                _, writer = await asyncio.open_unix_connection(str(at))
+                writer.close()
+                await writer.wait_closed()
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def test_output_without_a_stdout_ends_as_if_its_reader_had_closed_it() -> None:
+    shown = ("bash", "-c", 'exec "$@" >&-', "bash", sys.executable, "-m", "dragoman", "dialects", "--json")
+    assert subprocess.run(shown, timeout=DEADLINE, check=False).returncode == 128 + signal.SIGPIPE
+
+
+# -- a stderr that nobody reads, as if an editor had spawned the gateway ---------------------------
+
+
+CONNECTIONS = 64  # their lines fill the pipe several times
+SMALL = 4096  # bytes: the smallest pipe there is
+
+
+def client(path: Path) -> bytes:
+    """Connect as a pod client; return the first bytes that the gateway sends."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(DEADLINE)
+        peer.connect(str(path))
+        return peer.recv(1 << 16)
+
+
+def test_a_gateway_with_a_full_stderr_keeps_serving_and_ends_on_sigterm(tmp_path: Path) -> None:
+    listen, backend = tmp_path / "sock", tmp_path / "backend"
+    argv = [sys.executable, "-m", "dragoman", "bridge", f"pod+unix:{listen}", f"pod+unix:{backend}"]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0) as program:
+        assert program.stderr is not None
+        try:
+            fcntl.fcntl(program.stderr, fcntl.F_SETPIPE_SZ, SMALL)
+            assert program.stderr.readline() == f"listening pod+unix:{listen}\n".encode()
+            for _ in range(CONNECTIONS):
+                assert client(listen)
+            program.send_signal(signal.SIGTERM)
+            assert program.wait(DEADLINE) == 0
+        finally:
+            program.kill()
