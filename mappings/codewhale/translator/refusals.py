@@ -17,6 +17,7 @@ from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.events import problem_of
 from dragoman.mappings.codewhale.from_canonical.replies import missing
 from dragoman.mappings.codewhale.ids import echo_id
+from dragoman.mappings.codewhale.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
     LATER,
@@ -28,6 +29,7 @@ from dragoman.mappings.codewhale.vocabulary import (
 )
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed, unknown_kind
+from dragoman.mappings.codewhale.wire.requests import REQUESTS, Spelling
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerError
 from dragoman.mappings.extras import raw
@@ -52,13 +54,10 @@ REFUSED_LATER = (
 )
 """Commands about an unknown thread that servers refuse since 0.10.2, and answer with a result before."""
 
-UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
-    commands.CancelTurn: ("thread/interrupt", ""),
-    commands.ReloadConfig: ("app/config/reload", "config_reload"),
-    commands.AnswerInteraction: ("", "submit_user_input"),
-    commands.StoreWrite: ("", "goal_record_progress"),
+UNKNOWN_TO_SEED: dict[type, Spelling] = {
+    TO_COMMAND.entries[kind].produces[0]: kind.spelling for kind in REQUESTS if kind.spelling.later
 }
-"""Commands that the seed generation does not have -> their method and kind."""
+"""Commands that the seed generation does not have -> the names of their request."""
 
 
 def unknown_method(name: str) -> Problem:
@@ -70,10 +69,9 @@ def of_seed(command: Command) -> Problem | None:
     later = UNKNOWN_TO_SEED.get(type(command))
     if later is None or not hasattr(command, "ext"):
         return None
-    method, kind = later
-    known = given(command.ext, "method", str, method)
+    known = given(command.ext, "method", str, later.usual)
     if known in GROUPS:
-        return Problem(code=INVALID_PARAMS, message=unknown_kind(known, kind, seed=True))
+        return Problem(code=INVALID_PARAMS, message=unknown_kind(known, later.kind, seed=True))
     return unknown_method(known)
 
 
