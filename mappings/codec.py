@@ -194,11 +194,11 @@ def read_json(frame: bytes, max_depth: int) -> object:
     check_value_count(frame)
     try:
         value = msgspec.json.decode(frame)
-    except UnicodeDecodeError as error:
-        raise PeerError("not_utf8", "not UTF-8 text") from error
     except RecursionError as error:
         raise PeerError("too_deep", "nested too deep") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the version of msgspec decides which one
+        if not is_utf8(frame):
+            raise PeerError("not_utf8", "not UTF-8 text") from error
         raise PeerError("not_json", f"not JSON: {error}") from error
     check_depth(frame, max_depth)
     return value

@@ -175,7 +175,7 @@ def test_mend_reshapes_another_spelling_before_it_decodes() -> None:
 @pytest.mark.parametrize(
     ("frame", "code"),
     [
-        (b"\xff", "not_json"),
+        (b"\xff", "not_utf8"),
         (b'"\xff"', "not_utf8"),
         (b"nonsense", "not_json"),
         (b"", "not_json"),

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, Struct, inspect
 
 from dragoman.mappings.canonical import Unmapped
-from dragoman.mappings.codec import check_depth
+from dragoman.mappings.codec import check_depth, is_utf8
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import decode_envelope
 from dragoman.mappings.pando.wire import requests, topics
@@ -93,7 +93,7 @@ def as_go_reads(frame: bytes) -> object:
     try:
         return _read_shallow(frame)
     except msgspec.DecodeError as error:
-        _check_escapes(frame, error)
+        _check_text(frame, error)
     except (UnicodeDecodeError, RecursionError):
         pass
     try:
@@ -106,9 +106,9 @@ def as_go_reads(frame: bytes) -> object:
         raise PeerError("not_json", f"not JSON: {error}") from error
 
 
-def _check_escapes(frame: bytes, error: msgspec.DecodeError) -> None:
-    """Raise PeerError unless the frame has escapes: Go accepts escaped lone surrogates, msgspec does not."""
-    if b"\\u" not in frame:
+def _check_text(frame: bytes, error: msgspec.DecodeError) -> None:
+    """Raise PeerError unless Go may read the text: it accepts escaped lone surrogates and invalid UTF-8."""
+    if b"\\u" not in frame and (frame.isascii() or is_utf8(frame)):
         raise PeerError("not_json", f"not JSON: {error}") from error
 
 
@@ -161,7 +161,7 @@ class Events(Shared):
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as error:
-            _check_escapes(frame, error)
+            _check_text(frame, error)
             raise
         if nanoseconds(message.timestamp) is None:
             _refuse("an invalid timestamp")
