@@ -7,17 +7,20 @@
 
 Another backend with other sessions may answer after a lost connection. A failed attempt to connect changes nothing.
 A client that asks for the list waits longer, while the backend has a connection over which no list came.
-Hundreds of actions may wait, so they are done in steps of the event loop, and further ones behind them.
+Hundreds of actions may wait, so they are done in steps of the event loop, and further ones behind them. A list may lack
+thousands of sessions, so the backend is asked about a few of them at once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.services import Services
+
+DOUBTS_AT_ONCE = 32  # questions that wait for an answer: clients' calls need room beside them (WAITING_MAX)
 
 
 class ListWait:
@@ -31,7 +34,8 @@ class ListWait:
         self.is_known = False
         """True if clients need not wait for a list."""
         self._is_listed = False  # the backend has listed its sessions over this connection
-        self._doubts = 0  # number of sessions that the backend may have lost: it was asked, and has not answered
+        self._doubts = 0  # number of sessions that the backend may have lost: it has not answered about them
+        self._questions: deque[Callable[[], None]] = deque()  # it has not been asked these yet
 
     def _make_wait(self) -> Asking[Callable[[], None]]:
         return Asking(lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=self._services)
@@ -58,19 +62,25 @@ class ListWait:
     def note_connected(self) -> None:
         self._is_asked = not self._is_listed
 
-    def note_list(self, doubts: int) -> None:
-        """Note a list of the backend, which is asked about so many sessions that the list lacks."""
+    def note_list(self, questions: Sequence[Callable[[], None]]) -> None:
+        """Note a list of the backend; each of `questions` asks it about a session that the list lacks."""
         self._is_listed = True
-        self._doubts += doubts
+        self._doubts += len(questions) - len(self._questions)
+        self._questions = deque(questions)  # they include those about sessions that an earlier list lacked
+        for _ in questions[:DOUBTS_AT_ONCE]:
+            self._services.queue.arrivals.add_piece(self._ask_next)
         self._note_certainty()
 
     def note_answer(self) -> None:
         """Note that a doubted session is known to exist or to be gone."""
         self._doubts -= 1
+        if self._questions:
+            self._services.queue.arrivals.add_piece(self._ask_next)
         self._note_certainty()
 
     def note_lost(self) -> None:
         self._doubts = 0
+        self._questions.clear()
         self._show_lists()
         if self._is_listed:
             self._is_listed = self.is_known = False
@@ -79,6 +89,7 @@ class ListWait:
         self._asking.stop()
         self._lists.stop()
         self._due.clear()
+        self._questions.clear()
 
     def _wait(self) -> Script:
         """Wait for a short time until the backend has listed its sessions, for which its connection asks by itself."""
@@ -100,6 +111,10 @@ class ListWait:
             self.is_known = True
             self._asking.answer(None)
             self._show_lists()
+
+    def _ask_next(self) -> None:
+        if self._questions:
+            self._questions.popleft()()
 
     def _run_in_turn(self, actions: list[Callable[[], None]]) -> None:
         self._due += actions

@@ -268,7 +268,7 @@ class SharedKind(RememberingOpener):
     def _take_list(self, event: SessionsListed) -> Iterator[None]:
         """Keep the listed rows, and ask for sessions that the list lacks (docs/dialects/pando.md, section 6).
 
-        Yield after each session. The newest one is listed first, and its row is added last, so it is dropped last.
+        Yield after each row. The newest one is listed first, and its row is added last, so it is dropped last.
         """
         found = set()
         for row in reversed(event.sessions):
@@ -278,13 +278,12 @@ class SharedKind(RememberingOpener):
         self._unused.keep_only(found)
         self._show_newest()
         doubted = [s.state for s in self._sessions.index if s.state.backend_ids is not None and s.state.id not in found]
-        self._list.note_list(len(doubted))
-        for state in doubted:
-            command = GetSession(request=self._services.new_id())
-            self.requests.add(command.request, SharedRequest(answer=partial(self._check, state.id)))
-            self._upstream.send([_named(command, state, self.dialect)])
-            self._lists.count(LISTED)
-            yield
+        self._list.note_list([partial(self._ask_about, state) for state in doubted])
+
+    def _ask_about(self, doubted: SessionState) -> None:
+        command = GetSession(request=self._services.new_id())
+        self.requests.add(command.request, SharedRequest(answer=partial(self._check, doubted.id)))
+        self._upstream.send([_named(command, doubted, self.dialect)])
 
     def _take_row(self, row: SessionSummary) -> str:
         """Describe a session that is in use by its row in a list, or keep the row; return the id of the session."""

@@ -8,6 +8,7 @@ these writes are published, without what they changed. So we ask again when they
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal
@@ -71,6 +72,9 @@ CHANGED = ("db.session.updated", "db.session.deleted")
 CHANGED_QUIET = 2.0
 """Seconds without a further change before the store is read: an answer that is being written is incomplete."""
 
+READ_AT_ONCE = 32
+"""Calls for messages that the translator itself makes at once: with thousands of sessions, clients' calls need room."""
+
 CallReason = Literal["command", "history", "text", "sessions", "alive"]
 """The reason for a call: a client's command, or information that the translator itself needs."""
 
@@ -91,8 +95,8 @@ class PrimaryCalls(Calls[PrimaryCall]):
         super().__init__(lambda: f"req-{new_id()}")
         self._clock = clock
 
-    def ask(self, step: Step[Event], command: Command, why: CallReason) -> None:
-        """Add the call for this command to the step's frames, and remember it until its reply."""
+    def ask(self, step: Step[Event], command: Command, why: CallReason) -> str:
+        """Add the call for this command to the step's frames, remember it until its reply, and return its id."""
         own = self.new_id()
         now = self._clock()
         losses = Losses()
@@ -100,6 +104,7 @@ class PrimaryCalls(Calls[PrimaryCall]):
         step.frames += [REQUESTS.encode(with_meta(message, now)) for message in messages]
         step.losses += losses.take_losses()
         self[own] = PrimaryCall(why=why, session=command.session, command=command, at=now)
+        return own
 
     def overdue(self, now: int) -> list[str]:
         """Return the request ids of the oldest calls that have waited longer than CALL_MAX at time `now` (ns)."""
@@ -115,6 +120,8 @@ class ClientTranslator(Translator[Event, Command]):
         self._instance = ""
         self._pending = PrimaryCalls(clock, new_id)
         self._sessions = FollowedSessions()
+        self._reading: set[str] = set()  # request ids of the calls for messages that the translator itself made
+        self._unread: OrderedDict[str, bool] = OrderedDict()  # sessions to read -> only if they are at rest then
         self._received_at = clock()
         self._changed_at = 0  # ns: the last change of the store by another pando, 0 if it need not be read again
         self._opened = False  # True from `opened` until the primary of this connection is known by name
@@ -173,7 +180,9 @@ class ClientTranslator(Translator[Event, Command]):
         if state.backend_ids is not None:
             (session,) = public_ids(state.id, state.backend_ids)
             self._sessions.watch(session)
-            self._pending.ask(step, commands.GetHistory(session=session), "history")
+            self._unread[session] = False
+            self._unread.move_to_end(session, last=False)  # a client waits for it
+            self._ask_for_messages(step)
         return step
 
     def detach(self, state: SessionState) -> None:
@@ -194,15 +203,22 @@ class ClientTranslator(Translator[Event, Command]):
     # -- to the server ----------------------------------------------------------------------------------
 
     def _ask_for_messages(self, step: Step[Event]) -> None:
-        for session in self._sessions.take_wanting():
-            self._pending.ask(step, commands.GetHistory(session=session), "text")
+        """Ask for messages that are wanted, of READ_AT_ONCE sessions at most; those of a turn come first."""
+        for session in self._sessions.take_wanting(READ_AT_ONCE - len(self._reading)):
+            self._read(step, session, "text")
+        while self._unread and len(self._reading) < READ_AT_ONCE:
+            session, only_at_rest = self._unread.popitem(last=False)
+            if session in self._sessions and (self._sessions[session].is_at_rest or not only_at_rest):
+                self._read(step, session, "history")
+
+    def _read(self, step: Step[Event], session: str, why: CallReason) -> None:
+        self._reading.add(self._pending.ask(step, commands.GetHistory(session=session), why))
 
     def _resynchronise(self, step: Step[Event], *, only_at_rest: bool = False) -> None:
-        """Ask for the sessions and the histories of watched ones; those with a turn may be left out."""
+        """Ask for the sessions, and later for the histories of watched ones; those with a turn may be left out."""
         self._pending.ask(step, commands.ListSessions(), "sessions")
         for session in filter(self._sessions.is_watched, self._sessions):
-            if self._sessions[session].is_at_rest or not only_at_rest:
-                self._pending.ask(step, commands.GetHistory(session=session), "history")
+            self._unread[session] = only_at_rest and self._unread.get(session, True)
 
     def _fail_calls(
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
@@ -211,12 +227,15 @@ class ClientTranslator(Translator[Event, Command]):
         failure = Failure(cause=cause, text=text)
         for own in list(self._pending) if waiting is None else waiting:
             asked = self._pending.pop(own)
+            self._reading.discard(own)
             if asked.why == "command":
                 refuse(step, asked.command, failure)
             self._end_call(step, asked, failure)
 
     def _drop_calls(self, step: Step[Event]) -> None:
         """Remove the calls of a lost connection, whose commands have already failed."""
+        self._reading.clear()
+        self._unread.clear()
         for asked in self._pending.drain():
             self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
 
@@ -272,6 +291,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _take_reply(self, reply: events.Reply, now: int, step: Step[Event]) -> None:
         asked = self._pending.pop(reply.request, None)
+        self._reading.discard(reply.request)
         if asked is None:
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
             return

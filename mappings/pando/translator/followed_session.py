@@ -25,7 +25,7 @@ A primary that reports failures sends the cause in a system message right before
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import Any
@@ -369,7 +369,7 @@ class FollowedSessions(dict[str, FollowedSession]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._touched: dict[str, None] = {}  # sessions that may want their messages
+        self._touched: OrderedDict[str, None] = OrderedDict()  # sessions that may want their messages
         self._active: dict[str, None] = {}  # sessions that may not be at rest
         self._unchecked: deque[str] = deque()  # those of them that `touch_active` returns next
         self._unwatched: dict[str, None] = {}  # sessions that no client is attached to, the oldest first
@@ -440,7 +440,7 @@ class FollowedSessions(dict[str, FollowedSession]):
 
     def reconnected(self, now: int) -> None:
         """Mark the sessions with open turns, so that their messages are requested on the new connection."""
-        self._touched = dict.fromkeys(self)
+        self._touched = OrderedDict.fromkeys(self)
         for following in self.values():
             following.reconnected(now)
 
@@ -463,15 +463,17 @@ class FollowedSessions(dict[str, FollowedSession]):
         """True if `touch_active` has returned every session that is not at rest."""
         return not self._unchecked
 
-    def take_wanting(self) -> list[str]:
-        """Return the sessions whose messages must be asked for, and mark them as asked.
+    def take_wanting(self, most: int) -> list[str]:
+        """Return the next sessions whose messages must be asked for, at most so many, and mark them as asked.
 
-        Only those are looked at that were followed or touched since the last call.
+        Only those are looked at that were followed or touched since they were looked at last.
         """
-        touched, self._touched = self._touched, {}
-        wanting = [s for s in touched if s in self and self[s].wants and not self[s].asked]
-        for session in wanting:
-            self[session].wants, self[session].asked = False, True
+        wanting: list[str] = []
+        while self._touched and len(wanting) < most:
+            session, _ = self._touched.popitem(last=False)
+            if session in self and self[session].wants and not self[session].asked:
+                self[session].wants, self[session].asked = False, True
+                wanting.append(session)
         return wanting
 
     # -- what the primary tells of a session: events that are added to a step ----------------------------

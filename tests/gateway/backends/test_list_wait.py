@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from dragoman.gateway.backends import asking
-from dragoman.gateway.backends.list_wait import ListWait
+from dragoman.gateway.backends.list_wait import DOUBTS_AT_ONCE, ListWait
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from tests.gateway.in_memory import ManualClock
@@ -31,6 +31,10 @@ class Waiting:
     def acts(self, name: str) -> bool:
         return self.list.when_known(lambda: self.done.append(name))
 
+    def run_steps(self) -> None:
+        while self.steps:
+            self.steps.popleft()()
+
 
 @pytest.fixture
 def made() -> Waiting:
@@ -41,18 +45,27 @@ def test_actions_wait_for_the_list_and_are_performed_in_order(made: Waiting) -> 
     assert made.acts("a")
     assert made.acts("b")
     assert made.done == []
-    made.list.note_list(0)
+    made.list.note_list([])
     assert made.acts("c")
     assert made.done == ["a", "b", "c"]
 
 
 def test_actions_wait_for_the_answer_about_each_session_that_the_list_lacks(made: Waiting) -> None:
     made.acts("a")
-    made.list.note_list(2)
+    made.list.note_list([lambda: None] * 2)
     made.list.note_answer()
     assert made.done == []
     made.list.note_answer()
     assert made.done == ["a"]
+
+
+def test_a_backend_is_asked_about_a_few_of_the_sessions_at_once_that_its_list_lacks(made: Waiting) -> None:
+    made.list.note_list([partial(made.done.append, str(number)) for number in range(DOUBTS_AT_ONCE + 2)])
+    made.run_steps()
+    assert len(made.done) == DOUBTS_AT_ONCE
+    made.list.note_answer()
+    made.run_steps()
+    assert made.done[DOUBTS_AT_ONCE:] == [str(DOUBTS_AT_ONCE)]
 
 
 @pytest.mark.parametrize("moment", ["listed", "over"])
@@ -66,7 +79,7 @@ def test_hundreds_of_actions_are_done_in_steps_and_further_ones_behind_them(made
     for name in names:
         assert made.list.when_known(partial(act, name))
     if moment == "listed":
-        made.list.note_list(0)
+        made.list.note_list([])
     else:
         made.time.passes(WAIT)
     assert made.list.when_known(partial(act, "last"))
@@ -82,10 +95,9 @@ def test_actions_that_wait_for_a_step_are_dropped_at_the_end(made: Waiting) -> N
     for name in ("a", "b"):
         made.acts(name)
     made.queue.budget.left = 0
-    made.list.note_list(0)
+    made.list.note_list([])
     made.list.stop()
-    while made.steps:
-        made.steps.popleft()()
+    made.run_steps()
     assert made.done == []
 
 
@@ -96,7 +108,7 @@ def test_actions_wait_for_a_short_time_only(made: Waiting) -> None:
 
 
 def test_a_lost_connection_makes_actions_wait_again_if_a_list_came_over_it(made: Waiting) -> None:
-    made.list.note_list(0)
+    made.list.note_list([])
     made.list.note_lost()
     made.acts("a")
     assert made.done == []
@@ -111,10 +123,11 @@ def test_a_failed_attempt_to_connect_does_not_make_actions_wait_again(made: Wait
 
 
 def test_sessions_that_a_lost_backend_was_asked_about_are_not_waited_for(made: Waiting) -> None:
-    made.list.note_list(3)
+    made.list.note_list([lambda: None] * (DOUBTS_AT_ONCE + 1))
     made.list.note_lost()
     made.acts("a")
-    made.list.note_list(0)
+    made.list.note_list([])
+    made.run_steps()
     assert made.done == ["a"]
 
 
@@ -133,13 +146,13 @@ def test_a_list_waits_longer_than_other_actions_while_a_connection_stands(made: 
     made.acts("other")
     made.time.passes(WAIT)
     assert made.done == ["other"]
-    made.list.note_list(0)
+    made.list.note_list([])
     assert made.done == ["other", "list"]
 
 
 def test_a_list_waits_for_no_backend_that_has_listed_its_sessions_or_has_no_connection(made: Waiting) -> None:
     made.list.when_listed(lambda: made.done.append("unconnected"))
-    made.list.note_list(0)
+    made.list.note_list([])
     made.list.note_connected()
     made.list.when_listed(lambda: made.done.append("listed"))
     assert made.done == ["unconnected", "listed"]

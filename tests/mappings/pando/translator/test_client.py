@@ -19,6 +19,7 @@ from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
     CHECKED_MAX,
+    READ_AT_ONCE,
     TICK,
     ClientTranslator,
 )
@@ -941,6 +942,29 @@ def test_messages_that_were_dropped_unread_are_a_gap_in_an_open_turn_without_a_c
     assert primary.asked() == ["session.list"], "only a session with a client has its history read again"
 
 
+def test_thousands_of_sessions_are_read_a_few_at_once_and_leave_room_for_a_client() -> None:
+    primary = Primary().opened()
+    for number in range(WAITING_MAX + 2):
+        primary.attached(f"s-{number}")
+    primary.take_step(primary.link.receive([Missed("pub", 7)]))
+    assert primary.asked() == ["message.list"] * READ_AT_ONCE + ["session.list"]
+    assert primary.sent(commands.Ping(request="a")) == [], "the call of a client is not refused"
+    read = 0
+    while "message.list" in primary.asked():
+        primary.sends("message.list", [])
+        read += 1
+    assert read >= WAITING_MAX + 2
+
+
+def test_a_session_that_a_client_opens_is_read_before_those_that_are_read_again() -> None:
+    primary = Primary().opened()
+    for number in range(READ_AT_ONCE + 1):
+        primary.attached(f"s-{number}")
+    primary.attached("new")
+    primary.sends("message.list", [])
+    assert primary.calls[-1]["params"]["session_id"] == "new"
+
+
 def changed(primary: Primary, topic: str) -> None:
     """Publish that a secondary has written to the store."""
     primary.publishes(topic, instance_id="i-2", path="/srv", payload={"method": "UpdateMessage"})
@@ -1080,8 +1104,7 @@ def test_an_alarm_checks_a_bounded_number_of_sessions_and_the_next_one_follows_a
 
 def test_calls_without_an_answer_fail_in_parts() -> None:
     primary = Primary().opened()
-    for number in range(CHECKED_MAX + 1):
-        primary.publishes("llm.token", session=f"s-{number}", token="Hi")
+    primary.sent(*[commands.Ping()] * (CHECKED_MAX + 1))
     primary.now += int(CALL_MAX * SECOND)
     pending = [len(primary.link._pending)]
     for _ in range(2):

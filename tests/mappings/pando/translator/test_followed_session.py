@@ -506,9 +506,9 @@ def test_the_oldest_idle_session_is_forgotten_when_too_many_are_followed(monkeyp
 def test_a_session_is_not_asked_about_while_an_answer_is_missing() -> None:
     sessions = FollowedSessions()
     sessions.follow("s").wants = True
-    asked = sessions.take_wanting()
+    asked = sessions.take_wanting(100)
     sessions.follow("s").wants = True
-    assert (asked, sessions.take_wanting()) == (["s"], [])
+    assert (asked, sessions.take_wanting(100)) == (["s"], [])
 
 
 def test_a_forgotten_session_is_followed_no_more_unless_its_turn_is_open() -> None:
@@ -536,20 +536,20 @@ def test_only_the_sessions_of_a_read_are_looked_at() -> None:
     sessions = CountingSessions()
     for number in range(100):
         sessions.follow(f"s{number}")
-    sessions.take_wanting()
+    sessions.take_wanting(100)
     sessions.looked_up = 0
     sessions.follow("s7").wants = True
-    assert sessions.take_wanting() == ["s7"]
+    assert sessions.take_wanting(100) == ["s7"]
     assert sessions.looked_up <= 4
 
 
 def test_passing_time_makes_a_session_request_its_messages() -> None:
     sessions = FollowedSessions()
     following = sessions.follow("s")
-    sessions.take_wanting()
+    sessions.take_wanting(100)
     following.wants = True
     assert [session for session, _ in sessions.touch_active(100)] == ["s"]
-    assert sessions.take_wanting() == ["s"]
+    assert sessions.take_wanting(100) == ["s"]
 
 
 def test_passing_time_looks_at_no_session_at_rest() -> None:
