@@ -6,7 +6,7 @@ events that only some dialects have: reasoning, usage, model calls, and question
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
@@ -97,12 +97,28 @@ def _aligned(
 
     A turn that only `b` has keeps its number there.
     """
-    matcher = SequenceMatcher(None, [turn.input for turn in a], [turn.input for turn in b], autojunk=False)
-    for _, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+    for _, a_from, a_to, b_from, b_to in _runs([turn.input for turn in a], [turn.input for turn in b]):
         for offset in range(max(a_to - a_from, b_to - b_from)):
             one = a[a_from + offset] if a_from + offset < a_to else None
             other = b[b_from + offset] if b_from + offset < b_to else None
             yield one, other, (a_from if one is not None else b_from) + offset + 1
+
+
+def _runs(a: Sequence[object], b: Sequence[object]) -> Iterator[tuple[bool, int, int, int, int]]:
+    """Yield runs that are equal or not, with their bounds in `a` and `b`.
+
+    A common beginning and end are found first: the cost of what is between them is quadratic if all items are equal.
+    """
+    least = min(len(a), len(b))
+    begin = next((i for i in range(least) if a[i] != b[i]), least)
+    end = next((i for i in range(least - begin) if a[-1 - i] != b[-1 - i]), least - begin)
+    a_end, b_end = len(a) - end, len(b) - end
+    yield True, 0, begin, 0, begin
+    matcher = SequenceMatcher(None, a[begin:a_end], b[begin:b_end], autojunk=False)
+    for tag, *bounds in matcher.get_opcodes():
+        a_from, a_to, b_from, b_to = (begin + bound for bound in bounds)
+        yield tag == "equal", a_from, a_to, b_from, b_to
+    yield True, a_end, len(a), b_end, len(b)
 
 
 def _turn(number: int, a: ComparedTurn | None, b: ComparedTurn | None) -> Iterator[Difference]:
@@ -197,10 +213,9 @@ class _TurnReader:
 
 def _blocks(turn: int, a: list[TurnBlock], b: list[TurnBlock]) -> Iterator[Difference]:
     """Match blocks by kind and name, so that one missing block does not make all later ones differ."""
-    matcher = SequenceMatcher(None, [_kind(block) for block in a], [_kind(block) for block in b], autojunk=False)
-    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+    for is_equal, a_from, a_to, b_from, b_to in _runs([_kind(block) for block in a], [_kind(block) for block in b]):
         some, others = a[a_from:a_to], b[b_from:b_to]
-        if tag == "equal":
+        if is_equal:
             for one, other in zip(some, others, strict=True):
                 yield from _of_one(turn, one, other)
             continue

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from dragoman.gateway.recording.show.compare import Difference, compare, turns, 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message, Usage
 from tests.gateway.recording.lines import FROZEN
+from tests.step_counter import GROWTH, growth
 
 
 def said(*events: Any, turn: str = "t") -> list[tuple[str, Any]]:
@@ -130,6 +132,14 @@ def test_an_additional_turn_is_one_difference() -> None:
     more = said(user("two"), ENDED, turn="2")
     (difference,) = compare(turns_of(both + more), turns_of(both))
     assert difference == Difference(turn=2, what="turn", a="'two', 1 blocks, completed")
+
+
+def test_the_cost_of_equal_turns_grows_with_their_number() -> None:
+    def work(number: int) -> Callable[[], object]:
+        turns = list(turns_of([item for turn in range(number) for item in said(user("go on"), ENDED, turn=str(turn))]))
+        return lambda: compare(turns, [*turns[: number // 2], *turns_of(said(user("stop"), ENDED)), *turns])
+
+    assert growth(work, [50, 100, 200, 400]) < GROWTH
 
 
 def test_events_outside_of_turns_are_not_compared() -> None:
