@@ -78,6 +78,11 @@ class Upstreams:
             return [upstream.endpoint for upstream in pool.upstreams if upstream.breaker.takes]
         return [] if self.statuses[route.name].wanted else [route.upstream]
 
+    def forget(self, route: str) -> None:
+        """Forget the backend of the route of this name."""
+        for known in (self.statuses, self.pools, self.replays):
+            known.pop(route, None)
+
     def make_kind(
         self, route: Route, recorder: Recorder | None, plan: ReplayPlan | None, sessions: Sessions
     ) -> BackendKind:
@@ -85,8 +90,7 @@ class Upstreams:
         upstream, make, services = registry.upstream(route.upstream), self._make_backend, sessions.services
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
-        self.pools.pop(route.name, None)
-        self.replays.pop(route.name, None)
+        self.forget(route.name)
         status = self.statuses[route.name] = BackendStatus()
         # All sessions of the route share one spawner, because each has a copy of the environment.
         spawner = structs.replace(self._spawner(route), end_one=self._children.end_one)

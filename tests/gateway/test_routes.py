@@ -24,7 +24,7 @@ from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical.events import StatusChanged, TextDelta, TurnAccepted, TurnResult
 from tests.gateway.played_backend import PlayedBackend, PodClients, route_of, running
 from tests.idle import settle
-from tests.pairs.gateway import DEADLINE
+from tests.pairs.gateway import DEADLINE, serving
 from tests.pairs.pando_client import PandoClient
 from tests.reserved_ports import reserved_port
 
@@ -165,6 +165,15 @@ async def test_an_added_route_is_served_and_a_removed_one_is_not(tmp_path: Path,
         assert played[0].stopped
         await clients.connect("t")
         assert told[-1] == f"pod+unix:{tmp_path}/t"
+
+
+async def test_the_backend_of_a_removed_route_is_forgotten(tmp_path: Path) -> None:
+    app = App(config_of(route_of(tmp_path, "a", "s"), route_of(tmp_path, "b", "t")))
+    async with serving(app):
+        await app.ready.wait()
+        await app.change_config(config_of(route_of(tmp_path, "b", "t", upstream="pod+unix:/other")))
+        await settle()
+        assert list(app.upstreams.statuses) == ["b"]
 
 
 async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients: PodClients) -> None:
