@@ -7,6 +7,7 @@ Reply with a raw result.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ from dragoman.mappings.pando.wire.codecs import GoPruner, as_go_reads
 from dragoman.mappings.pando.wire.topics import Session
 from dragoman.mappings.pando.wire.values import nanoseconds, rfc3339
 from dragoman.mappings.reflection import describe
+from dragoman.mappings.rfc3339 import NS
 
 T = TypeVar("T")
 
@@ -88,9 +90,15 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsLis
 
 
 def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
-    """Return all rows of message.list, oldest first; tool calls and results are rows without text."""
+    """Return all rows of message.list, oldest first; tool calls and results are rows without text.
+
+    Each is at least 1 ms newer than the one before. The store has whole seconds, and clients sort by milliseconds.
+    """
     rows = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
-    return None if rows is None else tuple(map(_stored, rows))
+    if rows is None:
+        return None
+    times = accumulate((nanoseconds(row.created_at) or 0 for row in rows), lambda at, own: max(own, at + NS // 1000))
+    return tuple(map(_stored, rows, times))
 
 
 def with_text(rows: Iterable[Message]) -> tuple[Message, ...]:
@@ -98,16 +106,16 @@ def with_text(rows: Iterable[Message]) -> tuple[Message, ...]:
     return tuple(row for row in rows if row.text)
 
 
-def _stored(message: wire.Message) -> Message:
-    """Return one message of the store; a tool's message becomes a system message."""
-    at, text = time_of(message.created_at)
+def _stored(message: wire.Message, at: int) -> Message:
+    """Return one message of the store with the time `at` (ns); a tool's message becomes a system message."""
+    text = message.created_at
     role = CANONICAL_ROLE.get(message.role)
     return Message(
         role=role or "system",
         text=message.content,
         id=message.id,
         at=at,
-        ext=keep(role=UNSET if role else message.role, created_at=text),
+        ext=keep(role=UNSET if role else message.role, created_at=UNSET if rfc3339(at) == text else text),
     )
 
 

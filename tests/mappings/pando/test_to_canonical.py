@@ -34,6 +34,14 @@ def test_a_list_of_messages_leaves_out_messages_with_only_calls() -> None:
     assert given(said[1].ext, "role", str, "") == "tool"
 
 
+def test_messages_of_one_second_have_an_order_by_milliseconds_and_keep_the_time_of_the_store() -> None:
+    """A client may sort several pages by milliseconds, so the order must not depend on the page."""
+    rows = stored_rows(raw([message("user", text) for text in "abc"])) or ()
+    first = 1_778_362_100_000  # ms
+    assert [row.at // 1_000_000 for row in rows] == [first, first + 1, first + 2]
+    assert given(rows[2].ext, "created_at", str, "") == "2026-05-09T21:28:20Z"
+
+
 @pytest.mark.parametrize("result", [b"null", b"[]"])
 def test_no_list_and_an_empty_one_are_the_same(result: bytes) -> None:
     assert stored_rows(Raw(result)) == ()
