@@ -66,7 +66,7 @@ SILENT_MAX = 15.0
 
 BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
 
-CHANGED = ("db.session.updated", "db.session.deleted")
+CHANGED = ("db.session.updated", "db.session.deleted", "db.message.deleted")
 """Topics of changes after which the store is read again: a secondary saves the session behind each answer."""
 
 CHANGED_QUIET = 2.0

@@ -984,6 +984,13 @@ def test_sessions_and_watched_histories_are_read_again_when_another_pando_pauses
     assert primary.asked() == [], "once for each pause"
 
 
+def test_sessions_are_read_again_when_a_message_was_deleted() -> None:
+    primary = watched()
+    changed(primary, "db.message.deleted")
+    primary.passes(3)
+    assert primary.asked() == ["session.list", "message.list"]
+
+
 def test_the_history_of_a_session_in_a_turn_is_not_read_because_another_pando_has_written() -> None:
     primary = watched()
     primary.sent(run())
