@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -93,6 +93,12 @@ class HeldEvents(list[tuple[Burst[Event], Any]]):
         """The number of runs that begin among the events."""
         kinds = [events.TurnEnded, *(type(event) for _, event in self)]
         return sum(kind in OPENS and before not in OPENS for before, kind in pairwise(kinds))
+
+    @property
+    def text(self) -> str:
+        """The text of the first run among the events."""
+        run = takewhile(lambda event: not isinstance(event, events.TurnEnded), (event for _, event in self))
+        return "".join(event.text for event in run if isinstance(event, events.TextDelta))
 
     def take_all(self) -> list[tuple[Burst[Event], Any]]:
         return self._take(len(self))
@@ -244,8 +250,8 @@ class FollowedSession:
             return self._finish(None) if self._ending is not None else []
         rows, listed = tuple(messages), with_text(messages)
         if not self.open and learning:
-            listed = self.known.up_to_run(listed, self.held.runs)
-            self.input.find(listed, self.known.ids)
+            listed = self.known.up_to_run(listed, self.held.runs, self.held.text)
+            self.input.find(listed, self.known.answered)
         if not self.open:
             return self.known.missed_events(listed)
         if learning:
@@ -261,7 +267,7 @@ class FollowedSession:
             return []
         if now - self._last[1] < self._quiet * NS:
             return []
-        return self._end_unpublished(listed, self.known.is_answered(rows) and (late or not self._output.calls))
+        return self._end_unpublished(rows, late=late)
 
     def _end_broken(self, listed: tuple[Message, ...], now: int) -> list[Event]:
         """End the turn if the store has the input of another run behind it; else it goes on."""
@@ -269,19 +275,14 @@ class FollowedSession:
         if len(run) == len(listed):
             self._output.go_on(now)
             return []
-        return self._end_unpublished(run, self.known.is_answered(run) and not self._output.calls)
+        return self._end_unpublished(run)
 
-    def _end_unpublished(self, listed: tuple[Message, ...], is_whole: bool) -> list[Event]:
-        """End the turn, of which no end was published; `is_whole` is True if the list has its whole answer."""
+    def _end_unpublished(self, rows: tuple[Message, ...], *, late: bool = False) -> list[Event]:
+        """End the turn, of which no end was published; `late` is True if the results of its calls were missed."""
+        is_whole, listed = self.known.is_answered(rows) and (late or not self._output.calls), with_text(rows)
         self.guesses += 1
         end = "cancelled" if self.interrupt.accepted else "completed" if is_whole else "failed"
         return [*self._rest(listed), *([NO_ANSWER] if end == "failed" else []), *self._over(end, listed)]
-
-    def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the messages of a list as history, without an answer that the primary has not finished."""
-        listed = with_text(up_to_input(tuple(messages)) if self.open or self.held else messages)
-        self.known.note_listed(listed)
-        return listed
 
     def _finish(self, listed: tuple[Message, ...] | None) -> list[Event]:
         """Return the end of the turn that was published, after any text that was missing."""
@@ -517,8 +518,7 @@ class FollowedSessions(dict[str, FollowedSession]):
         """Add the history of a session; `messages` is None if the call failed."""
         following = self.current(session, step)
         if messages is not None:
-            history = events.HistorySnapshot(items=following.read_history(messages))
-            step.bursts.append(Burst(items=[history], session=session))
+            step.bursts.append(Burst(items=[_history_of(following, messages)], session=session))
         _release_held(following, now, step)
 
     def check_times(self, most: int, now: int, step: Step[Event]) -> None:
@@ -535,6 +535,17 @@ class FollowedSessions(dict[str, FollowedSession]):
             following.interrupt.forget()
         elif following is not None and isinstance(command, commands.SubmitInput):
             following.known.forget_input(flatten(command.segments))
+
+
+def _history_of(following: FollowedSession, messages: Sequence[Message]) -> events.HistorySnapshot:
+    """Return a list as the history, without an answer that is not finished and without the input of a held run."""
+    known, runs, listed = following.known, following.held.runs, with_text(messages)
+    if following.open:
+        listed = up_to_input(known.of_run(listed, following.input, runs))
+    elif following.held:
+        listed = known.before_run(listed, runs, following.held.text)
+    known.note_listed(listed)
+    return events.HistorySnapshot(items=listed)
 
 
 def _follow_on(following: FollowedSession, event: Event, now: int, step: Step[Event]) -> list[Event]:

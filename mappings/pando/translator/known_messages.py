@@ -6,7 +6,7 @@ sent its text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -27,6 +27,8 @@ class KnownMessages:
     def __init__(self) -> None:
         self.ids: frozenset[str] = frozenset()
         self.unanswered = ""  # the id of the last stored input, if the store had no answer to it after the last turn
+        self.waiting = ""
+        """The id of the last stored input, if it had no answer when the store was read between two turns."""
         self._listed = False  # the store was read at least once
         self._inputs: list[str] = []  # inputs of users that were not seen in the store yet
         self._echoes: list[str] = []
@@ -57,17 +59,23 @@ class KnownMessages:
         if text in self._inputs:
             self._inputs.remove(text)
 
-    def note_listed(self, listed: Iterable[Message]) -> None:
+    def note_listed(self, listed: Sequence[Message]) -> None:
         """Note the messages of a list that may be only a part of the store."""
         self._listed = True
         self.ids |= {message.id for message in listed}
+        self.waiting = listed[-1].id if listed and listed[-1].role == "user" else ""
 
     def note_whole_store(self, listed: tuple[Message, ...]) -> None:
         """Note the messages of the complete store at the end of a turn."""
-        self.unanswered = "" if self.text_of_turn(listed) else _last_input(listed)
+        self.unanswered, self.waiting = "" if self.text_of_turn(listed) else _last_input(listed), ""
         self._listed = True
         self.ids = frozenset(message.id for message in listed)
         self._inputs.clear()
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The ids of messages that cannot be the input of the next run."""
+        return self.ids - {self.waiting}
 
     def missed_inputs(self, listed: Sequence[Message], own: str | None = None) -> list[Event]:
         """Return events for users' messages that were neither sent through us nor published.
@@ -127,16 +135,24 @@ class KnownMessages:
         """Return True if a tool call may be open that is published when it ends: all stored text was published."""
         return self.is_answered(rows) and output.is_all_of(self.text_of_turn(rows))
 
-    def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
-        """Return the messages up to the input of the first of the last `runs` runs.
+    def up_to_run(self, listed: tuple[Message, ...], runs: int, text: str) -> tuple[Message, ...]:
+        """Return the messages up to the input of the first of the last `runs` runs, which published `text` so far.
 
-        Inputs before it that are not known had runs without any publication.
+        Inputs before it that are not known had runs without any publication. The store may also have later runs, of
+        which nothing was published yet: then the text agrees with an earlier answer.
         """
         inputs = [i for i, message in enumerate(listed) if message.role == "user"]
-        new = [i for i in inputs if listed[i].id not in self.ids]
+        new = [i for i in inputs if listed[i].id not in self.answered]
         if not new:
             return up_to_input(listed)
-        return listed[: max(new[0], inputs[-max(1, min(runs, len(inputs)))]) + 1]
+        begin = max(new[0], inputs[-max(1, min(runs, len(inputs)))])
+        agreeing = (i for i in reversed(new) if i <= begin and text and _answer_to(listed, i).startswith(text))
+        return listed[: next(agreeing, begin) + 1]
+
+    def before_run(self, listed: tuple[Message, ...], runs: int, text: str) -> tuple[Message, ...]:
+        """Like `up_to_run`, but without the input, unless it is known."""
+        run = self.up_to_run(listed, runs, text)
+        return run if not run or run[-1].id in self.ids else run[:-1]
 
     def of_run(self, listed: tuple[Message, ...], input: RunInput, later: int) -> tuple[Message, ...]:
         """Return the messages up to the end of the run that an input began.
@@ -176,6 +192,11 @@ def has_results(rows: Sequence[Message]) -> bool:
     A primary stores them once all are known, and the row of its next answer right after that.
     """
     return bool(rows) and given(rows[-1].ext, "role", str, "") == "tool"
+
+
+def _answer_to(listed: tuple[Message, ...], input: int) -> str:
+    """Return the stored text of the run that the message at the index `input` began."""
+    return "".join(one.text for one in takewhile(lambda one: one.role != "user", listed[input + 1 :]))
 
 
 def _last_input(listed: tuple[Message, ...]) -> str:

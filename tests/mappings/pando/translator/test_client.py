@@ -662,6 +662,45 @@ def test_each_of_several_fast_runs_has_its_own_input_and_answer() -> None:
     assert primary.sends("message.list", stored) == [events.TextDelta(text="c"), *DONE]
 
 
+AHEAD = [
+    message("m2", "user", "1"),
+    message("m3", "assistant", "one"),
+    message("m4", "user", "2"),
+    message("m5", "assistant", "two"),
+]
+"""A store that has a run more than was published."""
+
+
+def test_a_run_has_its_own_input_if_the_store_is_a_run_ahead() -> None:
+    primary = watched()
+    primary.publishes("llm.token", token="one")
+    primary.publishes("llm.end")
+    words, *run = primary.sends("message.list", [*OLD, *AHEAD])
+    assert (typed(words), run) == ("1", [BEGUN, events.TextDelta(text="one")])
+    assert primary.sends("message.list", [*OLD, *AHEAD]) == DONE
+
+
+def test_a_history_ends_before_the_input_of_a_run_that_is_not_told_yet() -> None:
+    primary = Primary().opened()
+    primary.attached("s-1")
+    primary.publishes("llm.token", token="on")
+    (history,) = primary.sends("message.list", [*OLD, *AHEAD])
+    assert [item.id for item in history.items] == [one["id"] for one in OLD]
+    words, *run = primary.sends("message.list", [*OLD, *AHEAD])
+    assert (typed(words), run) == ("1", [BEGUN, events.TextDelta(text="on")])
+
+
+def test_the_input_after_a_run_is_told_behind_it_if_the_history_had_the_input_of_the_run() -> None:
+    primary = Primary().opened()
+    primary.attached("s-1")
+    (history,) = primary.sends("message.list", [*OLD, AHEAD[0]])
+    assert history.items[-1].text == "1"
+    primary.publishes("llm.token", token="one")
+    assert primary.sends("message.list", [*OLD, *AHEAD[:2]]) == [BEGUN, events.TextDelta(text="one")]
+    primary.publishes("llm.end")
+    assert primary.sends("message.list", [*OLD, *AHEAD[:3]]) == DONE
+
+
 BROKE_OFF = [message("m2", "user", "first"), message("m3", "assistant", "")]
 
 
