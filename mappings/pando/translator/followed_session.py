@@ -258,6 +258,7 @@ class FollowedSession:
             return self._end_broken(listed, now)
         if self._ending is not None:
             return self._finish(self.known.of_run(listed, self.input, self.held.runs))
+        rows = self.known.of_run(rows, self.input, 0)  # another pando may have gone on behind the run
         if self._last is None or self._last[0] != rows:
             self._last = rows, now
             return []
@@ -267,7 +268,7 @@ class FollowedSession:
             return []
         if now - self._last[1] < self._quiet * NS:
             return []
-        return self._end_unpublished(rows, late=late)
+        return [*self._end_unpublished(rows, late=late), *self.known.missed_events(listed)]
 
     def _end_broken(self, listed: tuple[Message, ...], now: int) -> list[Event]:
         """End the turn if the store has the input of another run behind it; else it goes on."""

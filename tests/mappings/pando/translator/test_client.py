@@ -701,6 +701,20 @@ def test_the_input_after_a_run_is_told_behind_it_if_the_history_had_the_input_of
     assert primary.sends("message.list", [*OLD, *AHEAD[:3]]) == DONE
 
 
+def test_a_run_that_broke_ends_before_the_input_of_another_pando() -> None:
+    """A secondary publishes nothing of its run."""
+    primary = watched()
+    primary.publishes("llm.token", token="one")
+    broken = [*OLD, *AHEAD[:2]]
+    primary.sends("message.list", broken)
+    primary.passes(20)
+    assert primary.sends("message.list", broken) == []
+    primary.passes(20)
+    *end, history = primary.sends("message.list", [*OLD, *AHEAD])
+    assert end == DONE
+    assert [item.id for item in history.items] == [one["id"] for one in (*OLD, *AHEAD)]
+
+
 BROKE_OFF = [message("m2", "user", "first"), message("m3", "assistant", "")]
 
 
