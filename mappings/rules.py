@@ -15,7 +15,9 @@ has no form: declared, and counted each time). fidelity.py makes the matrix from
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import repeat
+from functools import partial
+from itertools import compress, repeat
+from operator import attrgetter, is_
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from msgspec import Struct
@@ -72,11 +74,23 @@ def _has(value: Any, path: Sequence[str]) -> bool:
     """Return True if the field at this path is not empty; `segments.image` means a segment of the kind image."""
     for number, name in enumerate(path):
         if isinstance(value, tuple | list):
-            return any(map(_has, value, repeat(path[number:])))
+            return _any_has(value, name, path[number + 1 :])
         if not hasattr(value, name):
             return isinstance(value, Struct) and value.__struct_config__.tag == name
         value = getattr(value, name)
     return bool(value)
+
+
+def _any_has(values: Sequence[Any], name: str, path: Sequence[str]) -> bool:
+    """Return True if one of the values has this field. Each kind is looked at once, because a history is long."""
+    for kind in set(map(type, values)):
+        if hasattr(kind, name):
+            found = map(attrgetter(name), compress(values, map(partial(is_, kind), map(type, values))))
+            if any(map(_has, found, repeat(path)) if path else found):
+                return True
+        elif issubclass(kind, Struct) and kind.__struct_config__.tag == name:
+            return True
+    return False
 
 
 Fidelity = Exact | Lossy | Emulated | Nothing

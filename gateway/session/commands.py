@@ -83,7 +83,7 @@ class Commands:
         context, severed = self._context, self._context.states.severed
         match command:
             case commands.GetHistory() if context.knows_more_than_backend:
-                client.send([answer_page(context.state, command)])
+                self._answer(client, answer_page(context.state, command))
             case commands.SubmitInput():
                 self._inputs.submit(client, command)
                 self._context.effects.note_quiet()
@@ -238,10 +238,13 @@ class Commands:
             self._questions.note_verdict(pending, event)
         elif pending.client is not None:
             self._settle(event.request)
-            pending.client.send([structs.replace(event, request=pending.command.request)])
-            source, target = self._context.upstream.name, pending.client.dialect
-            lossy = target.events.from_canonical.lossy
-            self._context.services.ledger.count_partial(source, target.name, lossy, [event])
+            self._answer(pending.client, structs.replace(event, request=pending.command.request))
+
+    def _answer(self, client: Client, event: Event) -> None:
+        """Send the answer to one command, and count the fields that it loses."""
+        client.send([event])
+        source, target = self._context.upstream.name, client.dialect
+        self._context.services.ledger.count_partial(source, target.name, target.events.from_canonical.lossy, [event])
 
     def give(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
         """Tell the client of this request that its command is done, or why not."""

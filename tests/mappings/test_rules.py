@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dragoman.mappings.canonical.commands import SubmitInput
-from dragoman.mappings.canonical.events import TurnEnded
-from dragoman.mappings.canonical.values import Failure, ImageAttachment, Text
+from dragoman.mappings.canonical.events import HistorySnapshot, TurnEnded
+from dragoman.mappings.canonical.values import Failure, ImageAttachment, Message, Reasoning, Text
 from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing, Rules
+from tests.step_counter import count_steps
 
 
 class Noting:
@@ -122,6 +124,15 @@ def test_only_fields_that_an_item_has_are_lost_with_it(
     event: object, fields: tuple[str, ...], lost: tuple[str, ...]
 ) -> None:
     assert Lossy(fields).find_lost(event) == lost
+
+
+def test_the_kinds_of_a_long_history_are_looked_at_once() -> None:
+    rule = Lossy(("items.turn", "items.tool_call", "items.segments", "items.reasoning"))
+    item = Message(role="user", text="a")
+    histories = [HistorySnapshot(items=(*(item,) * count, Reasoning(text="r"))) for count in (10, 1000)]
+    assert {rule.find_lost(history) for history in histories} == {("items.reasoning",)}
+    few, many = (count_steps(partial(rule.find_lost, history)) for history in histories)
+    assert few == many
 
 
 def test_an_item_for_which_its_rule_is_whole_loses_nothing() -> None:

@@ -186,6 +186,18 @@ async def test_events_without_a_smooth_form_are_in_the_ledger() -> None:
         assert {("ModelTurnStarted", "smooth"), ("ModelRetry", "smooth")} <= kinds
 
 
+async def test_the_fields_that_a_history_from_the_transcript_loses_are_in_the_ledger() -> None:
+    async with in_memory_gateway() as made:
+        script = (
+            begun(made)
+            .pod_sends(delta("Yes"), done("Yes"), *FINISHED)
+            .receives("a", token("r1", "Yes"), answer("r1", "Yes"))
+        )
+        await script.sends("a", history("h")).receives("a", {"requestId": "h", "status": 200}).done()
+        rows = [(entry.source, entry.target, entry.kind, entry.field) for entry in made.ledger.partial()]
+        assert ("pod", "smooth", "HistorySnapshot", "items.turn, items.segments, items.at") in rows
+
+
 async def test_a_rolled_back_input_is_cancelled_and_removed_from_the_history() -> None:
     async with in_memory_gateway() as made:
         await (
