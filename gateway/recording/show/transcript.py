@@ -186,30 +186,25 @@ class _Reader:
 
     def _event(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
         self._turns.number_of(line)  # turns are counted in the order of their first events
+        kind, call = _PIECES.get(type(event), "detail"), getattr(event, "call", "")
         match event:
-            case events.TextDelta():
-                self._add("text", line, event.text)
-            case events.ReasoningDelta():
-                self._add("reasoning", line, event.text)
-            case events.TextDone():
-                yield from self._complete("text", line, event.text)
-            case events.ReasoningDone():
-                yield from self._complete("reasoning", line, event.text)
+            case events.TextDelta() | events.ReasoningDelta() | events.ToolOutputDelta():
+                self._add(kind, line, event.text, call)
+            case events.TextDone() | events.ReasoningDone():
+                yield from self._complete(kind, line, event.text)
             case events.ToolCallStarted():
-                self._names[event.call] = event.name
+                self._names[call] = event.name
             case events.ToolCallArguments(done=False):
-                self._add("tool", line, event.json, event.call)
+                self._add(kind, line, event.json, call)
             case events.ToolCallArguments():
-                self._names[event.call] = event.name or self._names.get(event.call, "")
-                yield from self._complete("tool", line, event.json, event.call)
-            case events.ToolOutputDelta():
-                self._add("output", line, event.text, event.call)
+                self._names[call] = event.name or self._names.get(call, "")
+                yield from self._complete(kind, line, event.json, call)
             case events.ToolCallFinished():
-                yield from self._close("output", event.call)
-                name = event.name or self._names.get(event.call, "")
+                yield from self._close("output", call)
+                name = event.name or self._names.get(call, "")
                 text = event.output if event.output is not None else event.summary or ""
                 yield _entry(line, self._turns.number_of(line), "error" if event.is_error else "result", name, text)
-                self._names.pop(event.call, None)
+                self._names.pop(call, None)
             case _:
                 yield from self._plain(line, event)
 
