@@ -230,9 +230,7 @@ def as_events(items: Sequence[Item]) -> Iterator[Event]:
             yield events.ToolCallStarted(call=item.call, name=item.name)
             yield events.ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True)
         else:
-            yield events.ToolCallFinished(
-                call=item.call, name=item.name, summary=item.summary, output=item.output, is_error=item.is_error
-            )
+            yield _finished(item)
 
 
 # -- what was missed of a run ------------------------------------------------------------------------
@@ -266,7 +264,9 @@ def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item], *,
             if called is None or called.arguments is None:
                 missed.append(events.ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True))
         else:
-            missed += _result(turn, item)
+            called = turn.calls.get(item.call)
+            if called is None or called.result is None:
+                missed.append(_finished(item))
     return missed
 
 
@@ -294,15 +294,10 @@ def _text(sent: str, text: str, *, stays_open: bool) -> Event:
     return events.TextDone(text=text)
 
 
-def _result(turn: OpenTurn, item: ToolResult) -> list[Event]:
-    called = turn.calls.get(item.call)
-    if called is not None and called.result is not None:
-        return []
-    return [
-        events.ToolCallFinished(
-            call=item.call, name=item.name, summary=item.summary, output=item.output, is_error=item.is_error
-        )
-    ]
+def _finished(item: ToolResult) -> Event:
+    return events.ToolCallFinished(
+        call=item.call, name=item.name, summary=item.summary, output=item.output, is_error=item.is_error
+    )
 
 
 # -- what follows ---------------------------------------------------------------------------------------
