@@ -33,14 +33,12 @@ from dragoman.gateway.recording.format import (
 )
 from dragoman.gateway.session.commands import answers_one
 from dragoman.gateway.session.normal_form import NormalForm
-from dragoman.gateway.session.question_form import Given
+from dragoman.gateway.session.question_form import Answer, Given, resolution_of
 from dragoman.gateway.session.runs import Run
 from dragoman.mappings.canonical import Command, SessionState
-from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, SubmitInput
+from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import (
-    ApprovalResolved,
     ErrorReported,
-    InteractionResolved,
     MessageAppended,
     ModelTurnStarted,
     ReasoningDelta,
@@ -228,12 +226,8 @@ class ImportedCapture:
         for command in commands:
             if isinstance(command, SubmitInput):
                 self._waiting[command.request] = captured.conn, command
-            elif isinstance(command, AnswerApproval):
-                self._given = Given(resolved=ApprovalResolved(approved=command.approved))
-                self._given_by = command.request
-            elif isinstance(command, AnswerInteraction):
-                self._given = Given(resolved=InteractionResolved(question=command.question, declined=command.declined))
-                self._given_by = command.request
+            elif isinstance(command, Answer):
+                self._given, self._given_by = Given(resolved=resolution_of(command)), command.request
             yield self._command(command, captured.conn)
         for command in commands:
             yield self._command(command, UP)

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.content import Content
 from dragoman.gateway.session.runs import Run, Runs
 from dragoman.gateway.session.turn_states import Trigger
 from dragoman.mappings.canonical import OpenTurn, events
+from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction
 from dragoman.mappings.canonical.state import Question, Resolution
 from dragoman.mappings.canonical.values import Origin, Segment
+
+Answer = AnswerApproval | AnswerInteraction
 
 
 class Given(Struct, frozen=True, kw_only=True):
@@ -30,6 +33,13 @@ def denied(asked: Question) -> Resolution:
     if isinstance(asked, events.ApprovalRequested):
         return events.ApprovalResolved(question=asked.question, approved=False)
     return events.InteractionResolved(question=asked.question, declined=True)
+
+
+def resolution_of(command: Answer) -> Resolution:
+    """Return the event that closes a question which this command answers; a form without values is declined."""
+    if isinstance(command, AnswerApproval):
+        return events.ApprovalResolved(question=command.question, approved=command.approved)
+    return events.InteractionResolved(question=command.question, declined=command.declined or command.values is UNSET)
 
 
 class QuestionForm:

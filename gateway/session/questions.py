@@ -8,7 +8,7 @@ client whose dialect has no questions is asked in words, and its next input is t
 from __future__ import annotations
 
 import structlog
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from dragoman.gateway.observability import audit
 from dragoman.gateway.overload.fair_queue import REFUSED
@@ -16,7 +16,7 @@ from dragoman.gateway.session import one_time_codes, wording
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand, acknowledge
 from dragoman.gateway.session.ports import Client
-from dragoman.gateway.session.question_form import Given, denied
+from dragoman.gateway.session.question_form import Answer, Given, denied, resolution_of
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import (
@@ -25,12 +25,10 @@ from dragoman.mappings.canonical.commands import (
     AnswerInteraction,
     SubmitInput,
 )
-from dragoman.mappings.canonical.state import Question, QuestionBlock, Resolution
+from dragoman.mappings.canonical.state import Question, QuestionBlock
 from dragoman.mappings.canonical.values import Cause, Failure, Origin, Segment, flatten
 from dragoman.mappings.forms import Form, declines
 from dragoman.mappings.rfc3339 import NS
-
-Answer = AnswerApproval | AnswerInteraction
 
 log = structlog.get_logger("dragoman.questions")
 
@@ -146,7 +144,7 @@ class Questions:
         command = structs.replace(command, question=block.asked.question)
         self._giver = client.id if client is not None else ""
         origin = Origin(link=self._giver, request=command.request) if segments else None
-        self.given = Given(resolved=_resolved(command), segments=segments, origin=origin)
+        self.given = Given(resolved=resolution_of(command), segments=segments, origin=origin)
         _note_answer(self._context, client, command)
         if not self._context.in_flight.forward(client, command, segments):
             self.given = None  # it was refused
@@ -306,9 +304,3 @@ def _verdict(question: Question, *, approved: bool) -> Answer:
     if isinstance(question, events.ApprovalRequested):
         return AnswerApproval(approved=approved)
     return AnswerInteraction(question=question.question, kind=question.kind, declined=True)
-
-
-def _resolved(command: Answer) -> Resolution:
-    if isinstance(command, AnswerApproval):
-        return events.ApprovalResolved(question=command.question, approved=command.approved)
-    return events.InteractionResolved(question=command.question, declined=command.declined or command.values is UNSET)
