@@ -3,9 +3,9 @@
 base        the interface to the gateway          websocket, unix, zeromq, stdio: the transports
 inbound     frames on their way to their sink     lines     splits a stream into lines
 closing     closes an asyncio listener            meter     counts the bytes that a peer holds
-wrapped     changes frames of a transport         flag      a small asyncio.Event
+flag        a small asyncio.Event                 hops      gateways that a connection came through
 lookup      addresses of hosts, in threads        resolver  the same for HTTP connections
-host_names  names in HTTP requests and of peers   hops      gateways that a connection came through
+host_names  names in HTTP requests and of peers
 """
 
 if __name__ != "dragoman.adapters":  # a second copy of each module would exist beside the installed one

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from dragoman.adapters.base import Sink, Transport
-from dragoman.adapters.wrapped import WrappedTransport
 from dragoman.mappings.dialect import Frame, Parts
 
 Message = dict[str, Any]
 
 
-class Flavour(Protocol):
+class Flavour:
     """Changes the frames of one dialect as its shipped programs would."""
 
     def note_request(self, message: Message) -> None:
@@ -26,9 +25,14 @@ class Flavour(Protocol):
 
     def rewrite(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages to send in place of these, which were written together."""
+        return [said for message in messages if (said := self.rewrite_one(message)) is not None]
+
+    def rewrite_one(self, message: Message) -> Message | None:
+        """Return the message to send in place of this one; None for nothing."""
+        return message
 
 
-class PodFlavour:
+class PodFlavour(Flavour):
     """Commits log entries behind the status, tells every second answer in `text_done`, and closes no aborted block.
 
     See docs/dialects/pod.md, sections 6 to 8. One instance serves one client.
@@ -38,9 +42,6 @@ class PodFlavour:
         self._answers = 0
         self._invoked = True
         self._held: list[Message] = []  # deltas of a text that its `text_done` may tell
-
-    def note_request(self, message: Message) -> None:
-        """Do nothing: a pod says the same to every client."""
 
     def rewrite(self, messages: Sequence[Message]) -> list[Message]:
         aborted = any(self._aborts(message) for message in messages)
@@ -74,7 +75,7 @@ class PodFlavour:
         return False
 
 
-class PandoFlavour:
+class PandoFlavour(Flavour):
     """Publishes no message and no start of a tool, and a session instead of the end of a run that went wrong.
 
     See docs/dialects/pando.md, section 4. One instance serves all connections: calls decide what is published.
@@ -89,10 +90,7 @@ class PandoFlavour:
             case {"method": "session.interrupt", "params": {"session_id": str() as session}}:
                 self._wrong.add(session)
 
-    def rewrite(self, messages: Sequence[Message]) -> list[Message]:
-        return [said for message in messages if (said := self._said(message)) is not None]
-
-    def _said(self, message: Message) -> Message | None:
+    def rewrite_one(self, message: Message) -> Message | None:
         match message:
             case {"topic": "session.update", "payload": {"id": str() as session}}:
                 self._sessions[session] = message["payload"]
@@ -110,24 +108,17 @@ class PandoFlavour:
         return message
 
 
-class CodewhaleFlavour:
+class CodewhaleFlavour(Flavour):
     """Keeps no message in the store, so that every history is empty (docs/dialects/codewhale.md, section 3)."""
 
-    def note_request(self, message: Message) -> None:
-        """Do nothing: every history is empty."""
-
-    def rewrite(self, messages: Sequence[Message]) -> list[Message]:
-        return [self._said(message) for message in messages]
-
-    @staticmethod
-    def _said(message: Message) -> Message:
+    def rewrite_one(self, message: Message) -> Message | None:
         match message:
             case {"result": {"data": {"history": [_, *_]} as data} as result}:
                 return {**message, "result": {**result, "data": {**data, "history": []}}}
         return message
 
 
-class SmoothFlavour:
+class SmoothFlavour(Flavour):
     """Tells the text of every second answer in its terminal alone (docs/dialects/smooth.md, section 4)."""
 
     def __init__(self) -> None:
@@ -138,8 +129,8 @@ class SmoothFlavour:
         if message.get("action") == "send_message":
             self._answers += 1
 
-    def rewrite(self, messages: Sequence[Message]) -> list[Message]:
-        return [m for m in messages if self._answers % 2 or m.get("type") != "stream_token"]
+    def rewrite_one(self, message: Message) -> Message | None:
+        return message if self._answers % 2 or message.get("type") != "stream_token" else None
 
 
 def flavours(dialect: str) -> Callable[[], Flavour]:
@@ -154,12 +145,20 @@ def flavours(dialect: str) -> Callable[[], Flavour]:
     return kinds[dialect]
 
 
-class LikeReal(WrappedTransport):
-    """A transport to a client whose frames a flavour changes."""
+class LikeReal:
+    """A transport to a client whose frames a flavour changes; whatever has no frames is the transport's own."""
 
     def __init__(self, transport: Transport, flavour: Flavour) -> None:
-        super().__init__(transport)
+        self._transport = transport
         self._flavour = flavour
+        self.peer = transport.peer
+        self.meter = transport.meter
+        self.resume = transport.resume
+        self.peer_can_read = transport.peer_can_read
+        self.discard = transport.discard
+        self.close = transport.close
+        self.headers = getattr(transport, "headers", {})  # only a WebSocket has these two
+        self.watch_pings = getattr(transport, "watch_pings", None)
 
     async def run(self, sink: Sink) -> None:
         def hear(frames: Sequence[Frame]) -> int:

@@ -21,7 +21,7 @@ from dragoman.gateway.cli.demo import QUESTIONS
 from dragoman.gateway.demo import script
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.backend import DemoBackend
-from dragoman.gateway.demo.like_real import flavours
+from dragoman.gateway.demo.like_real import LikeReal, flavours
 from dragoman.gateway.demo.script import DELAY_MAX, Line, Scripts, load, read
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical import Command, SessionState, commands, events
@@ -29,6 +29,7 @@ from dragoman.mappings.canonical.values import Cause, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
 from tests.awaited import Awaited
+from tests.memory_transport import MemoryTransport
 from tests.pairs.gateway import SmoothClient, bridged, serving
 from tests.pairs.table import DIALECTS, LISTEN
 
@@ -727,6 +728,14 @@ def test_with_like_real_a_pando_publishes_a_session_instead_of_the_end_of_an_int
     assert flavour.rewrite([said, started, {"topic": "tool.start", "payload": of}, end]) == [started, end]
     flavour.note_request({"method": "session.interrupt", "params": of})
     assert flavour.rewrite([end, started, end]) == [{"topic": "session.update", "payload": {"id": "s"}}, started, end]
+
+
+def test_with_like_real_all_of_a_transport_but_its_frames_is_its_own() -> None:
+    transport = MemoryTransport()
+    like_real = LikeReal(transport, flavours("pod")())
+    for name in ("peer", "meter", "resume", "peer_can_read", "discard", "close"):
+        assert getattr(like_real, name) == getattr(transport, name)
+    assert (like_real.headers, like_real.watch_pings) == ({}, None), "only a WebSocket has these"
 
 
 async def test_with_like_real_a_codewhale_has_an_empty_history(tmp_path: Path) -> None:
