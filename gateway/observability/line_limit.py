@@ -7,9 +7,10 @@ no bound: whoever chooses it wants every line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
+import structlog
 from msgspec import Struct
 
 from dragoman.gateway.overload.rates import TokenBucket
@@ -30,11 +31,19 @@ class KnownKind(Struct):
 
 
 class LineLimit:
-    """Decides which lines are written. `clock` returns nanoseconds."""
+    """The processor of structlog that drops a line if there were too many of its kind. `clock` returns nanoseconds."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._kinds: dict[Kind, KnownKind] = {}
+
+    def __call__(self, logger: object, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        omitted = self.admit(getattr(logger, "component", ""), line) if method != "debug" else 0
+        if omitted is None:
+            raise structlog.DropEvent
+        if omitted:
+            line["omitted"] = omitted
+        return line
 
     def admit(self, component: str, line: Mapping[str, Any]) -> int | None:
         """Return how many lines of this kind were omitted before this one, or None to omit this one too."""

@@ -15,14 +15,11 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
+from typing import Any, Literal, TextIO, get_args
 
 from dragoman.gateway.observability.log_queue import LogQueue
-
-if TYPE_CHECKING:
-    from dragoman.gateway.observability.line_limit import LineLimit
 
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS = get_args(Level)
@@ -74,7 +71,7 @@ def configure(level: str = "info", *, as_json: bool = False, content: bool = Fal
     LEVEL.shows_content = content
     processors: list[Any] = [
         _by_level,
-        limited(LineLimit(time.monotonic_ns)),
+        LineLimit(time.monotonic_ns),
         _with_component,
         structlog.processors.format_exc_info,
         _without_secrets,
@@ -191,21 +188,6 @@ def _by_level(logger: object, method: str, event: Fields) -> Fields:
 
         raise structlog.DropEvent
     return event
-
-
-def limited(limit: LineLimit) -> Callable[[object, str, Fields], Fields]:
-    """Return a processor that drops a line if there were too many of its kind."""
-    import structlog
-
-    def admit(logger: object, method: str, event: Fields) -> Fields:
-        omitted = limit.admit(getattr(logger, "component", ""), event) if method != "debug" else 0
-        if omitted is None:
-            raise structlog.DropEvent
-        if omitted:
-            event["omitted"] = omitted
-        return event
-
-    return admit
 
 
 def _with_component(logger: object, _name: str, event: Fields) -> Fields:

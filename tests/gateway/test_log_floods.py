@@ -44,7 +44,7 @@ def limited_lines() -> Iterator[Counter[str]]:
     """Log at a standstill of the clock; count the lines by what they tell."""
     capture, counts = LogCapture(), Counter[str]()
     structlog.configure(
-        processors=[logs.limited(line_limit.LineLimit(lambda: 0)), capture],
+        processors=[line_limit.LineLimit(lambda: 0), capture],
         logger_factory=logs.LineLogger,
     )
     try:
