@@ -14,6 +14,7 @@ from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codec import ESCAPES_MAX, MALFORMED, Codec, check_depth, without_halves
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import PIECE, VALUES_MAX
+from tests.mappings.round_trip import any_json
 from tests.step_counter import count_steps
 
 DEPTH = 6
@@ -221,14 +222,7 @@ def test_reading_garbage_gives_a_message_or_a_peer_error(frame: bytes) -> None:
         fine_or_refused(each, frame)
 
 
-JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["type", "text", "parts", "kind", "more", "n", "x"]), inner, max_size=4)
-    ),
-    max_leaves=6,
-)
+JSON = any_json(keys=st.sampled_from(["type", "text", "parts", "kind", "more", "n", "x"]))
 
 
 @given(JSON, JSON, st.dictionaries(st.sampled_from(["x", "text", "anything"]), JSON))

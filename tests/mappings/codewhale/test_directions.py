@@ -16,7 +16,7 @@ from dragoman.mappings.codewhale.directions import Overheard, is_blank
 from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Step
 from dragoman.mappings.extras import raw
 from tests.mappings.codewhale.data import LINES, direction_of
-from tests.mappings.round_trip import back_and_forth
+from tests.mappings.round_trip import any_json, back_and_forth
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 
@@ -361,11 +361,7 @@ def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes) 
         assert len(step.faults) + len(step.bursts) == 1
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=8,
-)
+JSON = any_json()
 NAMES = [
     "id",
     "jsonrpc",

@@ -16,7 +16,7 @@ from dragoman.mappings.pando import DIALECT
 from dragoman.mappings.pando.vocabulary import given as given_of
 from dragoman.mappings.pando.wire import codecs
 from tests.mappings.pando.data import VECTORS, parts, value
-from tests.mappings.round_trip import back_and_forth
+from tests.mappings.round_trip import any_json, back_and_forth
 
 INSTANCE = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
 
@@ -264,11 +264,7 @@ def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes, 
             assert len(step.faults) + len(step.bursts) == 1
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=8,
-)
+JSON = any_json()
 NAMES = ["id", "method", "params", "session_id", "payload", "topic", "timestamp", "sessions", "result", "error", "meta"]
 FIELDS = st.dictionaries(st.sampled_from(NAMES), JSON | st.dictionaries(st.sampled_from(NAMES), JSON), max_size=5)
 METHODS = ["session.get", "state.sync", "db.write", "message.send", "instance.ping"]

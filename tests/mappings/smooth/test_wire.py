@@ -20,6 +20,7 @@ from dragoman.mappings.smooth.vocabulary import omits_supports
 from dragoman.mappings.smooth.wire.actions import AnyAction
 from dragoman.mappings.smooth.wire.events import AnyEvent
 from dragoman.mappings.smooth.wire.values import nanoseconds, rfc3339
+from tests.mappings.round_trip import any_json
 from tests.smooth_shapes import assert_strict
 
 
@@ -238,11 +239,7 @@ def test_garbage_gives_faults_and_never_raises(frame: bytes) -> None:
         assert len(step.faults) + len(step.bursts) == 1
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
+JSON = any_json()
 DATA_KEYS = ["requestId", "data", "token", "node", "state", "status", "error", "timestamp", "message"]
 OTHER_KEYS = ["limit", "supports", "images", "files", "sessionId"]
 KEYS = st.sampled_from(DATA_KEYS) | st.sampled_from(OTHER_KEYS)
