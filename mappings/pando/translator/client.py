@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -85,7 +86,7 @@ class PrimaryCall(Struct, frozen=True, kw_only=True):
     why: CallReason
     session: str = ""
     command: Any = None
-    at: int = 0
+    at: float = 0
 
 
 class PrimaryCalls(Calls[PrimaryCall]):
@@ -94,21 +95,22 @@ class PrimaryCalls(Calls[PrimaryCall]):
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         super().__init__(lambda: f"req-{new_id()}")
         self._clock = clock
+        self.time = 0.0
+        """Seconds by the alarms of the link. A jump of the clock, or a stop of this process, is no primary's delay."""
 
     def ask(self, step: Step[Event], command: Command, why: CallReason) -> str:
         """Add the call for this command to the step's frames, remember it until its reply, and return its id."""
         own = self.new_id()
-        now = self._clock()
         losses = Losses()
         messages = FROM_COMMAND.functions[type(command)](replace(command, request=own), losses)
-        step.frames += [REQUESTS.encode(with_meta(message, now)) for message in messages]
+        step.frames += [REQUESTS.encode(with_meta(message, self._clock())) for message in messages]
         step.losses += losses.take_losses()
-        self[own] = PrimaryCall(why=why, session=command.session, command=command, at=now)
+        self[own] = PrimaryCall(why=why, session=command.session, command=command, at=self.time)
         return own
 
-    def overdue(self, now: int) -> list[str]:
-        """Return the request ids of the oldest calls that have waited longer than CALL_MAX at time `now` (ns)."""
-        return [own for own, call in islice(self.items(), CHECKED_MAX) if now - call.at >= CALL_MAX * NS]
+    def overdue(self) -> list[str]:
+        """Return the request ids of the oldest calls that have waited longer than CALL_MAX."""
+        return [own for own, call in islice(self.items(), CHECKED_MAX) if self.time - call.at >= CALL_MAX]
 
 
 class ClientTranslator(Translator[Event, Command]):
@@ -122,19 +124,19 @@ class ClientTranslator(Translator[Event, Command]):
         self._sessions = FollowedSessions()
         self._reading: set[str] = set()  # request ids of the calls for messages that the translator itself made
         self._unread: OrderedDict[str, bool] = OrderedDict()  # sessions to read -> only if they are at rest then
-        self._received_at = clock()
+        self._received_at = 0.0  # `time` of the calls
         self._changed_at = 0  # ns: the last change of the store by another pando, 0 if it need not be read again
         self._opened = False  # True from `opened` until the primary of this connection is known by name
 
     def opened(self) -> Step[Event]:
         """Ask for the primary's name and sessions; after a reconnect also for the state of open turns."""
-        step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
-        self._received_at = self._clock()
+        step: Step[Event] = Step(alarm=self._alarm(TICK))
+        self._received_at = self._pending.time
         self._opened = True
         self._drop_calls(step)
         self._pending.ask(step, commands.Ping(), "alive")
         self._pending.ask(step, commands.ListSessions(), "sessions")
-        self._sessions.reconnected(self._received_at)
+        self._sessions.reconnected(self._clock())
         self._ask_for_messages(step)
         return step
 
@@ -143,7 +145,7 @@ class ClientTranslator(Translator[Event, Command]):
         step: Step[Event] = Step()
         FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], step)
         bursts, step.bursts = step.bursts, []
-        self._received_at = now = self._clock()
+        now, self._received_at = self._clock(), self._pending.time
         for burst in bursts:
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)
             pieces: list[Any] = burst.items
@@ -252,8 +254,8 @@ class ClientTranslator(Translator[Event, Command]):
         message = _read_token(frame)
         if message is None or message.instance_id != self._instance or self._opened:
             return False
-        self._received_at = self._clock()
-        return self._sessions.add_text(message, self._received_at, add_text)
+        self._received_at = self._pending.time
+        return self._sessions.add_text(message, self._clock(), add_text)
 
     def _note_primary(self, instance: str, step: Step[Event]) -> None:
         """Reset the state and ask for all sessions if another instance is now the primary."""
@@ -332,10 +334,14 @@ class ClientTranslator(Translator[Event, Command]):
 
     # -- time -------------------------------------------------------------------------------------------
 
-    def _on_alarm(self) -> Step[Event]:
+    def _alarm(self, after: float) -> Alarm[Event]:
+        return Alarm(after, partial(self._on_alarm, after))
+
+    def _on_alarm(self, passed: float) -> Step[Event]:
         step: Step[Event] = Step()
+        self._pending.time += passed
         now = self._clock()
-        overdue = self._pending.overdue(now)
+        overdue = self._pending.overdue()
         self._fail_calls(step, "the primary did not answer in time", overdue, "timeout")
         self._sessions.check_times(CHECKED_MAX, now, step)
         if 0 < self._changed_at <= now - CHANGED_QUIET * NS:
@@ -343,11 +349,11 @@ class ClientTranslator(Translator[Event, Command]):
             self._resynchronise(step, only_at_rest=True)  # a history in a turn may have the input of the next one
         self._ask_for_messages(step)
         all_checked = self._sessions.all_checked and len(overdue) < CHECKED_MAX
-        step.alarm = Alarm(TICK if all_checked else 0, self._on_alarm)
-        silence = now - self._received_at
-        if silence >= (SILENT_MAX + CALL_MAX) * NS:
-            step.add_fault(PeerError("too_slow", f"the primary was silent for {silence // NS} s", can_continue=False))
-        elif silence >= SILENT_MAX * NS and all_checked:
+        step.alarm = self._alarm(TICK if all_checked else 0)
+        silence = self._pending.time - self._received_at
+        if silence >= SILENT_MAX + CALL_MAX:
+            step.add_fault(PeerError("too_slow", f"the primary was silent for {silence:g} s", can_continue=False))
+        elif silence >= SILENT_MAX and all_checked:
             self._pending.ask(step, commands.Ping(), "alive")
         return step
 

@@ -978,6 +978,20 @@ def test_a_primary_that_answers_a_ping_is_kept() -> None:
     assert primary.faults == []
 
 
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_a_jump_of_the_clock_is_no_silence_of_the_primary_and_fails_no_call(jump: int) -> None:
+    primary = Primary().opened()
+    primary.sent(run())
+    alarm, primary.alarm = primary.alarm, None
+    primary.now += jump * SECOND  # so it does if this process was stopped
+    assert primary.take_step(alarm.callback()) == []
+    primary.passes(CALL_MAX - 2 * TICK)
+    assert primary.asked() == ["message.send"]
+    assert primary.faults == []
+    (refused,) = primary.passes(TICK)
+    assert refused.failure.cause == "timeout"
+
+
 def test_messages_that_were_dropped_unread_are_a_gap_and_everything_is_asked_again() -> None:
     primary = accepted()
     (gap,) = primary.take_step(primary.link.receive([Missed("pub", 7)]))
@@ -1165,10 +1179,10 @@ def test_an_alarm_checks_a_bounded_number_of_sessions_and_the_next_one_follows_a
 def test_calls_without_an_answer_fail_in_parts() -> None:
     primary = Primary().opened()
     primary.sent(*[commands.Ping()] * (CHECKED_MAX + 1))
-    primary.now += int(CALL_MAX * SECOND)
+    primary.passes(CALL_MAX - TICK)
     pending = [len(primary.link._pending)]
     for _ in range(2):
         alarm, primary.alarm = primary.alarm, None
         primary.take_step(alarm.callback())
-        pending.append(len([call for call in primary.link._pending.values() if call.at == START]))
+        pending.append(len([call for call in primary.link._pending.values() if call.at == 0]))
     assert pending == [CHECKED_MAX + 1, 1, 0]
