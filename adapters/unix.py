@@ -210,7 +210,11 @@ class UnixTransport(asyncio.Protocol):
         self._unsent = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self._ended and not self._closing:
+        if exc is not None and not isinstance(exc, OSError):  # a failure of ours, such as no memory for its bytes
+            self._splitter.clear()
+            self._ended = True
+            self._inbound.end()
+        elif not self._ended and not self._closing:
             self._read_rest()
         self._end()
         self._lost.set()

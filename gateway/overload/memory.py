@@ -8,6 +8,7 @@ the limit the largest holder is relieved first: a link is disconnected, a sessio
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,7 +85,8 @@ class MemoryBudget:
 def default_limit(root: Path = Path("/")) -> int:
     """Return a quarter of what this process may use above OWN, at most MEMORY_MAX; `root` is the file system."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    left = min([machine, *_cgroup_limits(root)]) - OWN
+    own, _ = resource.getrlimit(resource.RLIMIT_AS)
+    left = min([machine, *_cgroup_limits(root), *([own] if own != resource.RLIM_INFINITY else [])]) - OWN
     return min(MEMORY_MAX, max(MEMORY_MIN, left // SHARE))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters.base import CloseReason, Listener, Transport, TransportLimits
+from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.unix import (
     LINGER_BYTES,
     LINGERING_MAX,
@@ -26,7 +27,7 @@ from dragoman.adapters.unix import (
     connect,
     listen,
 )
-from dragoman.mappings.dialect import Oversize
+from dragoman.mappings.dialect import Frame, Oversize
 from dragoman.mappings.errors import ConfigError
 from tests.idle import run_turns, settle
 from tests.transport_reader import receive, receive_all
@@ -523,6 +524,25 @@ async def test_the_meter_counts_what_the_peer_does_not_read_until_it_reads_or_is
             assert ours.try_send([b"x" * 4 * 1024 * 1024])
             assert ours.meter.size == ours._transport.get_write_buffer_size() > 3 * 1024 * 1024
             await ours.close()
+            assert ours.meter.size == 0
+
+
+async def test_a_connection_that_gets_no_memory_for_its_bytes_ends_and_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(splitter: LineSplitter, data: bytes) -> list[Frame]:
+        if splitter._begun:
+            raise MemoryError
+        return splitter._split(data)
+
+    monkeypatch.setattr(LineSplitter, "feed", fail)
+    async with serving(tmp_path) as server:
+        with raw(server.path) as peer:
+            ours = await server.next()
+            peer.sendall(b"x" * 50_000)
+            await run_turns()
+            peer.sendall(b"more")
+            assert await receive_all(ours) == []
             assert ours.meter.size == 0
 
 

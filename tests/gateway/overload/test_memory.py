@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from resource import RLIM_INFINITY
 
 import pytest
 
@@ -131,12 +132,14 @@ def test_the_default_is_a_quarter_of_what_a_control_group_leaves_above_our_own_m
     assert default_limit(tmp_path) == limit
 
 
-def test_without_a_control_group_the_default_is_a_quarter_of_what_the_machine_leaves(
+def test_without_a_control_group_the_default_is_a_quarter_of_what_the_machine_or_ulimit_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = {"SC_PHYS_PAGES": 256 * 1024, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr("os.sysconf", pages.__getitem__)
     assert default_limit(tmp_path) == 240 * MIB
+    monkeypatch.setattr("resource.getrlimit", lambda _which: (128 * MIB, RLIM_INFINITY))
+    assert default_limit(tmp_path) == 16 * MIB
 
 
 def test_the_default_is_never_more_than_one_gibibyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
