@@ -91,7 +91,7 @@ class HeldEvents(list[tuple[Burst[Event], Any]]):
     @property
     def runs(self) -> int:
         """The number of runs that begin among the events."""
-        kinds = [events.TurnEnded, *(type(event) for _, event in self)]
+        kinds = [events.TurnEnded, *(type(event) for _, event in self if type(event) is not events.SessionUpdated)]
         return sum(kind in OPENS and before not in OPENS for before, kind in pairwise(kinds))
 
     @property

@@ -680,6 +680,16 @@ def test_a_run_has_its_own_input_if_the_store_is_a_run_ahead() -> None:
     assert primary.sends("message.list", [*OLD, *AHEAD]) == DONE
 
 
+def test_a_session_update_within_a_run_begins_no_other_run() -> None:
+    """A primary publishes it from another task, so it may come between two pieces of text."""
+    primary = watched()
+    primary.publishes("llm.token", token="t")
+    primary.publishes("session.update", message_count=4)
+    primary.publishes("llm.token", token="wo")
+    history, *run = primary.sends("message.list", [*OLD, *AHEAD])
+    assert (history.items[-1].text, run[:2]) == ("2", [BEGUN, events.TextDelta(text="t")])
+
+
 def test_a_history_ends_before_the_input_of_a_run_that_is_not_told_yet() -> None:
     primary = Primary().opened()
     primary.attached("s-1")
