@@ -291,12 +291,13 @@ def _correct(gap: list[Item], new: list[Message]) -> bool:
     if asked and not heard and rest != text:
         new[: len(stored)] = [structs.replace(stored[-1], text=rest)]
         return False
-    corrected = False
+    joined_late = heard and text.endswith(heard[-1])  # the first of the stored answers were not heard
+    at, corrected = max(0, len(stored) - len(heard)) if joined_late else 0, False
     for i, item in enumerate(gap):
-        if not new or new[0].role != "assistant":
+        if at >= len(new) or new[at].role != "assistant":
             break
         if isinstance(item, Message) and item.role == "assistant":
-            gap[i] = structs.replace(item, text=new.pop(0).text)
+            gap[i] = structs.replace(item, text=new.pop(at).text)
             corrected = True
     return corrected
 

@@ -509,7 +509,10 @@ class FollowedSessions(dict[str, FollowedSession]):
         """Add what follows from the result of message.list; `messages` is None if the call failed."""
         following = self.current(session, step)
         before = following.guesses
-        if items := following.take_list(messages, now):
+        items = following.take_list(messages, now)
+        if messages is not None and any(isinstance(item, events.Gap) for item in items):
+            items.append(_history_of(following, messages))  # the store is right
+        if items:
             step.bursts.append(Burst(items=items, session=session))
         if following.guesses > before:
             step.losses.append(Loss(kind="TurnEnded", why="the end was inferred from message.list"))

@@ -333,6 +333,12 @@ def test_an_answer_that_the_store_contradicts_gets_the_stores_text() -> None:
     assert items == [transcript[0], said("assistant", "Hello", "ours", "t")]
 
 
+def test_an_answer_of_which_only_the_end_was_heard_gets_the_stores_texts_in_their_order() -> None:
+    heard = [said("assistant", "lo.", turn="t"), *call("t"), said("assistant", "Done.", turn="t")]
+    listed: list[Item] = [said("user", "1"), *(said("assistant", text) for text in ("Hi.", "Hello.", "Done."))]
+    assert folded(listed, [said("user", "1"), *heard]) == ["1", "Hi.", "Hello.", "ToolCall", "ToolResult", "Done."]
+
+
 def test_an_answer_whose_blocks_the_store_joins_keeps_its_blocks() -> None:
     transcript = [said("user", "1"), said("assistant", "a", turn="t"), *call("t"), said("assistant", "b", "ours", "t")]
     listed: list[Item] = [said("user", "1"), said("assistant", "ab", "m2")]
