@@ -225,7 +225,7 @@ class SessionOpener(BackendKind):
         return structs.replace(command, metadata=add_trace(command.metadata, trace))
 
 
-def not_found(name: str) -> Failure:
-    """Return the failure of a command whose session nobody knows."""
+def not_found(name: str, thing: str = "session") -> Failure:
+    """Return the failure of a command whose session, or another thing, nobody knows."""
     shown = repr(name) if len(name) <= NAME_SHOWN else f"{name[:NAME_SHOWN]!r}..."
-    return Failure(cause="not_found", text=f"session {shown} not found")
+    return Failure(cause="not_found", text=f"{thing} {shown} not found")

@@ -2,7 +2,8 @@
 
 The id of a pod's session follows from its endpoint, so that it is the same after a restart. A client names a pod by its
 session, or when it opens a session: by an agent id (the pod's name, or UUIDv5 of route and name) or by `metadata.pod`.
-A client that names none gets the first idle pod without an owner. A pod has an owner while its session lives.
+A client that names none gets the first idle pod without an owner. Any other UUID is the id of an agent and names none.
+A pod has an owner while its session lives.
 
 A directory may hold thousands of pods. What needs them waits in one queue, and one task serves it: it reads the folders
 in a thread, and asks in a thread whether the pod that is to be used is alive. A dead pod is passed over for the next. A
@@ -14,12 +15,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import islice
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.backends.kind import BackendKind, MakeBackend
+from dragoman.gateway.backends.kind import BackendKind, MakeBackend, not_found
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.index import SLICE, KnownPods, PodIndex
@@ -56,7 +58,7 @@ class WaitingAction(Struct, frozen=True):
 class Choice(Struct):
     """The session for the action that is performed now; with None the action is refused for the reason `why`.
 
-    `no_room` is True if a pod is free, but no session may be made for this client.
+    `no_room` is True if that reason is not that no pod is free.
     """
 
     session: Session | None = None
@@ -179,11 +181,15 @@ class PodsKind(BackendKind):
 
     async def _session_for(self, command: OpenSession | ResumeSession, principal: str) -> Session | None:
         wanted = _pod_named_by(command)
-        session = await self._named_session(self._index.find_agent(wanted or command.agent), principal)
+        name = self._index.find_agent(wanted or command.agent)
+        session = await self._named_session(name, principal)
         if session is not None and self._sessions.policy.sees(principal, session.state):
             return session  # it is refused later if the client must not open it
         free = await self._find_free()
-        return None if wanted else self._session_of(free, principal)
+        is_dead = name is not None and session is None
+        if wanted or is_dead or not _is_agent(command.agent):
+            raise Refused(not_found(wanted or command.agent, "pod"))
+        return self._session_of(free, principal)
 
     async def _named_session(self, name: str | None, principal: str) -> Session | None:
         """Return the session of this pod if the pod is alive."""
@@ -298,3 +304,11 @@ def _pod_named_by(command: OpenSession | ResumeSession) -> str:
         return msgspec.json.decode(command.metadata, type=PodMetadata).pod
     except msgspec.DecodeError:
         return ""
+
+
+def _is_agent(id: str) -> bool:
+    """Return True if the agent id of a client may be that of an agent: "" or a UUID. Any other is a pod's name."""
+    try:
+        return not id or UUID(id) is not None
+    except ValueError:
+        return False

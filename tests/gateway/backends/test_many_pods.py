@@ -374,12 +374,12 @@ async def test_a_pod_that_says_that_it_has_no_conversation_counts_no_message(man
         assert {row.title: row.messages for row in (await pods.list()).sessions} == {"0000": 0, "0001": 1}
 
 
-@pytest.mark.parametrize(("dead", "why"), [(0, "no pod is free"), (MANY, "no pod is running")])
+@pytest.mark.parametrize(("dead", "why"), [(0, "no pod is free"), (1, "no pod is running")])
 async def test_the_refusal_of_a_client_says_whether_any_pod_runs(many_pods: Any, dead: int, why: str) -> None:
-    async with many_pods(FEW) as pods:
-        pods.dead = {f"{number:04}" for number in range(dead)}
+    async with many_pods() as pods:
+        pods.many, pods.dead, pods.status = 1, {"0000"} if dead else set(), {"0000": b'{"state":"running"}'}
         with pytest.raises(Refused, match=why):
-            await pods.open(metadata=msgspec.Raw(b'{"pod":"nobody"}'))
+            await pods.open()
 
 
 async def test_the_actions_of_a_client_keep_their_order(many_pods: Any) -> None:

@@ -107,10 +107,22 @@ async def test_a_client_that_names_a_pod_gets_that_pod(tmp_path: Path, by: str) 
         assert reply["data"]["conversationId"] == conversation(tmp_path, "hermes")
 
 
-@pytest.mark.parametrize("metadata", [{"pod": "nobody"}, {"pod": "../atlas"}])
-async def test_naming_a_missing_pod_does_not_open_another_pod(tmp_path: Path, metadata: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "naming",
+    [
+        {"metadata": {"pod": "nobody"}},
+        {"metadata": {"pod": "../atlas"}},
+        {"agentId": "nobody"},
+        {"agentId": "dead"},
+        {"agentId": session_id("test", "dead")},
+    ],
+)
+async def test_naming_a_pod_that_does_not_run_is_refused_and_opens_no_other(
+    tmp_path: Path, naming: dict[str, Any]
+) -> None:
+    (tmp_path / "dead").mkdir()
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
-        assert "error" in await opened(url, metadata=metadata)
+        assert (await opened(url, **naming))["error"]["code"] == "SESSION_NOT_FOUND"
         assert titles(app) == []
 
 
