@@ -16,6 +16,14 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
+def value_of(frame: bytes | str) -> Any:
+    """Return the JSON value of a frame, or None if it has none: some peers send broken frames, also in the captures."""
+    try:
+        return json.loads(frame)
+    except ValueError:
+        return None
+
+
 def vectors(dialect: str) -> list[dict[str, Any]]:
     """Return the wire vectors of a dialect."""
     return rows(DATA / "vectors" / f"{dialect}.jsonl")

@@ -11,6 +11,8 @@ import json
 from collections import deque
 from typing import Any, Protocol
 
+from tests.data_files import value_of
+
 SHOWN = 12  # messages that a failure shows
 WIDTH = 300  # characters of each
 
@@ -44,9 +46,6 @@ def heard(oracle: Oracle, frame: bytes | str) -> None:
     """Take a frame that a client sent. A frame that is no JSON object is ignored, because its answer has no id
     either.
     """
-    try:
-        message = json.loads(frame)
-    except ValueError:
-        return
+    message = value_of(frame)
     if isinstance(message, dict):
         oracle.said(message)

@@ -6,11 +6,12 @@ come in a later run, or belong to a call that only the history tells.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct, field
+
+from tests.data_files import value_of
 
 Hold = Callable[[bool, str], None]
 
@@ -124,17 +125,10 @@ class Blocks:
     def _call_done(self, data: dict[str, Any]) -> None:
         call = self._open_call("tool_call_done", data["id"])
         self._hold(call.cut or call.name == data["name"], "a call keeps its name")
-        said = None if call.cut else _json("".join(call.fragments))
-        self._hold(said in (None, _json(data["arguments"])), "tool_call_done says what its fragments said")
+        # as values, because arguments are written anew; fragments that break off have none
+        said = None if call.cut else value_of("".join(call.fragments))
+        self._hold(said in (None, value_of(data["arguments"])), "tool_call_done says what its fragments said")
         call.done = True
-
-
-def _json(text: str) -> Any:
-    """Return the value, or None for invalid JSON: fragments may break off, and arguments are written anew."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
 
 
 def _items(entry: Any) -> Iterator[dict[str, Any]]:

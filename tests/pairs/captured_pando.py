@@ -8,13 +8,13 @@ inputs, the primary has a store of messages; otherwise it refuses calls about me
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.mappings.dialect import Parts
+from tests.data_files import value_of
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames
 from tests.idle import settle
 from tests.mappings.pando.data import captured, value
@@ -68,7 +68,7 @@ class CapturedPandoConversation:
                 topic, envelope = value(parts[0].encode())
                 self.steps.append((topic, envelope["payload"]))
             elif way == "c2s":
-                call = _read(parts[-1])
+                call = value_of(parts[-1])
                 self.steps.append(Called(parts, call, _reply_to(call, said)))
         self._at = 0
         self._stored: list[dict[str, Any]] = []
@@ -146,13 +146,6 @@ class CapturedPandoConversation:
                     return step
             elif at != self._at and step[0].startswith(CHANGES):
                 return None
-        return None
-
-
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
         return None
 
 

@@ -6,12 +6,13 @@ client that joins late gets a call together with its result. Turns without any v
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct, field
+
+from tests.players.capture_readers import plain
 
 Frame = dict[str, Any]
 
@@ -79,16 +80,8 @@ def joined(runs: Iterable[SeenTurn]) -> list[SeenTurn]:
 
 
 def arguments(name: str, said: object) -> str:
-    """Return a call as one text: arguments are an object or JSON text, in any order of keys (docs/dialects/smooth.md,
-    section 4).
-    """
-    value = said
-    if isinstance(said, str):
-        try:
-            value = json.loads(said)
-        except ValueError:
-            value = said
-    return f"{name} {json.dumps(value, sort_keys=True)}"
+    """Return a call as one text (docs/dialects/smooth.md, section 4)."""
+    return f"{name} {plain(said)}"
 
 
 # -- smooth -----------------------------------------------------------------------------------------

@@ -6,14 +6,13 @@ their tests are skipped.
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from tests.data_files import captures, rows
+from tests.data_files import captures, rows, value_of
 
 CAPTURES: dict[str, dict[str, Path]] = {
     dialect: {path.stem[:2]: path for path in captures(dialect)} for dialect in ("pod", "pando", "codewhale", "smooth")
@@ -41,8 +40,5 @@ def messages(dialect: str, number: str) -> tuple[Message, ...]:
 def _message(row: dict[str, Any]) -> Message:
     text = row["frames"][-1] if "frames" in row else row["frame"] or ""
     body = text.partition("\0")[2] if row["dir"] == "pub" else text
-    try:
-        value = json.loads(body)
-    except ValueError:
-        value = None
-    return Message(conn=row.get("conn", "a"), way="said" if row["dir"] == "c2s" else "got", text=text, value=value)
+    way = "said" if row["dir"] == "c2s" else "got"
+    return Message(conn=row.get("conn", "a"), way=way, text=text, value=value_of(body))

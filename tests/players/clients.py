@@ -10,6 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
+from tests.data_files import value_of
 from tests.gateway.in_memory import InMemoryPeer
 from tests.gateway.smooth_client_messages import AGENT
 from tests.oracle.history import Said
@@ -72,7 +73,7 @@ class InMemoryClient:
 
     def wire(self) -> list[tuple[str, Any]]:
         """Return the sent and received frames, in that order."""
-        return [(way, _value(frame)) for way, frame in self.peer.wire()]
+        return [(way, value_of(frame)) for way, frame in self.peer.wire()]
 
     def check(self) -> list[str]:
         """Return the requests without an answer; raise AssertionError if the frames are illegal for a real client."""
@@ -94,13 +95,6 @@ class InMemoryClient:
         """Return the number of the next request."""
         self._number += 1
         return self._number
-
-
-def _value(frame: bytes) -> Any:
-    try:
-        return json.loads(frame)
-    except ValueError:
-        return None
 
 
 class InMemorySmoothClient(InMemoryClient):
