@@ -25,10 +25,8 @@ from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import DialledTransport, client, connect
 from tests.adapters.websocket.peers import (
     DEADLINE,
-    FLOOD,
     LIMITS,
     RawPeer,
-    close_when_stalled,
     flood,
     refused,
     serving,
@@ -160,16 +158,6 @@ async def test_the_largest_limit_that_a_configuration_may_set_works_at_both_ends
         await ours.close()
 
 
-async def test_a_burst_from_the_server_arrives_completely_and_in_order() -> None:
-    frames = [b'{"n":%d}' % n for n in range(10_000)]
-    async with dialled() as (peer, ours):
-        async with asyncio.TaskGroup() as group:
-            received = group.create_task(some(ours, len(frames)))
-            for frame in frames:
-                await peer.send(frame, text=True)
-        assert received.result() == frames
-
-
 async def test_frames_that_come_with_the_answer_to_the_handshake_are_not_lost() -> None:
     async def answer(peer: RawPeer, request: bytes) -> None:
         peer.writer.write(upgrade(request) + b"\x81\x03one\x81\x03two")
@@ -180,102 +168,7 @@ async def test_frames_that_come_with_the_answer_to_the_handshake_are_not_lost() 
         await ours.close()
 
 
-async def test_a_ping_is_answered_without_delaying_messages() -> None:
-    async with dialled() as (peer, ours), asyncio.TaskGroup() as group:
-        waiting = group.create_task(receive(ours))
-        await (await peer.ping(b"are you there"))
-        assert not waiting.done()
-        await peer.send("one")
-        assert await waiting == [b"one"]
-
-
 # -- the end -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reason", list(CloseReason))
-async def test_the_server_gets_the_reason_of_our_close(reason: CloseReason) -> None:
-    async with dialled() as (peer, ours):
-        await ours.close(reason, "because")
-        await peer.wait_closed()
-        assert (peer.close_code, peer.close_reason) == (reason, "because")
-
-
-@pytest.mark.parametrize("code", [1000, 1001, 1009, 1011, 4000])
-async def test_a_server_that_closes_ends_receive_after_its_last_frame(code: int) -> None:
-    async with dialled() as (peer, ours):
-        async with asyncio.TaskGroup() as group:
-            received = group.create_task(receive_all(ours))
-            await peer.send("last words")
-            await peer.close(code, "because")
-        assert received.result() == [b"last words"]
-        assert peer.close_code == 1000, "the close was answered"
-        await refused(ours.send([b"anybody?"]))
-
-
-ENDS = {
-    "no code": (0x88, b""),
-    "half a code": (0x88, b"\x03"),
-    "a reason that is not UTF-8": (0x88, b"\x03\xe8\xff\xfe"),
-    "code 1005": (0x88, b"\x03\xed"),
-    "opcode 3": (0x83, b""),
-    "compressed": (0xC1, b"{}"),
-    "continues nothing": (0x80, b""),
-}
-
-
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-async def test_each_kind_of_end_ends_receive_after_the_last_frame(end: tuple[int, bytes]) -> None:
-    async with raw(TransportLimits(close_deadline=0.05)) as (peer, ours):
-        peer.write((0x81, b"one"), end)
-        assert await receive_all(ours) == [b"one"]
-
-
-async def test_frames_behind_a_close_of_the_server_are_not_read() -> None:
-    async with raw(TransportLimits(close_deadline=0.05)) as (peer, ours):
-        peer.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
-        assert await receive_all(ours) == [b"one"]
-        assert await receive(ours) == []
-
-
-async def test_a_server_that_vanishes_ends_receive_after_its_last_frame() -> None:
-    async with raw() as (peer, ours):
-        peer.write((0x81, b"one"), (0x81, b"two"))
-        await peer.writer.drain()
-        peer.writer.transport.abort()
-        assert await receive_all(ours) == [b"one", b"two"]
-
-
-@pytest.mark.parametrize("received", [True, False])
-async def test_sending_to_a_gone_server_raises_connection_error(received: bool) -> None:
-    async with raw() as (peer, ours):
-        peer.writer.transport.abort()
-        if received:
-            assert await receive(ours) == []
-        else:
-            await ours._lost.wait()
-        await refused(ours.send([b"anybody?"]))
-
-
-@pytest.mark.parametrize("receiving", [True, False])
-async def test_a_server_that_died_silently_is_detected(receiving: bool) -> None:
-    async with raw(TransportLimits(heartbeat=0.05, close_deadline=1.0)) as (peer, ours):
-        if receiving:
-            assert await receive(ours) == []
-        assert (await peer.until_end())[:2] == b"\x89\x80", "a ping came first"
-        assert await receive(ours) == []
-
-
-async def test_close_gives_up_on_a_server_that_does_not_answer() -> None:
-    async with raw(TransportLimits(close_deadline=0.05)) as (peer, ours):
-        await ours.close(CloseReason.GOING_AWAY)
-        assert (await peer.until_end())[:2] == b"\x88\x82"
-
-
-async def test_close_gives_up_on_a_server_that_does_not_read() -> None:
-    async with raw(TransportLimits(close_deadline=0.05, send_high=1024)) as (_, ours):
-        sent, closed = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
-        assert isinstance(sent, ConnectionError)
-        assert closed is None
 
 
 async def test_a_close_that_is_cancelled_leaves_nothing_open() -> None:
@@ -303,19 +196,6 @@ async def test_after_the_end_the_same_server_is_dialled_again() -> None:
 # -- back-pressure -------------------------------------------------------------------------------------
 
 
-async def test_send_waits_for_a_server_that_does_not_read() -> None:
-    limits = TransportLimits(send_high=64 * 1024, close_deadline=1.0)
-    async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
-        sending = group.create_task(flood(ours))
-        await stalled(ours, limits.send_high)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert not sending.done()
-        assert ours._tcp.get_write_buffer_size() < limits.send_high + 2 * 4 * MASKED
-        for _ in range(FLOOD):
-            await peer.reader.readexactly(4 * MASKED)
-
-
 async def test_send_does_not_return_while_more_than_the_mark_waits() -> None:
     limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
     async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
@@ -329,17 +209,6 @@ async def test_send_does_not_return_while_more_than_the_mark_waits() -> None:
         while not sending.done():
             await peer.reader.read(1 << 16)
         assert ours._tcp.get_write_buffer_size() <= limits.send_high
-
-
-async def test_a_gateway_that_does_not_receive_stops_the_server() -> None:
-    async with raw() as (peer, ours):
-        sent = 0
-        while peer.writer.transport.get_write_buffer_size() < 1024 * 1024:
-            peer.write(*[(0x81, b"x" * 100)] * 100)
-            sent += 100
-            await asyncio.sleep(0)
-        assert sent * 100 < 64 * 1024 * 1024, "the kernel's buffers and ours"
-        assert await some(ours, sent) == [b"x" * 100] * sent
 
 
 # -- the handshake -------------------------------------------------------------------------------------

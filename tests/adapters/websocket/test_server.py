@@ -26,13 +26,10 @@ from tests.adapters.websocket.peers import (
     LIMITS,
     RawPeer,
     Server,
-    close_when_stalled,
     everybody,
     flood,
-    refused,
     request,
     serving,
-    some,
     stalled,
 )
 from tests.idle import settle
@@ -104,26 +101,6 @@ async def test_an_accepted_connection_sends_at_once_and_finds_out_that_its_peer_
             assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
-async def test_a_burst_from_the_client_arrives_completely_and_in_order() -> None:
-    frames = [b'{"n":%d}' % n for n in range(10_000)]
-    async with serving() as server, dialled(server) as (client, ours):
-        async with asyncio.TaskGroup() as group:
-            received = group.create_task(some(ours, len(frames)))
-            for frame in frames:
-                await client.send(frame, text=True)
-        assert received.result() == frames
-
-
-async def test_a_ping_among_messages_is_answered_without_delaying_them() -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        client.write((0x81, b"one"), (0x89, b"are you there"))
-        assert await receive(ours) == [b"one"]
-        async with asyncio.TaskGroup() as group:
-            group.create_task(receive(ours))
-            assert await client.reader.readexactly(15) == b"\x8a\x0dare you there"
-            client.write((0x81, b"two"))
-
-
 async def test_each_ping_and_pong_of_a_client_is_counted() -> None:
     counted: list[int] = []
     async with serving() as server, raw(server) as (client, ours):
@@ -133,22 +110,7 @@ async def test_each_ping_and_pong_of_a_client_is_counted() -> None:
     assert sum(counted) == 150
 
 
-async def test_a_broken_stream_of_bytes_ends_receive() -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        client.write((0x81, b"one"), (0xF3, b"reserved bits"))
-        assert await receive_all(ours) == [b"one"]
-
-
 # -- the end -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reason", list(CloseReason))
-async def test_the_client_gets_the_reason_of_our_close(reason: CloseReason) -> None:
-    async with serving() as server, dialled(server) as (client, ours):
-        async with asyncio.TaskGroup() as group:
-            group.create_task(ours.close(reason, "because"))
-            await client.wait_closed()
-        assert (client.close_code, client.close_reason) == (reason, "because")
 
 
 async def test_a_long_reason_is_cut_to_what_a_close_frame_holds() -> None:
@@ -158,13 +120,6 @@ async def test_a_long_reason_is_cut_to_what_a_close_frame_holds() -> None:
         assert client.close_reason == "é" * 61
 
 
-async def test_frames_sent_before_a_close_arrive() -> None:
-    async with serving() as server, dialled(server) as (client, ours):
-        await ours.send([b"one", b"two"])
-        await ours.close(CloseReason.GOING_AWAY)
-        assert [await client.recv(), await client.recv()] == ["one", "two"]
-
-
 async def test_close_ends_a_waiting_receive() -> None:
     async with serving() as server, dialled(server) as (_, ours):
         async with asyncio.TaskGroup() as group:
@@ -172,32 +127,6 @@ async def test_close_ends_a_waiting_receive() -> None:
             await asyncio.sleep(0)
             await ours.close()
         assert waiting.result() == []
-
-
-async def test_a_client_that_closes_ends_receive_after_its_last_frame() -> None:
-    async with serving() as server, connect(server.url) as client:
-        ours = await server.next()
-        async with asyncio.TaskGroup() as group:
-            received = group.create_task(receive_all(ours))
-            await client.send("last words")
-            await client.close(1001)
-        assert received.result() == [b"last words"]
-        assert client.close_code == 1000, "the close was answered"
-
-
-async def test_frames_behind_a_close_of_the_client_are_not_read() -> None:
-    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
-        client.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
-        assert await receive_all(ours) == [b"one"]
-        assert await receive(ours) == []
-
-
-async def test_a_client_that_vanishes_ends_receive_after_its_last_frame() -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        client.write((0x81, b"one"), (0x81, b"two"))
-        await client.writer.drain()
-        client.writer.transport.abort()
-        assert await receive_all(ours) == [b"one", b"two"]
 
 
 async def test_the_last_pings_of_a_flood_are_answered() -> None:
@@ -229,39 +158,6 @@ async def test_a_client_that_does_not_read_gets_the_answer_to_its_last_ping_once
         assert not ours.try_send([b"late"])
         got = await client.reader.readexactly(10 + len(frame) + 6)
         assert got[-6:] == b"\x8a\x04last"
-
-
-@pytest.mark.parametrize("received", [True, False])
-async def test_sending_to_a_gone_client_raises_connection_error(received: bool) -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        client.writer.transport.abort()
-        if received:
-            assert await receive(ours) == []
-        else:
-            await ours._lost.wait()
-        await refused(ours.send([b"anybody?"]))
-
-
-async def test_close_gives_up_on_a_client_that_does_not_answer() -> None:
-    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
-        await ours.close(CloseReason.GOING_AWAY)
-        assert await client.until_end() == b"\x88\x02\x03\xe9"
-
-
-async def test_close_gives_up_on_a_client_that_does_not_read() -> None:
-    async with serving(TransportLimits(close_deadline=0.05, send_high=1024)) as server, raw(server) as (_, ours):
-        sent, closed = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
-        assert isinstance(sent, ConnectionError)
-        assert closed is None
-
-
-@pytest.mark.parametrize("receiving", [True, False])
-async def test_a_client_that_died_silently_is_detected(receiving: bool) -> None:
-    async with serving(TransportLimits(heartbeat=0.05, close_deadline=1.0)) as server, raw(server) as (client, ours):
-        if receiving:
-            assert await receive(ours) == []
-        assert (await client.until_end())[:2] == b"\x89\x00", "a ping came first"
-        assert await receive(ours) == []
 
 
 # -- what an open connection keeps of its handshake ----------------------------------------------------
@@ -297,19 +193,6 @@ async def test_frames_sent_with_the_handshake_are_received_before_a_close() -> N
 # -- back-pressure -------------------------------------------------------------------------------------
 
 
-async def test_send_waits_for_a_client_that_does_not_read() -> None:
-    limits = TransportLimits(send_high=64 * 1024, close_deadline=1.0)
-    async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
-        sending = group.create_task(flood(ours))
-        await stalled(ours, limits.send_high)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert not sending.done()
-        assert ours._tcp.get_write_buffer_size() < limits.send_high + 2 * 4 * 1028, "the mark and what went past it"
-        for _ in range(FLOOD):
-            await client.reader.readexactly(4 * 1028)
-
-
 async def test_a_send_continues_if_another_send_to_the_same_peer_is_cancelled() -> None:
     limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
     async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
@@ -325,17 +208,6 @@ async def test_a_send_continues_if_another_send_to_the_same_peer_is_cancelled() 
         for _ in range(FLOOD):
             await client.reader.readexactly(4 * 1028)
         await first
-
-
-async def test_a_gateway_that_does_not_receive_stops_the_client() -> None:
-    async with serving() as server, raw(server) as (client, ours):
-        sent = 0
-        while client.writer.transport.get_write_buffer_size() < 1024 * 1024:
-            client.write(*[(0x81, b"x" * 100)] * 100)
-            sent += 100
-            await asyncio.sleep(0)
-        assert sent * 100 < 64 * 1024 * 1024, "the kernel's buffers and ours"
-        assert await some(ours, sent) == [b"x" * 100] * sent
 
 
 # -- the handshake -------------------------------------------------------------------------------------

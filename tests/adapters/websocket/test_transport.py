@@ -16,7 +16,19 @@ from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import address
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket import test_client, test_server
-from tests.adapters.websocket.peers import LIMITS, SMALL, RawPeer, flood, refused, send_all, serving, some, stalled
+from tests.adapters.websocket.peers import (
+    FLOOD,
+    LIMITS,
+    SMALL,
+    RawPeer,
+    close_when_stalled,
+    flood,
+    refused,
+    send_all,
+    serving,
+    some,
+    stalled,
+)
 from tests.idle import settle
 from tests.transport_reader import receive, receive_all
 
@@ -26,6 +38,7 @@ def side(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+CLOSED = (0x88, b"\x03\xe8")
 BRIEF = TransportLimits(close_deadline=0.05)  # for an end that does not answer a close, as nobody receives there
 
 
@@ -69,11 +82,20 @@ async def bytewise(side: str, limits: TransportLimits = LIMITS) -> AsyncIterator
             yield await stack.enter_async_context(test_server.raw(server))
 
 
-async def test_a_burst_arrives_completely_and_in_order(side: str) -> None:
+def head(frame: bytes) -> tuple[int, int]:
+    """Return the first byte of a frame, and its size, without the mark of a key."""
+    return frame[0], frame[1] & 0x7F
+
+
+async def test_a_burst_arrives_completely_and_in_order_both_ways(side: str) -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with library(side) as (peer, ours), asyncio.TaskGroup() as group:
         group.create_task(send_all(ours, frames))
         assert [await peer.recv(decode=False) for _ in frames] == frames
+        received = group.create_task(some(ours, len(frames)))
+        for frame in frames:
+            await peer.send(frame, text=True)
+        assert await received == frames
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1_000_000])
@@ -129,6 +151,18 @@ async def test_a_message_far_over_the_limit_closes_with_1009(side: str) -> None:
         assert peer.close_code == 1009
 
 
+async def test_a_ping_among_messages_is_answered_without_delaying_them(side: str) -> None:
+    async with library(side) as (peer, ours), asyncio.TaskGroup() as group:
+        await peer.send("one")
+        answered = await peer.ping(b"are you there")
+        assert await receive(ours) == [b"one"]
+        waiting = group.create_task(receive(ours))
+        await answered
+        assert not waiting.done()
+        await peer.send("two")
+        assert await waiting == [b"two"]
+
+
 async def test_a_ping_that_can_no_longer_be_answered_does_not_hide_the_frames_behind_it(side: str) -> None:
     async with bytewise(side) as (peer, ours):
         peer.write((0x81, b"one"), (0x89, b""), (0x81, b"two"))
@@ -136,6 +170,20 @@ async def test_a_ping_that_can_no_longer_be_answered_does_not_hide_the_frames_be
         peer.writer.transport.abort()
         await ours._lost.wait()
         assert await receive_all(ours) == [b"one", b"two"]
+
+
+async def test_send_waits_for_a_peer_that_does_not_read(side: str) -> None:
+    limits = TransportLimits(send_high=64 * 1024, close_deadline=1.0)
+    piece = 4 * (1024 + (8 if side == "client" else 4))  # what `flood` sends at once: frames with headers, and keys
+    async with bytewise(side, limits) as (peer, ours), asyncio.TaskGroup() as group:
+        sending = group.create_task(flood(ours))
+        await stalled(ours, limits.send_high)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not sending.done()
+        assert ours._tcp.get_write_buffer_size() < limits.send_high + 2 * piece, "the mark and what went past it"
+        for _ in range(FLOOD):
+            await peer.reader.readexactly(piece)
 
 
 async def test_a_send_that_was_cancelled_does_not_break_the_next(side: str) -> None:
@@ -148,6 +196,17 @@ async def test_a_send_that_was_cancelled_does_not_break_the_next(side: str) -> N
         second = group.create_task(ours.send([b"the end"]))
         while not second.done():
             assert await peer.reader.read(1 << 20)
+
+
+async def test_a_gateway_that_does_not_receive_stops_the_peer(side: str) -> None:
+    async with bytewise(side) as (peer, ours):
+        sent = 0
+        while peer.writer.transport.get_write_buffer_size() < 1024 * 1024:
+            peer.write(*[(0x81, b"x" * 100)] * 100)
+            sent += 100
+            await asyncio.sleep(0)
+        assert sent * 100 < 64 * 1024 * 1024, "the kernel's buffers and ours"
+        assert await some(ours, sent) == [b"x" * 100] * sent
 
 
 async def test_the_peer_is_named_by_its_address(side: str) -> None:
@@ -189,6 +248,95 @@ async def test_all_frames_of_one_send_are_one_write(side: str) -> None:
         keys = 4 * len(frames) if isinstance(ours, DialledTransport) else 0
         assert [len(data) for data in counting.writes] == [len(text_frames(frames)) + keys]
         assert await some(other, len(frames)) == frames
+
+
+# -- the end -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", list(CloseReason))
+async def test_the_peer_gets_the_reason_of_our_close(reason: CloseReason, side: str) -> None:
+    async with library(side) as (peer, ours):
+        await ours.close(reason, "because")
+        await peer.wait_closed()
+        assert (peer.close_code, peer.close_reason) == (reason, "because")
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1009, 1011, 4000])
+async def test_a_peer_that_closes_ends_receive_after_its_last_frame(code: int, side: str) -> None:
+    async with library(side) as (peer, ours):
+        async with asyncio.TaskGroup() as group:
+            received = group.create_task(receive_all(ours))
+            await peer.send("last words")
+            await peer.close(code, "because")
+        assert received.result() == [b"last words"]
+        assert peer.close_code == 1000, "the close was answered"
+        await refused(ours.send([b"anybody?"]))
+
+
+ENDS = {
+    "no code": (0x88, b""),
+    "half a code": (0x88, b"\x03"),
+    "a reason that is not UTF-8": (0x88, b"\x03\xe8\xff\xfe"),
+    "code 1005": (0x88, b"\x03\xed"),
+    "opcode 3": (0x83, b""),
+    "compressed": (0xC1, b"{}"),
+    "continues nothing": (0x80, b""),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+async def test_each_kind_of_end_ends_receive_after_the_last_frame(end: tuple[int, bytes], side: str) -> None:
+    async with bytewise(side, BRIEF) as (peer, ours):
+        peer.write((0x81, b"one"), end)
+        assert await receive_all(ours) == [b"one"]
+
+
+async def test_frames_behind_a_close_of_the_peer_are_not_read(side: str) -> None:
+    async with bytewise(side, BRIEF) as (peer, ours):
+        peer.write((0x81, b"one"), CLOSED, *[(0x81, b"late")] * 10)
+        assert await receive_all(ours) == [b"one"]
+        assert await receive(ours) == []
+
+
+async def test_a_peer_that_vanishes_ends_receive_after_its_last_frame(side: str) -> None:
+    async with bytewise(side) as (peer, ours):
+        peer.write((0x81, b"one"), (0x81, b"two"))
+        await peer.writer.drain()
+        peer.writer.transport.abort()
+        assert await receive_all(ours) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("received", [True, False])
+async def test_sending_to_a_gone_peer_raises_connection_error(received: bool, side: str) -> None:
+    async with bytewise(side) as (peer, ours):
+        peer.writer.transport.abort()
+        if received:
+            assert await receive(ours) == []
+        else:
+            await ours._lost.wait()
+        await refused(ours.send([b"anybody?"]))
+
+
+@pytest.mark.parametrize("receiving", [True, False])
+async def test_a_peer_that_died_silently_is_detected(receiving: bool, side: str) -> None:
+    async with bytewise(side, TransportLimits(heartbeat=0.05, close_deadline=1.0)) as (peer, ours):
+        if receiving:
+            assert await receive(ours) == []
+        assert head(await peer.until_end()) == (0x89, 0), "a ping came first"
+        assert await receive(ours) == []
+
+
+async def test_close_gives_up_on_a_peer_that_does_not_answer(side: str) -> None:
+    async with bytewise(side, BRIEF) as (peer, ours):
+        await ours.close(CloseReason.GOING_AWAY)
+        assert head(await peer.until_end()) == (0x88, 2)
+
+
+async def test_close_gives_up_on_a_peer_that_does_not_read(side: str) -> None:
+    async with bytewise(side, TransportLimits(close_deadline=0.05, send_high=1024)) as (_, ours):
+        sent, closed = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
+        assert isinstance(sent, ConnectionError)
+        assert closed is None
 
 
 async def test_frames_sent_before_a_close_arrive(side: str) -> None:
@@ -243,7 +391,6 @@ async def test_sending_after_our_own_close_raises_connection_error(side: str) ->
 
 # -- the closing handshake, with a client that writes its own bytes ------------------------------------
 
-CLOSED = (0x88, b"\x03\xe8")
 LONG = TransportLimits(close_deadline=3600)
 
 
