@@ -87,17 +87,6 @@ async def test_many_calls_in_one_send_arrive_in_order() -> None:
             assert (await asyncio.to_thread(router.recv_multipart))[-1] == call
 
 
-async def test_a_burst_of_10_000_frames_reaches_a_link_that_reads() -> None:
-    async with connected() as (transport, publisher, _):
-        burst = asyncio.to_thread(publish, publisher, 10_000)
-        async with asyncio.TaskGroup() as group:
-            publishing = group.create_task(burst)
-            reading = group.create_task(receive_all(transport))
-            await publishing
-            await asyncio.to_thread(publisher.close)
-        assert [int(published(frame)[10:]) for frame in reading.result()] == list(range(10_000))
-
-
 async def test_a_link_that_does_not_read_stalls_no_publisher_and_learns_how_much_it_missed() -> None:
     limits = structs.replace(LIMITS, receive_high=64 * 1024)
     async with connected(limits) as (transport, publisher, _):

@@ -78,16 +78,6 @@ async def test_each_subscription_of_an_encrypted_subscriber_counts() -> None:
             assert await asyncio.to_thread(subscriber.recv_multipart) == [b"tool.end\0{}"]
 
 
-async def test_a_burst_of_10_000_frames_reaches_a_subscriber_that_reads() -> None:
-    async with primary() as ours, subscribed(ours) as subscriber, asyncio.TaskGroup() as group:
-        reading = group.create_task(asyncio.to_thread(read_to_end, subscriber))
-        await ours.publication.send(numbered(10_000, 100))
-        await publish_end(ours)
-        numbers = await reading
-        assert len(numbers) + ours.lost == 10_000
-        assert numbers == sorted(numbers)
-
-
 async def test_a_slow_subscriber_that_keeps_reading_loses_nothing() -> None:
     """The queue fills up again and again, but half of it is read each time before the subscriber is disconnected."""
     bounds = structs.replace(BOUNDS, publish_wait=10.0, send_hwm=10)

@@ -86,16 +86,6 @@ def fill_again(ours: socket.socket) -> None:
     ours.send(b"x" * 100)
 
 
-def test_the_only_subscriber_is_not_disconnected() -> None:
-    subscribers = bounded()
-    with connection() as (stalled, _):
-        subscribers.note_event(ACCEPTED, stalled.fileno())
-        fill(stalled)
-        for now in (0.0, DEADLINE, 2 * DEADLINE):
-            subscribers.disconnect_stalled(now)
-        assert len(subscribers) == 1
-
-
 def test_a_subscriber_that_left_is_forgotten() -> None:
     subscribers = bounded()
     with connection() as (ours, _):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -189,23 +188,3 @@ async def test_a_gateway_without_the_socket_that_its_endpoint_names_says_so_and_
     _, errors = await process.communicate()
     assert process.returncode == 2
     assert b"started without a socket of this name" in errors
-
-
-@pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd is not installed")
-async def test_systemd_itself_starts_the_gateway_with_its_first_client(tmp_path: Path) -> None:
-    front = tmp_path / "front"
-    process = await asyncio.create_subprocess_exec(
-        *("systemd-socket-activate", "-l", str(front), "--fdname=pod", sys.executable, "-m", "dragoman"),
-        *("bridge", f"pod+unix:{front}?fd=pod", f"pod+unix:{tmp_path}/back"),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    try:
-        async with asyncio.timeout(DEADLINE):
-            await process.stderr.readline()  # it listens
-            reader, writer = await asyncio.open_unix_connection(str(front))
-            await read_snapshot(reader)
-            writer.close()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        await process.communicate()

@@ -394,12 +394,6 @@ def test_an_empty_file_is_refused_as_empty(tmp_path: Path) -> None:
         open_recording(tmp_path / "a.jsonl")
 
 
-def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b'{"some":"json"}\n' * 3)
-    with pytest.raises(RecordingError, match="is not a recording"):
-        open_recording(tmp_path / "a.jsonl")
-
-
 def test_two_files_that_were_joined_are_read_as_one(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", numbered(2))
     path.write_bytes(path.read_bytes() * 2)

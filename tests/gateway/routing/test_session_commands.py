@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from dragoman.gateway.config.model import Limits
@@ -150,29 +148,6 @@ async def test_the_refusal_of_a_session_repeats_only_the_beginning_of_a_long_nam
         await settle()
         (answer,) = client.news()
         assert answer["error"]["message"] == f"session '{'s' * 200}'... not found"
-
-
-FOREIGN: list[Callable[[str], Frame]] = [
-    lambda name: ask("get_session", "x") | {"sessionId": name},
-    lambda name: send("x", "Hi") | {"sessionId": name},
-    lambda name: history("x") | {"sessionId": name},
-    lambda name: CREATE | {"requestId": "x", "conversationId": name},
-]
-
-
-@pytest.mark.parametrize("action", FOREIGN, ids=["get_session", "send_message", "history", "create"])
-async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action: Callable[[str], Frame]) -> None:
-    async with in_memory_gateway(share="owner") as made:
-        await talked(made).connects("eve", principal="eve").done()
-        eve = made.clients["eve"]
-        answers = []
-        for name in (CONVERSATION, UNKNOWN):
-            eve.sends(action(name))
-            await settle()
-            answers.append([str(frame).replace(name, "NAME") for frame in eve.news()])
-        assert answers[0] == answers[1]
-        assert len(answers[0]) == 1
-        assert "eve" not in made.session.delivery.attachments
 
 
 async def test_a_command_without_a_session_means_the_session_of_its_link() -> None:

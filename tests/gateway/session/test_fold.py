@@ -311,11 +311,6 @@ def content(frames: Sequence[bytes], turn: str = "") -> dict[str, Any]:
     return said
 
 
-def test_there_is_no_prelude_between_turns() -> None:
-    live = played([None, [TextDelta(text="x"), TurnResult(end="completed"), StatusChanged(status="idle")]])
-    assert prelude(live.state) == []
-
-
 def test_a_turn_accepted_after_its_start_has_the_origin_of_its_acceptance() -> None:
     live = played([[TextDelta(text="x")], None])
     folded = live.folded()

@@ -13,7 +13,7 @@ from dragoman.mappings.canonical import Event, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.directions import Overheard, is_blank
-from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Step
+from dragoman.mappings.dialect import Burst, Direction, Oversize, Step
 from dragoman.mappings.extras import raw
 from tests.mappings.codewhale.data import LINES, direction_of
 from tests.mappings.round_trip import any_json, back_and_forth
@@ -408,12 +408,6 @@ def test_any_members_are_a_fault_or_can_be_written_again(fields: dict[str, Any],
 def test_only_a_line_of_whitespace_is_blank() -> None:
     frames = (b"", b" \t\r", b"{}", Oversize(size=0, limit=0))
     assert [is_blank(frame) for frame in frames] == [True, True, False, False]
-
-
-def test_a_frame_that_is_no_line_is_a_fault() -> None:
-    step: Step[Any] = Step()
-    DIALECT.events.receive([Oversize(size=9, limit=8), Parts("rpc", b"", ())], step)
-    assert [fault.code for fault in step.faults] == ["too_large", "invalid"]
 
 
 def test_frames_go_into_the_next_result_or_into_one_of_their_own() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 
-from dragoman.mappings.dialect import Direction, Oversize, Parts, Step
+from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
 from tests.mappings.pod.data import VECTORS
 from tests.mappings.round_trip import any_json, back_and_forth
@@ -147,13 +147,6 @@ def test_keys_of_opaque_values_are_sorted_at_every_level() -> None:
 def test_invalid_utf8_in_an_opaque_value_is_found(text: bytes) -> None:
     step, frames = event(b'{"event":"system_item","data":{"item":{"body":"' + text + b'"}}}')
     assert (len(step.faults), frames) == (1, [])
-
-
-@pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands])
-def test_a_frame_that_is_not_bytes_is_a_fault(direction: Direction[Any]) -> None:
-    step: Step[Any] = Step()
-    direction.receive([Oversize(size=9, limit=8), Parts(channel="", identity=b"", parts=())], step)
-    assert codes(step) == ["too_large", "invalid"]
 
 
 def survives(frame: bytes) -> None:
