@@ -2,8 +2,8 @@
 
 The id of a pod's session follows from its endpoint, so that it is the same after a restart. A client names a pod by its
 session, or when it opens a session: by an agent id (the pod's name, or UUIDv5 of route and name) or by `metadata.pod`.
-A client that names none gets the first idle pod without an owner. Any other UUID is the id of an agent and names none.
-A pod has an owner while its session lives.
+A client that names none gets the first idle pod without an owner. Another agent id names no pod. A pod has an owner
+while its session lives.
 
 A directory may hold thousands of pods. What needs them waits in one queue, and one task serves it: it reads the folders
 in a thread, and asks in a thread whether the pod that is to be used is alive. A dead pod is passed over for the next. A
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -185,11 +184,10 @@ class PodsKind(BackendKind):
         session = await self._named_session(name, principal)
         if session is not None and self._sessions.policy.sees(principal, session.state):
             return session  # it is refused later if the client must not open it
-        free = await self._find_free()
         is_dead = name is not None and session is None
-        if wanted or is_dead or not _is_agent(command.agent):
+        if wanted or is_dead:
             raise Refused(not_found(wanted or command.agent, "pod"))
-        return self._session_of(free, principal)
+        return self._session_of(await self._find_free(), principal)
 
     async def _named_session(self, name: str | None, principal: str) -> Session | None:
         """Return the session of this pod if the pod is alive."""
@@ -304,11 +302,3 @@ def _pod_named_by(command: OpenSession | ResumeSession) -> str:
         return msgspec.json.decode(command.metadata, type=PodMetadata).pod
     except msgspec.DecodeError:
         return ""
-
-
-def _is_agent(id: str) -> bool:
-    """Return True if the agent id of a client may be that of an agent: "" or a UUID. Any other is a pod's name."""
-    try:
-        return not id or UUID(id) is not None
-    except ValueError:
-        return False

@@ -112,7 +112,6 @@ async def test_a_client_that_names_a_pod_gets_that_pod(tmp_path: Path, by: str) 
     [
         {"metadata": {"pod": "nobody"}},
         {"metadata": {"pod": "../atlas"}},
-        {"agentId": "nobody"},
         {"agentId": "dead"},
         {"agentId": session_id("test", "dead")},
     ],
