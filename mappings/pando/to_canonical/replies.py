@@ -92,13 +92,18 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsLis
 def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
     """Return all rows of message.list, oldest first; tool calls and results are rows without text.
 
-    Each is at least 1 ms newer than the one before. The store has whole seconds, and clients sort by milliseconds.
+    One with whole seconds, as a pando stores them, is at least 1 ms newer than the one before, because clients sort by
+    milliseconds.
     """
     rows = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
     if rows is None:
         return None
-    times = accumulate((nanoseconds(row.created_at) or 0 for row in rows), lambda at, own: max(own, at + NS // 1000))
+    times = accumulate((nanoseconds(row.created_at) or 0 for row in rows), _behind)
     return tuple(map(_stored, rows, times))
+
+
+def _behind(before: int, own: int) -> int:
+    return own if own % NS else max(own, before + NS // 1000)
 
 
 def with_text(rows: Iterable[Message]) -> tuple[Message, ...]:
