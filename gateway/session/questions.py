@@ -159,6 +159,8 @@ class Questions:
         """Act on an input that answers a question; return False if it answers none."""
         block = self.open
         if block is None:
+            if client.id in self._beaten:  # what it answers from now on is a later question
+                self._beaten -= {client.id}
             return one_time_codes.take_typed(self._context, client, command)
         if block.words is None or client.can_be_asked(block.asked):
             return False

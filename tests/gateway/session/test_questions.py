@@ -453,6 +453,24 @@ async def test_the_client_that_answered_one_question_may_answer_the_next_at_once
         assert "burn" in names["$asked on"]
 
 
+async def test_a_client_that_begins_a_turn_after_a_cancelled_question_may_answer_the_next_at_once() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            parked(made)
+            .sends("p", CANCEL)
+            .server_receives({"action": "cancel"})
+            .server_sends(stopped("$t"))
+            .receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
+            .sends("p", run("Again"))
+            .server_receives(told("$u", "Again"))
+            .server_sends(taken("$u"), confirmation("$u", "burn"))
+            .receives("p", echo("Again"), *BEGAN, *ASKED_ON)
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .done()
+        )
+
+
 async def test_a_question_that_replaces_another_is_not_answered_by_answers_to_the_first() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
