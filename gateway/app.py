@@ -288,8 +288,7 @@ class App:
         return router
 
     async def _stopped(self, router: Router) -> None:
-        if router.route.name not in {other.route.name for other in self.routers}:
-            self.upstreams.forget(router.route.name)
+        self.upstreams.forget(router.backend)
         await self._recordings.release(router.recorder)
 
     def _gone(self, link: Link) -> None:

@@ -52,9 +52,24 @@ class Upstreams:
         self._spawner = spawner
         self._make_backend = make_backend
         self._children = SpareChildren()
-        self.statuses: dict[str, BackendStatus] = {}  # route name -> status, if the backend is dialled
-        self.pools: dict[str, UpstreamPool] = {}  # route name -> pool, if the route has several upstreams
-        self.replays: dict[str, Replay] = {}  # route name -> replay, if the backend is a recording
+        self._dialers: dict[BackendKind, RouteDialer] = {}  # of all routers, in the order in which they were made
+        self._replays: dict[BackendKind, Replay] = {}
+
+    @property
+    def statuses(self) -> dict[str, BackendStatus]:
+        """Route name -> status of its newest backend, if that is dialled."""
+        return {dialer.route.name: dialer.status for dialer in self._dialers.values()}
+
+    @property
+    def pools(self) -> dict[str, UpstreamPool]:
+        """Route name -> pool, if the route has several upstreams."""
+        pools = {dialer.route.name: dialer.pool for dialer in self._dialers.values()}
+        return {route: pool for route, pool in pools.items() if pool is not None}
+
+    @property
+    def replays(self) -> list[Replay]:
+        """The backends that are recordings."""
+        return list(self._replays.values())
 
     async def read_plan(self, route: Route) -> ReplayPlan | None:
         """Return the plan of the recording that is the backend of a route, None if it has another backend.
@@ -78,10 +93,10 @@ class Upstreams:
             return [upstream.endpoint for upstream in pool.upstreams if upstream.breaker.takes]
         return [] if self.statuses[route.name].wanted else [route.upstream]
 
-    def forget(self, route: str) -> None:
-        """Forget the backend of the route of this name."""
-        for known in (self.statuses, self.pools, self.replays):
-            known.pop(route, None)
+    def forget(self, kind: BackendKind) -> None:
+        """Forget the backend of a router that was stopped."""
+        self._dialers.pop(kind, None)
+        self._replays.pop(kind, None)
 
     def make_kind(
         self, route: Route, recorder: Recorder | None, plan: ReplayPlan | None, sessions: Sessions
@@ -90,34 +105,30 @@ class Upstreams:
         upstream, make, services = registry.upstream(route.upstream), self._make_backend, sessions.services
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
-        self.forget(route.name)
-        status = self.statuses[route.name] = BackendStatus()
         # All sessions of the route share one spawner, because each has a copy of the environment.
         spawner = structs.replace(self._spawner(route), end_one=self._children.end_one)
+        pool = None
         if route.failover:
             connectors = [(one, registry.connector(one, services.limits, spawner)) for one in route.upstreams]
-            self.pools[route.name] = UpstreamPool(route.name, connectors, services.limits, services.monotonic)
-        pool = self.pools.get(route.name)
+            pool = UpstreamPool(route.name, connectors, services.limits, services.monotonic)
         dialer = RouteDialer(
             route=route,
             sessions=sessions,
             recorder=recorder,
             spawner=spawner,
-            status=status,
+            status=BackendStatus(),
             dials=RouteDials(lambda: sessions.services.limits, services.monotonic),
             pool=pool,
             children=self._children,
         )
-        if plan is not None:
-            replay = self.replays[route.name] = dialer.make_replay(upstream, plan)
-            return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
-        if pool is not None and upstream.single_session:
-            return SingleKind(sessions, dialer.dial, pool.choose)
-        if pool is not None and upstream.session_ref is None:
-            return ConversationsKind(sessions, dialer.dial, pool.is_served)
-        if (pods := registry.pods(route.upstream)) is not None:
-            return PodsKind(sessions, dialer.dial, pods)
-        return kind_of(upstream, dialer.dial)(sessions)
+        if plan is None:
+            kind = dialer.make_kind(upstream)
+        else:
+            replay = dialer.make_replay(upstream, plan)
+            kind = kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
+            self._replays[kind] = replay
+        self._dialers[kind] = dialer
+        return kind
 
 
 class RouteDialer(Struct, frozen=True, kw_only=True):
@@ -131,6 +142,17 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
     dials: RouteDials
     pool: UpstreamPool | None
     children: SpareChildren
+
+    def make_kind(self, upstream: Dialect) -> BackendKind:
+        """Return the kind of this backend, which behaves like `upstream`."""
+        sessions, pool = self.sessions, self.pool
+        if pool is not None and upstream.single_session:
+            return SingleKind(sessions, self.dial, pool.choose)
+        if pool is not None and upstream.session_ref is None:
+            return ConversationsKind(sessions, self.dial, pool.is_served)
+        if (pods := registry.pods(self.route.upstream)) is not None:
+            return PodsKind(sessions, self.dial, pods)
+        return kind_of(upstream, self.dial)(sessions)
 
     def dial(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         """Make the connection of a session to its backend.

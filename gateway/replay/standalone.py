@@ -92,7 +92,7 @@ class Served:
     def __init__(self, endpoint: str, app: App) -> None:
         self.endpoint = endpoint
         self.reports: list[MatchReport] = []
-        (replay,) = app.upstreams.replays.values()
+        (replay,) = app.upstreams.replays
         self._reporter = replay.reporter
         self._reporter.notify(self.reports.append)
 

@@ -80,10 +80,10 @@ class Router:
         self._ledger = services.ledger
         self.upstream = upstream
         self._all = Sessions(route, services, upstream, self._enter, recorder, events, known)
-        self._backend = make_kind(self._all)
-        self.subscribed = self._backend.subscribed
+        self.backend = make_kind(self._all)
+        self.subscribed = self.backend.subscribed
         self._work = WorkOfLinks(services.queue)
-        self._commands = SessionCommands(self._all, self._backend, self._do_work)
+        self._commands = SessionCommands(self._all, self.backend, self._do_work)
         self.close_session = self._commands.close_session
         self._catching_up: set[str] = set()  # ids of links, each with one catch-up that waits for its next slice
         self._policy = self._all.policy
@@ -129,7 +129,7 @@ class Router:
 
     async def stop(self) -> None:
         """Stop every session: the gateway ends. The backend comes first, because it may tell of ever new sessions."""
-        self._backend.close()
+        self.backend.close()
         await self._all.stop()
 
     # -- links -----------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Router:
 
     def _once_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> None:
         """Call `action` once the sessions that it needs are known; disconnect `link` if too many wait."""
-        if not self._backend.when_known(link, command, action):
+        if not self.backend.when_known(link, command, action):
             link.end(CloseReason.GOING_AWAY, TOO_MANY_WAIT)
 
     def _enter(self, link: Link) -> None:
@@ -171,10 +171,10 @@ class Router:
         """Return the session that all clients of a listener share; None if its backend has none for it now."""
         ingress = link.ingress
         known = self._all.listener_sessions.find_session(ingress)
-        if known is not None and self._backend.leads_to(known):
+        if known is not None and self.backend.leads_to(known):
             return known
         wanted = ingress.session
-        session = self._commands.find_named(wanted) or self._backend.session_behind(wanted, link.principal)
+        session = self._commands.find_named(wanted) or self.backend.session_behind(wanted, link.principal)
         if session is not None:
             self._all.assign_listener(ingress, session)
         return session
@@ -268,7 +268,7 @@ class Router:
             return
         session = self._commands.find_session(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
-        if session is None and not self._all.past.is_hidden(command.session) and self._backend.ask_for(link, command):
+        if session is None and not self._all.past.is_hidden(command.session) and self.backend.ask_for(link, command):
             return
         if session is None or (answers and not self._policy.sees(link.principal, session.state)):
             refuse_unknown(link, command)
@@ -280,7 +280,7 @@ class Router:
             session.presence.note_use()
         session.delivery.enter()
         if isinstance(command, GetHistory) and not link.attaches:
-            self._backend.when_described(link, lambda: session.command(link, command))
+            self.backend.when_described(link, lambda: session.command(link, command))
         else:
             session.command(link, command)
 
@@ -300,6 +300,6 @@ class Router:
             link.refuse(command.request, "unsupported", "there is no database here")
             return
         if self.upstream.commands.can_write_type(type(command)):
-            self._backend.control().in_flight.forward(link, command)
+            self.backend.control().in_flight.forward(link, command)
         else:
             link.refuse(command.request, "unsupported", f"a {self.upstream.name} backend cannot be asked this")

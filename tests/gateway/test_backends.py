@@ -10,15 +10,15 @@ from tests.idle import settle
 
 async def test_a_shared_backend_has_no_second_connection_for_requests() -> None:
     async with in_memory_pando_gateway() as made:
-        made.router._backend.control().backend.start()
+        made.router.backend.control().backend.start()
         await made.begins()
         assert len(made.primaries) == 1
 
 
 async def test_other_backends_have_a_second_connection_for_requests() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        control = made.router._backend.control()
-        assert control is made.router._backend.control()
+        control = made.router.backend.control()
+        assert control is made.router.backend.control()
         assert control not in made.router.sessions
 
 

@@ -176,6 +176,17 @@ async def test_the_backend_of_a_removed_route_is_forgotten(tmp_path: Path) -> No
         assert list(app.upstreams.statuses) == ["b"]
 
 
+async def test_after_a_refused_reload_the_status_is_that_of_the_backend_in_use(tmp_path: Path) -> None:
+    app = App(config_of(route_of(tmp_path, "a", "s")))
+    async with serving(app):
+        await app.ready.wait()
+        status = app.upstreams.statuses["a"]
+        (tmp_path / "taken").mkdir()
+        with pytest.raises(OSError, match="taken"):
+            await app.change_config(config_of(route_of(tmp_path, "a", "s", "taken", upstream="pod+unix:/other")))
+        assert app.upstreams.statuses["a"] is status
+
+
 async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients: PodClients) -> None:
     patient = Limits(drain_deadline=DEADLINE)
     async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, _):

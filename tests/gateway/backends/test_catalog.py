@@ -130,8 +130,8 @@ async def test_a_backend_that_is_lost_before_it_answers_adds_nothing() -> None:
 async def test_waiting_lists_are_bounded() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         told: list[int] = []
-        assert isinstance(made.router._backend, ConversationsKind)
-        catalog = made.router._backend._listable()
+        assert isinstance(made.router.backend, ConversationsKind)
+        catalog = made.router.backend._listable()
         assert catalog is not None
         for _ in range(WAITING_MAX + 1):
             catalog.ask(False, lambda found: told.append(len(found)))

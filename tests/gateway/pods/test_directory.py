@@ -94,7 +94,7 @@ async def test_the_folder_of_a_titled_session_is_named_after_the_first_title(bas
         (base / "Order").mkdir()
         router = app.routers[0]
         for title in ("Holiday", "Holiday", "Order", "a/b", "..", "讓" * 40):
-            session = router._backend.session_behind("new", "local")
+            session = router.backend.session_behind("new", "local")
             assert session is not None
             session.state.title, session.state.owner = title, "local"
             router._all.tell(session)

@@ -59,7 +59,7 @@ def test_a_look_at_a_session_is_audited_if_a_limit_refuses_it_and_not_if_there_i
         raise Refused(Failure(cause=cause, text="no"))
 
     route = CountedRoute()
-    monkeypatch.setattr(route.router._backend, "get_session", refuse)
+    monkeypatch.setattr(route.router.backend, "get_session", refuse)
     with capture_logs() as logged:
         route.router.receive(route.connect("a"), [Burst(items=[GetSession(request="r", session="s")])])
     assert [line["action"] for line in logged].count("refusal") == lines

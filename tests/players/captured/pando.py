@@ -87,7 +87,7 @@ class CapturedPando(CapturedBackend):
     async def opened(self) -> Session:
         await self.driver.look()
         used = [s for s in self.stage.router.sessions if self.stage.public(s, "pando") == SESSION]
-        session = used[0] if used else self.stage.router._backend.find_session(SESSION)  # only listed so far
+        session = used[0] if used else self.stage.router.backend.find_session(SESSION)  # only listed so far
         assert session is not None
         await self.driver.join(session)
         await self.rest()
