@@ -19,17 +19,14 @@ belongs to the same peer. It serves to inspect and shut down the connection, nev
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import socket
-import struct
-import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import zmq
 from msgspec import Struct, field
 
-QUEUE = struct.Struct("i")
+from dragoman.adapters.send_queue import count_unread
 
 
 class Subscriber(Struct):
@@ -132,10 +129,7 @@ def _peer(connection: socket.socket) -> object:
 
 def _stalled(connection: socket.socket, known: Subscriber, now: float, deadline: float) -> bool:
     """Return True if the peer has read nothing for `deadline` seconds, as far as the system can tell."""
-    try:
-        (queue,) = QUEUE.unpack(fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(QUEUE.size)))
-    except OSError:
-        queue = 0
+    queue = count_unread(connection.fileno())
     if queue == 0 or queue != known.queue:
         known.queue, known.since = queue, now
     return queue > 0 and now - known.since >= deadline

@@ -28,6 +28,7 @@ from tests.adapters.websocket.peers import (
     Server,
     everybody,
     flood,
+    refused,
     request,
     serving,
     stalled,
@@ -158,6 +159,23 @@ async def test_a_client_that_does_not_read_gets_the_answer_to_its_last_ping_once
         assert not ours.try_send([b"late"])
         got = await client.reader.readexactly(10 + len(frame) + 6)
         assert got[-6:] == b"\x8a\x04last"
+
+
+async def test_a_client_that_reads_slowly_is_not_taken_for_dead() -> None:
+    """Its answer to a ping comes only after all that was sent before the ping."""
+    limits = TransportLimits(heartbeat=3600, send_high=1024, close_deadline=0.05)
+    async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
+        group.create_task(refused(flood(ours)))
+        await stalled(ours, 1024)
+        ours._lives(3600)
+        held = ours._unread
+        while ours._count_unread() == held:
+            await client.reader.readexactly(4 * 1028)
+        ours._lives(1800)
+        assert not ours._tcp.is_closing(), "it read"
+        while not ours._tcp.is_closing():
+            ours._lives(1800)
+            await asyncio.sleep(0)
 
 
 # -- what an open connection keeps of its handshake ----------------------------------------------------
