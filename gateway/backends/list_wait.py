@@ -34,8 +34,8 @@ class ListWait:
         self.is_known = False
         """True if clients need not wait for a list."""
         self._is_listed = False  # the backend has listed its sessions over this connection
-        self._doubts = 0  # number of sessions that the backend may have lost: it has not answered about them
-        self._questions: deque[Callable[[], None]] = deque()  # it has not been asked these yet
+        self._asked = 0  # number of sessions that the list lacks, and about which it has not answered
+        self._questions: deque[Callable[[], None]] = deque()  # about further sessions, which were not sent yet
 
     def _make_wait(self) -> Asking[Callable[[], None]]:
         return Asking(lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=self._services)
@@ -65,7 +65,6 @@ class ListWait:
     def note_list(self, questions: Sequence[Callable[[], None]]) -> None:
         """Note a list of the backend; each of `questions` asks it about a session that the list lacks."""
         self._is_listed = True
-        self._doubts += len(questions) - len(self._questions)
         self._questions = deque(questions)  # they include those about sessions that an earlier list lacked
         for _ in questions[:DOUBTS_AT_ONCE]:
             self._services.queue.arrivals.add_piece(self._ask_next)
@@ -73,13 +72,13 @@ class ListWait:
 
     def note_answer(self) -> None:
         """Note that a doubted session is known to exist or to be gone."""
-        self._doubts -= 1
+        self._asked -= 1
         if self._questions:
             self._services.queue.arrivals.add_piece(self._ask_next)
         self._note_certainty()
 
     def note_lost(self) -> None:
-        self._doubts = 0
+        self._asked = 0
         self._questions.clear()
         self._show_lists()
         if self._is_listed:
@@ -107,13 +106,14 @@ class ListWait:
         self._lists.answer(None)
 
     def _note_certainty(self) -> None:
-        if not self._doubts:
+        if not self._asked and not self._questions:
             self.is_known = True
             self._asking.answer(None)
             self._show_lists()
 
     def _ask_next(self) -> None:
-        if self._questions:
+        if self._questions and self._asked < DOUBTS_AT_ONCE:
+            self._asked += 1
             self._questions.popleft()()
 
     def _run_in_turn(self, actions: list[Callable[[], None]]) -> None:

@@ -92,8 +92,8 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsLis
 def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
     """Return all rows of message.list, oldest first; tool calls and results are rows without text.
 
-    One with whole seconds, as a pando stores them, is at least 1 ms newer than the one before, because clients sort by
-    milliseconds.
+    A pando stores whole seconds, and clients sort by milliseconds. So a row of the same second as the one before it is
+    1 ms newer.
     """
     rows = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
     if rows is None:
@@ -103,7 +103,9 @@ def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
 
 
 def _behind(before: int, own: int) -> int:
-    return own if own % NS else max(own, before + NS // 1000)
+    """Return the time of a row (ns), which is `own` in the store, 0 if unknown; `before` is that of the row before."""
+    is_same_second = own > 0 and own % NS == 0 and own <= before < own + NS
+    return before + NS // 1000 if is_same_second else own
 
 
 def with_text(rows: Iterable[Message]) -> tuple[Message, ...]:

@@ -96,7 +96,8 @@ class PrimaryCalls(Calls[PrimaryCall]):
         super().__init__(lambda: f"req-{new_id()}")
         self._clock = clock
         self.time = 0.0
-        """Seconds by the alarms of the link. A jump of the clock, or a stop of this process, is no primary's delay."""
+        """Seconds, counted by the alarms of the link. The clock is not used: it may jump, and it goes on while this
+        process is stopped."""
 
     def ask(self, step: Step[Event], command: Command, why: CallReason) -> str:
         """Add the call for this command to the step's frames, remember it until its reply, and return its id."""
@@ -123,7 +124,9 @@ class ClientTranslator(Translator[Event, Command]):
         self._pending = PrimaryCalls(clock, new_id)
         self._sessions = FollowedSessions()
         self._reading: set[str] = set()  # request ids of the calls for messages that the translator itself made
-        self._unread: OrderedDict[str, bool] = OrderedDict()  # sessions to read -> only if they are at rest then
+        self._to_read: OrderedDict[str, bool] = (
+            OrderedDict()
+        )  # session -> True if it is left out unless it is at rest then
         self._received_at = 0.0  # `time` of the calls
         self._changed_at = 0  # ns: the last change of the store by another pando, 0 if it need not be read again
         self._opened = False  # True from `opened` until the primary of this connection is known by name
@@ -182,8 +185,8 @@ class ClientTranslator(Translator[Event, Command]):
         if state.backend_ids is not None:
             (session,) = public_ids(state.id, state.backend_ids)
             self._sessions.watch(session)
-            self._unread[session] = False
-            self._unread.move_to_end(session, last=False)  # a client waits for it
+            self._to_read[session] = False
+            self._to_read.move_to_end(session, last=False)  # a client waits for it
             self._ask_for_messages(step)
         return step
 
@@ -191,6 +194,7 @@ class ClientTranslator(Translator[Event, Command]):
         """Remove the state of a session of the primary."""
         for session in public_ids(state.id, state.backend_ids) if state.backend_ids is not None else ():
             self._sessions.forget(session)
+            self._to_read.pop(session, None)
 
     def text_reader(self, _delta: DeltaType) -> TextReader:
         """Return a fast reader for tokens of any session whose open turn waits for no reply: a pando has no others."""
@@ -208,8 +212,8 @@ class ClientTranslator(Translator[Event, Command]):
         """Ask for messages that are wanted, of READ_AT_ONCE sessions at most; those of a turn come first."""
         for session in self._sessions.take_wanting(READ_AT_ONCE - len(self._reading)):
             self._read(step, session, "text")
-        while self._unread and len(self._reading) < READ_AT_ONCE:
-            session, only_at_rest = self._unread.popitem(last=False)
+        while self._to_read and len(self._reading) < READ_AT_ONCE:
+            session, only_at_rest = self._to_read.popitem(last=False)
             if session in self._sessions and (self._sessions[session].is_at_rest or not only_at_rest):
                 self._read(step, session, "history")
 
@@ -220,7 +224,7 @@ class ClientTranslator(Translator[Event, Command]):
         """Ask for the sessions, and later for the histories of watched ones; those with a turn may be left out."""
         self._pending.ask(step, commands.ListSessions(), "sessions")
         for session in filter(self._sessions.is_watched, self._sessions):
-            self._unread[session] = only_at_rest and self._unread.get(session, True)
+            self._to_read[session] = only_at_rest and self._to_read.get(session, True)
 
     def _fail_calls(
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
@@ -237,7 +241,7 @@ class ClientTranslator(Translator[Event, Command]):
     def _drop_calls(self, step: Step[Event]) -> None:
         """Remove the calls of a lost connection, whose commands have already failed."""
         self._reading.clear()
-        self._unread.clear()
+        self._to_read.clear()
         for asked in self._pending.drain():
             self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
 

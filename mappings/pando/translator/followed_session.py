@@ -439,6 +439,7 @@ class FollowedSessions(dict[str, FollowedSession]):
     def _remove(self, session: str) -> None:
         del self[session]
         self._unwatched.pop(session, None)
+        self._touched.pop(session, None)
 
     def reconnected(self, now: int) -> None:
         """Mark the sessions with open turns, so that their messages are requested on the new connection."""

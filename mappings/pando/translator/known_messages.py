@@ -139,7 +139,7 @@ class KnownMessages:
         """Return the messages up to the input of the first of the last `runs` runs, which published `text` so far.
 
         Inputs before it that are not known had runs without any publication. The store may also have later runs, of
-        which nothing was published yet: then the text agrees with an earlier answer.
+        which nothing was published yet. So if a stored answer begins with `text`, the run is that of this answer.
         """
         inputs = [i for i, message in enumerate(listed) if message.role == "user"]
         new = [i for i in inputs if listed[i].id not in self.answered]
@@ -150,7 +150,7 @@ class KnownMessages:
         return listed[: next(agreeing, begin) + 1]
 
     def before_run(self, listed: tuple[Message, ...], runs: int, text: str) -> tuple[Message, ...]:
-        """Like `up_to_run`, but without the input, unless it is known."""
+        """Like `up_to_run`, but without the input of the run, if this input is new."""
         run = self.up_to_run(listed, runs, text)
         return run if not run or run[-1].id in self.ids else run[:-1]
 
@@ -163,7 +163,8 @@ class KnownMessages:
         new = [i for i in inputs if listed[i].id not in self.ids]
         begin = next((i for i in inputs if input.id and listed[i].id == input.id), None)
         if begin is None and input.ours is not None:
-            begin = next((i for i in new if input.ours in listed[i].text), None)
+            ours = [i for i in new if input.ours in listed[i].text]
+            begin = next((i for i in ours if input.ours == listed[i].text), ours[0] if ours else None)
         if begin is None and new and later:
             begin = max(new[0], inputs[-min(later + 1, len(inputs))])
         end = next((i for i in inputs if begin is not None and i > begin), len(listed))
@@ -196,7 +197,8 @@ def has_results(rows: Sequence[Message]) -> bool:
 
 def _answer_to(listed: tuple[Message, ...], input: int) -> str:
     """Return the stored text of the run that the message at the index `input` began."""
-    return "".join(one.text for one in takewhile(lambda one: one.role != "user", listed[input + 1 :]))
+    behind = map(listed.__getitem__, range(input + 1, len(listed)))  # no copy: each of many inputs is looked at
+    return "".join(one.text for one in takewhile(lambda one: one.role != "user", behind))
 
 
 def _last_input(listed: tuple[Message, ...]) -> str:

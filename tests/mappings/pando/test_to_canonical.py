@@ -42,6 +42,12 @@ def test_messages_of_one_second_have_an_order_by_milliseconds_and_keep_the_time_
     assert given(rows[2].ext, "created_at", str, "") == "2026-05-09T21:28:20Z"
 
 
+def test_messages_of_other_seconds_and_without_a_time_keep_what_the_store_says() -> None:
+    times = ["", "2027-01-01T00:00:00Z", "2026-01-01T00:00:00Z"]
+    rows = stored_rows(raw([message("user", "a") | {"created_at": at} for at in times])) or ()
+    assert [row.at // 1_000_000_000 for row in rows] == [0, 1_798_761_600, 1_767_225_600]
+
+
 @pytest.mark.parametrize("result", [b"null", b"[]"])
 def test_no_list_and_an_empty_one_are_the_same(result: bytes) -> None:
     assert stored_rows(Raw(result)) == ()
