@@ -57,12 +57,12 @@ class WaitingAction(Struct, frozen=True):
 class Choice(Struct):
     """The session for the action that is performed now; with None the action is refused for the reason `why`.
 
-    `no_room` is True if that reason is not that no pod is free.
+    `is_final` is True if a free pod would not help: the client is refused for another reason.
     """
 
     session: Session | None = None
     why: Failure = NONE_FREE
-    no_room: bool = False
+    is_final: bool = False
 
 
 class PodsKind(BackendKind):
@@ -89,12 +89,12 @@ class PodsKind(BackendKind):
         return completed(session, _row(self._index.session_of(pod.name), pod)) if pod is not None else session.summary()
 
     def session_behind(self, _wanted: str, _principal: str) -> Session | None:
-        if self._choice.no_room:
+        if self._choice.is_final:
             raise Refused(self._choice.why)
         return self._choice.session
 
     def get_session(self, link: Link, command: GetSession) -> None:
-        if self._choice.no_room:
+        if self._choice.is_final:
             raise Refused(self._choice.why)
         super().get_session(link, command)
 
@@ -165,7 +165,7 @@ class PodsKind(BackendKind):
                 if named is None and isinstance(command, ResumeSession):
                     session = await self._session_for(command, link.principal)
         except Refused as refused:
-            return Choice(why=refused.failure, no_room=True)
+            return Choice(why=refused.failure, is_final=True)
         runs = session is not None or self._sessions.quota.has_owners or any(self._index.newest_first())
         return Choice(session=session, why=NONE_FREE if runs else NONE_RUNS)
 
@@ -184,8 +184,7 @@ class PodsKind(BackendKind):
         session = await self._named_session(name, principal)
         if session is not None and self._sessions.policy.sees(principal, session.state):
             return session  # it is refused later if the client must not open it
-        is_dead = name is not None and session is None
-        if wanted or is_dead:
+        if wanted or name is not None:
             raise Refused(not_found(wanted or command.agent, "pod"))
         return self._session_of(await self._find_free(), principal)
 
