@@ -210,7 +210,7 @@ class UnixTransport(asyncio.Protocol):
         self._unsent = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None and not isinstance(exc, OSError):  # a failure of ours, such as no memory for its bytes
+        if exc is not None and not isinstance(exc, OSError):  # an error in this process, such as MemoryError
             self._splitter.clear()
             self._ended = True
             self._inbound.end()

@@ -82,7 +82,7 @@ def _has(value: Any, path: Sequence[str]) -> bool:
 
 
 def _any_has(values: Sequence[Any], name: str, path: Sequence[str]) -> bool:
-    """Return True if one of the values has this field. Each kind is looked at once, because a history is long."""
+    """Return True if one of the values has this field. Each type is looked up once, because a history is long."""
     for kind in set(map(type, values)):
         if hasattr(kind, name):
             found = map(attrgetter(name), compress(values, map(partial(is_, kind), map(type, values))))

@@ -146,7 +146,7 @@ def flavours(dialect: str) -> Callable[[], Flavour]:
 
 
 class LikeReal:
-    """A transport to a client whose frames a flavour changes; whatever has no frames is the transport's own."""
+    """A transport to a client whose frames a flavour changes; its other methods are those of the transport itself."""
 
     def __init__(self, transport: Transport, flavour: Flavour) -> None:
         self._transport = transport

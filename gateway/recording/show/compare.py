@@ -97,17 +97,17 @@ def _aligned(
 
     A turn that only `b` has keeps its number there.
     """
-    for _, a_from, a_to, b_from, b_to in _runs([turn.input for turn in a], [turn.input for turn in b]):
+    for _, a_from, a_to, b_from, b_to in _ranges([turn.input for turn in a], [turn.input for turn in b]):
         for offset in range(max(a_to - a_from, b_to - b_from)):
             one = a[a_from + offset] if a_from + offset < a_to else None
             other = b[b_from + offset] if b_from + offset < b_to else None
             yield one, other, (a_from if one is not None else b_from) + offset + 1
 
 
-def _runs(a: Sequence[object], b: Sequence[object]) -> Iterator[tuple[bool, int, int, int, int]]:
-    """Yield runs that are equal or not, with their bounds in `a` and `b`.
+def _ranges(a: Sequence[object], b: Sequence[object]) -> Iterator[tuple[bool, int, int, int, int]]:
+    """Yield ranges of items that are equal in both, or not: is equal, begin and end in `a`, begin and end in `b`.
 
-    A common beginning and end are found first: the cost of what is between them is quadratic if all items are equal.
+    A common beginning and end are found first. The cost of what is between them is quadratic if its items are equal.
     """
     least = min(len(a), len(b))
     begin = next((i for i in range(least) if a[i] != b[i]), least)
@@ -213,7 +213,7 @@ class _TurnReader:
 
 def _blocks(turn: int, a: list[TurnBlock], b: list[TurnBlock]) -> Iterator[Difference]:
     """Match blocks by kind and name, so that one missing block does not make all later ones differ."""
-    for is_equal, a_from, a_to, b_from, b_to in _runs([_kind(block) for block in a], [_kind(block) for block in b]):
+    for is_equal, a_from, a_to, b_from, b_to in _ranges([_kind(block) for block in a], [_kind(block) for block in b]):
         some, others = a[a_from:a_to], b[b_from:b_to]
         if is_equal:
             for one, other in zip(some, others, strict=True):

@@ -145,7 +145,7 @@ def usual_action(value: object) -> object:
                 _drop_unless(value, key, str)
             _drop_unless(value, "metadata", dict)
             if not _fits(value.get("authContext"), AuthContext):
-                value.pop("authContext", None)
+                _set_aside(value, "authContext", value.pop("authContext", None))
             _keep(value, "supports", lambda item: isinstance(item, str))
         case "send_message":
             if value.get("message") is None:

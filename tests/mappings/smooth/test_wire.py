@@ -320,6 +320,8 @@ def test_malformed_attachments_are_dropped_one_by_one() -> None:
 def test_members_of_a_wrong_type_are_counted() -> None:
     step = read(FROM_CLIENT, SEND | {"images": [{"url": "data:,"}, {"url": 5}], "files": None, "model": 5, "skill": ""})
     assert [loss.field for loss in step.losses] == ["$.model of a wrong type", "$.images of a wrong type"]
+    step = read(FROM_CLIENT, CREATE | {"authContext": {"token": 5}})
+    assert [loss.field for loss in step.losses] == ["$.authContext of a wrong type"]
 
 
 def test_a_message_may_be_missing_beside_an_attachment() -> None:
