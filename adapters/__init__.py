@@ -5,7 +5,7 @@ inbound     frames on their way to their sink     lines     splits a stream into
 closing     closes an asyncio listener            meter     counts the bytes that a peer holds
 flag        a small asyncio.Event                 hops      gateways that a connection came through
 lookup      addresses of hosts, in threads        resolver  the same for HTTP connections
-host_names  names in HTTP requests and of peers   send_queue  sent bytes that a peer has not confirmed
+host_names  names in HTTP requests and of peers   send_queue  bytes that wait for a peer, or arrived
 """
 
 if __name__ != "dragoman.adapters":  # a second copy of each module would exist beside the installed one

@@ -20,7 +20,7 @@ from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.send_queue import count_unread
+from dragoman.adapters.send_queue import count_confirmed, count_unread
 from dragoman.adapters.websocket.frames import CLOSE, PING, PONG, Encoding
 from dragoman.adapters.websocket.message_parser import DATA, TYPE, Message, MessageParser
 from dragoman.mappings.dialect import Frame, Oversize
@@ -132,6 +132,7 @@ class WebSocketTransport:
     """The transport of a WebSocket connection, after its handshake."""
 
     __slots__ = (
+        "_confirmed",
         "_count_pings",
         "_drops",
         "_holds",
@@ -144,7 +145,6 @@ class WebSocketTransport:
         "_parser",
         "_peer_closed",
         "_tcp",
-        "_unread",
         "_violation",
         "_writer",
         "headers",
@@ -184,7 +184,7 @@ class WebSocketTransport:
         self._lost = Flag()
         self._count_pings: Callable[[int], None] = _count_nothing
         self._look: asyncio.TimerHandle | None = None
-        self._unread = 0  # bytes that the kernel held for the peer when a ping waited for its answer
+        self._confirmed = 0  # bytes that had arrived at the peer's system when its answer to a ping was last waited for
         self._look_in(limits.heartbeat)
 
     async def run(self, sink: Sink) -> None:
@@ -347,26 +347,30 @@ class WebSocketTransport:
     def _lives(self, since: float) -> None:
         """Ping a peer that was silent for one heartbeat; abort if it stays silent for half of one more.
 
-        A peer that reads slowly answers late: the ping is behind all that was sent before. So it may be silent while it
-        reads.
+        A peer that reads slowly answers late: the ping is behind all that was sent before. So it may be silent as long
+        as it takes what waits for it.
         """
         heartbeat = self._limits.heartbeat
         if (self._parser is not None and self._parser.was_heard()) or self._is_paused:
             self._look_in(heartbeat)
         elif since == heartbeat and not self._tcp.is_closing():
-            self._unread = self._count_unread()
+            self._reads_on()
             self._writer.ping()
             self._look_in(heartbeat / 2)
-        elif 0 < (unread := self._count_unread()) != self._unread:
-            self._unread = unread
+        elif self._reads_on():
             self._look_in(heartbeat / 2)
         else:
             log.info("silent peer, disconnecting it", peer=self.peer)
             self._tcp.abort()
 
-    def _count_unread(self) -> int:
+    def _reads_on(self) -> bool:
+        """Return True if the peer has taken something since the last call, and more waits for it."""
         connection = self._tcp.get_extra_info("socket")
-        return count_unread(connection.fileno()) if connection is not None else 0
+        descriptor = connection.fileno() if connection is not None else -1
+        if descriptor < 0:
+            return False
+        before, self._confirmed = self._confirmed, count_confirmed(descriptor)
+        return self._confirmed != before and count_unread(descriptor) > 0
 
 
 def _count_nothing(_count: int) -> None:

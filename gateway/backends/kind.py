@@ -226,6 +226,6 @@ class SessionOpener(BackendKind):
 
 
 def not_found(name: str, thing: str = "session") -> Failure:
-    """Return the failure of a command whose session, or another thing, nobody knows."""
+    """Return the failure of a command that names something unknown; `thing` says what, such as `pod`."""
     shown = repr(name) if len(name) <= NAME_SHOWN else f"{name[:NAME_SHOWN]!r}..."
     return Failure(cause="not_found", text=f"{thing} {shown} not found")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from dragoman.adapters.send_queue import count_unread
+from dragoman.adapters.send_queue import count_confirmed, count_unread
 
 
-def test_nothing_is_unread_where_the_system_does_not_tell() -> None:
+def test_nothing_is_unread_or_confirmed_where_the_system_does_not_tell() -> None:
     read, write = os.pipe()
     os.close(write)
     os.close(read)
-    assert count_unread(read) == 0
+    assert (count_unread(read), count_confirmed(read)) == (0, 0)

@@ -17,12 +17,14 @@ from aiohttp.http import HttpRequestParser
 from websockets.asyncio.client import ClientConnection, connect
 
 from dragoman.adapters.base import CloseReason, TransportLimits
+from dragoman.adapters.send_queue import count_confirmed, count_unread
 from dragoman.adapters.websocket import WebSocketTransport, listen
 from dragoman.adapters.websocket.handshake import Handshake
 from dragoman.adapters.websocket.server import TOLD
 from dragoman.adapters.websocket.transport import PONGS_MAX
 from tests.adapters.websocket.peers import (
     FLOOD,
+    KERNEL,
     LIMITS,
     RawPeer,
     Server,
@@ -168,14 +170,32 @@ async def test_a_client_that_reads_slowly_is_not_taken_for_dead() -> None:
         group.create_task(refused(flood(ours)))
         await stalled(ours, 1024)
         ours._lives(3600)
-        held = ours._unread
-        while ours._count_unread() == held:
+        while count_confirmed(descriptor(ours)) == ours._confirmed:
             await client.reader.readexactly(4 * 1028)
         ours._lives(1800)
         assert not ours._tcp.is_closing(), "it read"
         while not ours._tcp.is_closing():
             ours._lives(1800)
             await asyncio.sleep(0)
+
+
+async def test_a_peer_that_takes_nothing_is_taken_for_dead_also_if_more_is_sent_to_it() -> None:
+    limits = TransportLimits(heartbeat=3600, send_high=1024, close_deadline=0.05)
+    async with serving(limits) as server, raw(server) as (_, ours), asyncio.TaskGroup() as group:
+        group.create_task(refused(flood(ours)))
+        await stalled(ours, 1024)
+        await settle()
+        ours._lives(3600)
+        unread = count_unread(descriptor(ours))
+        ours._tcp.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * KERNEL)
+        await settle()
+        assert count_unread(descriptor(ours)) > unread
+        ours._lives(1800)
+        assert ours._tcp.is_closing()
+
+
+def descriptor(transport: WebSocketTransport) -> int:
+    return int(transport._tcp.get_extra_info("socket").fileno())
 
 
 # -- what an open connection keeps of its handshake ----------------------------------------------------
