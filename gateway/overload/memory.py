@@ -85,12 +85,11 @@ class MemoryBudget:
 def default_limit(root: Path = Path("/")) -> int:
     """Return a quarter of what this process may use above OWN, at most MEMORY_MAX; `root` is the file system."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = [machine, *_cgroup_limits(root)]
     address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    left = (
-        min([machine, *_cgroup_limits(root), *([address_space] if address_space != resource.RLIM_INFINITY else [])])
-        - OWN
-    )
-    return min(MEMORY_MAX, max(MEMORY_MIN, left // SHARE))
+    if address_space != resource.RLIM_INFINITY:
+        limits.append(address_space)
+    return min(MEMORY_MAX, max(MEMORY_MIN, (min(limits) - OWN) // SHARE))
 
 
 def _cgroup_limits(root: Path) -> list[int]:
