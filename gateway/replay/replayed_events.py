@@ -9,12 +9,15 @@ these events are left out:
     the status at the end of a turn        the session sets it
     model turns                            unless the session relies on its backend for them
 
+A replay that plays by itself has no input that opens a turn. If a turn has no content, its end only sets the status.
+
 An imported capture may have no model turns. If the session relies on its backend for them, each run is one model turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 from msgspec import structs
 
@@ -30,6 +33,9 @@ TurnResult is one of them, because a model turn is over before the output of the
 """
 
 IN_WORDS = frozenset({events.QuestionAsked, events.QuestionAnswered})
+_CONTENT = tuple(
+    kind for kind in get_args(Event) if kind.of_a_turn and kind not in (events.TurnResult, events.ErrorReported)
+)
 Counted = events.ModelTurnStarted | events.ModelTurnEnded | events.ModelCallStarted | events.ModelCallEnded
 
 
@@ -51,6 +57,7 @@ class ReplayedEvents:
         self._keeps_counts = keeps_counts  # False if turns of a live backend come between, and count too
         self._counted: dict[type, int] = {}
         self._auto = False
+        self._has_content = False  # the open recorded turn, so the session has opened a turn, too
         self._request: str | None = None  # the input that the log has not accepted yet
         self._echo = False  # the message of the input comes next
         self._answered = False  # the session's own client answered the open question
@@ -77,9 +84,12 @@ class ReplayedEvents:
     def select(self, line: EventLine, event: Event) -> list[Event]:
         """Return the events to send for this line."""
         if type(event) is events.TextDelta and not self._run_begins:
-            self.turn = line.turn or self.turn
+            self.turn, self._has_content = line.turn or self.turn, True
             return [event]  # the shortest way, because most lines are text
         selected = self._select(line, event)
+        self._has_content = bool(self.turn) and (
+            self._has_content or any(isinstance(each, _CONTENT) for each in selected)
+        )
         return self._with_model_turns(selected) if self._adds_model_turns and selected else selected
 
     def _with_model_turns(self, selected: list[Event]) -> list[Event]:
@@ -108,6 +118,8 @@ class ReplayedEvents:
                 return []
             case events.StatusChanged(status=status) if line.turn and status != "running":
                 return []
+            case events.TurnEnded(end=end) if self._auto and not self._has_content:
+                return [events.StatusChanged(status="paused" if end == "paused" else "idle")]
             case events.TurnEnded():
                 return [structs.replace(event, message="")]
             case events.SessionUpdated() | events.SessionActivated() | events.SessionClosed():

@@ -28,6 +28,7 @@ from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     CompletionsListed,
+    ErrorReported,
     HistorySnapshot,
     InteractionInvalid,
     InteractionRequired,
@@ -345,15 +346,25 @@ def test_other_recorded_requests_get_their_recorded_answers(tmp_path: Path) -> N
 def test_autoplay_continues_from_one_turn_to_the_next(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1"))
     tape.at(1000).turn("two", ASKED, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
-    tape.sends(RESOLVED, TextDelta(text="2")).ends().turn("three", end=None).asks(CancelTurn()).ends("cancelled")
+    tape.sends(RESOLVED, TextDelta(text="2")).ends()
+    tape.turn("three", TextDelta(text="3"), end=None).asks(CancelTurn()).ends("cancelled")
     watched = WatchedReplay(tape.plan(tmp_path), auto=True)
     watched.backend.start()
     events = watched.news(after=1)
     inputs = [event.message.text for event in events if isinstance(event, MessageAppended)]
     assert inputs == ["one", "two", "three"]
-    assert (texts(events), RESOLVED in events) == ("12", True)
+    assert (texts(events), RESOLVED in events) == ("123", True)
     assert [event.end for event in events if isinstance(event, TurnEnded)] == ["completed", "completed", "cancelled"]
     assert "TurnAccepted" not in types(events)
+
+
+def test_autoplay_shows_the_failure_of_a_turn_without_content_once(tmp_path: Path) -> None:
+    error = ErrorReported(cause="internal", text="boom")
+    failed = RecordingBuilder().turn("one", error, end="failed", failure=Failure(cause="internal", text="boom"))
+    watched = WatchedReplay(failed.plan(tmp_path), auto=True)
+    watched.backend.start()
+    shown = types(watched.news(after=1))
+    assert shown == ["MessageAppended", "StatusChanged", "ErrorReported", "TurnResult", "StatusChanged"]
 
 
 def test_autoplay_keeps_the_pauses_between_turns(tmp_path: Path) -> None:
