@@ -4,8 +4,6 @@ JSON Lines. The first line is a Header, every further one a StepLine: the frames
 connection (or one timer) brought about. A text that streams is many alike steps, which are folded into one StepLine
 with `rounds`. Readers skip unknown keys. Other versions of the format are refused by name.
 
-Earlier writers also folded frames (`words`) and deltas (`texts`) of one step. `decode_line` unfolds these.
-
     StepLine     frames received, then commands and events in the order of their cursors, then frames sent
     with rounds  the same for each round: frames received, events, frames sent
 
@@ -33,7 +31,6 @@ FORMAT = "dragoman-recording"
 VERSION = 4
 
 UNFOLDED_MAX = 1 << 30  # characters of the frames of a line: a file of a few KiB must not keep its reader busy for long
-AT_ONCE_MAX = 64 << 20  # characters of frames that are unfolded at once: they must not fill the memory of a reader
 TIME_MAX = 13  # digits of a time in ms
 
 
@@ -110,8 +107,7 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     If it has none of them, `missing` says why it is not recorded. `redacted` frames were emptied: the events are the
     truth then.
 
-    In a StepLine with `rounds` only `around` is set: see there. With `words`, which only files of earlier builds have,
-    it stands for one frame for each word: the word, with its escapes, joined by the strings `around` it.
+    In a StepLine with `rounds` only `around` is set: see there.
     """
 
     seq: int = 0
@@ -125,7 +121,6 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     parts: tuple[Part, ...] | None = None
     missing: str = ""
     redacted: bool = False
-    words: list[str] = []
     around: list[Annotated[list[str], Meta(min_length=1)]] = []
 
     @property
@@ -156,7 +151,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     (ns) of its batch. With a `link` it was the answer to that link alone, and has the cursor of the next event of the
     log.
 
-    With `texts` it stands for one event for each text: in a StepLine with `rounds`, and in files of earlier builds.
+    In a StepLine with `rounds` it stands for one event for each of its `texts`.
     """
 
     seq: int = 0
@@ -193,7 +188,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
             seq=seq,
             t=t,
             cursor=f"{epoch}:{position + place}",
-            event=structs.replace(self.event, text=text),  # a delta: _check_texts refuses others
+            event=structs.replace(self.event, text=text),  # a delta: _check_rounds refuses others
             turn=self.turn,
             origin=self.origin,
             at=at,
@@ -452,23 +447,9 @@ def decode_line(line: bytes) -> StepLine:
     try:
         step = _LINE.decode(line)
         _check(step)
-        is_folded = not step.rounds and (b'"words"' in line or b'"texts"' in line)
-        return _unfolded(step) if is_folded else step
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise LineError(str(error), _unknown_kind(line)) from None
-
-
-def _unfolded(step: StepLine) -> StepLine:
-    """Return a step without rounds, in which each frame and each event stands alone."""
-    frames: list[FrameLine] = []
-    for frame in step.frames:
-        around = frame.around_at(0)
-        frames += [frame.with_text(0, 0, word.join(around)) for word in frame.words] or [frame]
-    events: list[EventLine] = []
-    for entry in step.events:
-        texts = enumerate(entry.texts)
-        events += [entry.with_text(0, 0, entry.at, text, place) for place, text in texts] or [entry]
-    return structs.replace(step, frames=frames, events=events)
+    return step
 
 
 def _unknown_kind(line: bytes) -> str:
@@ -483,47 +464,37 @@ def _check(step: StepLine) -> None:
     """Raise ValueError if the parts of a step contradict each other."""
     if not (step.frames or step.events or step.commands):
         raise ValueError("a step without frames, events and commands")
-    for entry in step.events:
-        if entry.texts:
-            _check_texts(entry)
-    most = UNFOLDED_MAX if step.rounds else AT_ONCE_MAX  # a small line may stand for very large frames
-    if _unfolded_size(step) > most:
-        raise ValueError(f"its frames have over {most} characters")
     if step.rounds:
         _check_rounds(step)
-    elif any(
-        (len(frame.around) > 1) is not bool(frame.words) or any(len(part) > 1 for part in frame.around)
-        for frame in step.frames
-    ):
-        raise ValueError("`words` without `around`, or `around` without `words`")
+    elif any(frame.around for frame in step.frames) or any(entry.texts for entry in step.events):
+        raise ValueError("`around` or `texts` without `rounds`")
 
 
 def _unfolded_size(step: StepLine) -> int:
-    """Return how many characters the folded frames of a line have at most."""
-    texts = step.texts if step.rounds and step.events else []
-    length, size = sum(map(len, texts)), 0
+    """Return how many characters the frames of all rounds have at most."""
+    if not step.rounds:
+        return 0
+    length, size = sum(map(len, step.texts)), 0
     for frame in step.frames:
-        if frame.around:
-            fixed = sum(len(piece) + TIME_MAX for part in frame.around for piece in part)
-            words = sum(map(len, frame.words)) or length
-            size += fixed * (len(frame.words) or len(texts)) + len(frame.around) * words
+        fixed = sum(len(piece) + TIME_MAX for part in frame.around for piece in part)
+        size += fixed * len(step.texts) + len(frame.around) * length
     return size
 
 
 def _check_rounds(step: StepLine) -> None:
     if len(step.events) != 1 or step.commands or step.rounds[0].t != step.t:
         raise ValueError("`rounds` need one event, no command and the `t` of the first round")
-    if sum(some.count for some in step.rounds) != len(step.texts):
-        raise ValueError("the rounds have another number of texts")
-    if any(len(frame.around) < 2 or frame.words for frame in step.frames):
-        raise ValueError("a frame without strings around its texts")
-    if len({(frame.link, frame.dir) for frame in step.frames}) != len(step.frames):
-        raise ValueError("the same link and direction twice")
-
-
-def _check_texts(entry: EventLine) -> None:
+    entry = step.events[0]
     event = entry.event
     if not event.streamed or event.text or event.ext is not None:  # type: ignore[union-attr]  # streamed events have a text
         raise ValueError("`texts` without an empty delta")
     if entry.link or entry.redacted:
         raise ValueError("`texts` of an event that was redacted or sent to one link")
+    if sum(some.count for some in step.rounds) != len(step.texts):
+        raise ValueError("the rounds have another number of texts")
+    if any(len(frame.around) < 2 for frame in step.frames):
+        raise ValueError("a frame without strings around its texts")
+    if len({(frame.link, frame.dir) for frame in step.frames}) != len(step.frames):
+        raise ValueError("the same link and direction twice")
+    if _unfolded_size(step) > UNFOLDED_MAX:
+        raise ValueError(f"its frames have over {UNFOLDED_MAX} characters")
