@@ -302,11 +302,6 @@ def told(out: bytes) -> list[Any]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_row_names_are_unique() -> None:
-    names = [row.name for row in ROWS]
-    assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
-
-
 async def test_every_malformed_line_is_answered_in_order_to_its_sender_alone(
     tmp_path: Path,
 ) -> None:

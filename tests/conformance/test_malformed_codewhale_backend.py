@@ -315,12 +315,6 @@ async def goes_on(at: Stand, row: Row, before: int) -> None:
     assert row.counted == -1 or dropped(at.app) - before == row.counted, at.app.ledger.entries()
 
 
-def test_row_names_are_unique() -> None:
-    for rows in (IDLE, [*COSTS_ITSELF, *ENDS, *LOST]):
-        names = [row.name for row in rows]
-        assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
-
-
 @pytest.mark.parametrize("dialect", ASKERS)
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in [*ENDS, *LOST]])
 async def test_a_turn_ends_once_whatever_the_server_sends(row: Row, dialect: str, tmp_path: Path) -> None:

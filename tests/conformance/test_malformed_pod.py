@@ -398,14 +398,6 @@ CELLS = [
     row("8: a bad line, paused", "hello", BAD, state="paused"),
 ]
 
-ROWS = [*LINES, *SHAPES, *SEGMENTS, *CELLS]
-
-
-def test_row_names_are_unique() -> None:
-    names = [row.name for row in ROWS]
-    assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
-
-
 @pytest.mark.parametrize("rows", played_together(lines=LINES, shapes=SHAPES, segments=SEGMENTS, cells=CELLS))
 async def test_malformed_lines_of_a_pod_client_disturb_no_other_client(
     rows: list[MalformedInput], tmp_path: Path

@@ -464,11 +464,6 @@ async def told_by(row: Row, pod: FakePod, at: MalformedInputHarness) -> tuple[li
     return await at.smooth.told(), theirs
 
 
-def test_row_names_are_unique() -> None:
-    told = [row.name for row in ROWS]
-    assert len(set(told)) == len(told), [name for name in told if told.count(name) > 1]
-
-
 ALONE = [row for row in ROWS if row.again or any("tool_" in str(said) for said in row.say)]
 """Rows that need a gateway of their own: one that loses its pod, or one that does not know the call "c" from before."""
 

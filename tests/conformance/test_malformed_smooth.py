@@ -499,14 +499,6 @@ STRAYS = [
     ],
 ]
 
-ROWS = [*FRAMES, *ENVELOPE, *FIELDS, *TURNS, *STRAYS]
-
-
-def test_row_names_are_unique() -> None:
-    names = [row.name for row in ROWS]
-    assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
-
-
 TABLES = {"frames": FRAMES, "envelope": ENVELOPE, "fields": FIELDS, "turns": TURNS, "strays": STRAYS}
 
 

@@ -417,11 +417,6 @@ def kinds(told: list[Frame]) -> list[str]:
     return [frame["type"] for frame in told if frame["type"] != "immediate_response"]
 
 
-def test_row_names_are_unique() -> None:
-    names = [row.name for row in ROWS]
-    assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
-
-
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
 async def test_a_malformed_frame_of_a_smooth_server_loses_only_that_frame(row: Row, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
