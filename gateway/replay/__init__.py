@@ -5,5 +5,5 @@ matching      finds what a client's command repeats     replayed_events  selects
 backend       the recording as a session's backend      part_player      plays a part, and its pace
 playing       the replay of one route                   live             a live backend behind a recording
 driving       the recording as a client                 missing          adds live turns to the recording
-standalone    serves and drives with an app of its own
+standalone    serves and drives with its own app     event_store      the events, compressed in memory
 """

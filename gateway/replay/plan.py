@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, RecordingError
 from dragoman.gateway.recording.reader import Reader, about_no_session
+from dragoman.gateway.replay.event_store import EventStore
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
 
@@ -72,12 +73,13 @@ class RecordedTurn(Struct, frozen=True, kw_only=True):
 
 
 class ReplayPlan(Struct, frozen=True, kw_only=True):
-    """The turns of a recording, and the commands outside of them. `ends` has the seq of each TurnEnded.
+    """The turns of a recording, its events, and the commands outside of turns. `ends` has the seq of each TurnEnded.
 
     `has_model_turns` is true for each log of a gateway, and false for most imported captures.
     """
 
     recording: Reader
+    log: EventStore
     turns: tuple[RecordedTurn, ...]
     others: tuple[TurnPart, ...]
     ends: tuple[int, ...]
@@ -89,10 +91,8 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
 
     def events(self, part: TurnPart) -> Iterator[tuple[EventLine, Event]]:
         """Yield the events of the log in this part."""
-        for line, event in self.recording.events(seq=part.seq + 1):
-            if line.seq > part.last:
-                return
-            yield line, event
+        for line in self.log.read(part.seq + 1, part.last):
+            yield line, line.event
 
 
 def cut_plan(plan: ReplayPlan, seq: int) -> ReplayPlan:
@@ -156,6 +156,7 @@ def read_plan(recording: Reader) -> ReplayPlan:
         elif isinstance(line, EventLine) and line.link:
             reader.take_answer(line)
         elif isinstance(line, EventLine):
+            reader.log.add(line)
             reader.take_logged(line)
         reader.last = line.seq
     return reader.plan(recording)
@@ -166,6 +167,7 @@ class _PlanReader:
 
     def __init__(self) -> None:
         self.last = 0
+        self.log = EventStore()
         self._found: list[_FoundCommand] = []
         self._inputs: dict[tuple[str, str], _FoundCommand] = {}  # the last one of each key
         self._waiting: _FoundCommand | None = None  # the last input that may begin a turn
@@ -244,6 +246,7 @@ class _PlanReader:
 
     def plan(self, recording: Reader) -> ReplayPlan:
         """Return the plan of the lines that were taken."""
+        self.log.close()
         taken = [found for found in self._found if found.begins]
         steering = [found for found in taken if found.steers]
         lasts = [*(found.line.seq - 1 for found in steering), self.last]
@@ -254,6 +257,7 @@ class _PlanReader:
             turns[-1].append(found.part(last))
         return ReplayPlan(
             recording=recording,
+            log=self.log,
             turns=tuple(RecordedTurn(number=number, parts=tuple(parts)) for number, parts in enumerate(turns)),
             others=tuple(found.part(found.line.seq) for found in taken if not found.steers),
             ends=tuple(self._ends),
