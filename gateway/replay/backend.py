@@ -19,12 +19,12 @@ from dragoman.gateway.replay.matching import (
     Outcome,
     Reporter,
     TurnMatcher,
-    is_same_command,
     named,
 )
 from dragoman.gateway.replay.part_player import Pace, PartPlayer
-from dragoman.gateway.replay.plan import ANSWERS, RecordedTurn, ReplayPlan, TurnPart
+from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
+from dragoman.gateway.replay.similarity import ANSWERS, ComparedCommand, is_same_command
 from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.timers import Schedule
@@ -169,11 +169,11 @@ class ReplayBackend:
 
     def _find_part(self, command: Command) -> int | None:
         """Return the place of this command in the rest of the turn; an answer fits only the open question."""
-        question = self._open_question
+        question, new = self._open_question, ComparedCommand(command)
         for place, part in self._parts_ahead():
             if isinstance(command, ANSWERS) and part.question != question:
                 continue
-            if part.command is not None and is_same_command(part.command, command):
+            if part.compared is not None and is_same_command(part.compared, new):
                 return place
         return None
 

@@ -21,7 +21,8 @@ from msgspec import UNSET, Raw, Struct, structs
 from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.backend_client.in_process import InProcessEvent
 from dragoman.gateway.recording.show.compare import COMPARED, Difference, compare, turns_of
-from dragoman.gateway.replay.plan import ANSWERS, RecordedTurn, ReplayPlan, TurnPart
+from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
+from dragoman.gateway.replay.similarity import ANSWERS
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution

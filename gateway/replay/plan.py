@@ -16,10 +16,9 @@ from msgspec import Struct, structs
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, RecordingError
 from dragoman.gateway.recording.reader import Reader, about_no_session
 from dragoman.gateway.replay.event_store import EventStore
+from dragoman.gateway.replay.similarity import ANSWERS, ComparedCommand
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
-
-ANSWERS = (commands.AnswerApproval, commands.AnswerInteraction)
 
 STEERING = (
     commands.SubmitInput,
@@ -47,7 +46,7 @@ RECENT_MAX = 256  # commands of clients among which an answer's command is looke
 
 
 class TurnPart(Struct, frozen=True, kw_only=True):
-    """A command with its answer, and the events after it up to the line `last`; command None begins the session.
+    """A command with its answer, and the events after it up to the line `last`. The beginning has no command.
 
     `question` is the id of the question that was open when the command came.
     """
@@ -55,9 +54,13 @@ class TurnPart(Struct, frozen=True, kw_only=True):
     seq: int
     t: int
     last: int
-    command: Command | None = None
+    compared: ComparedCommand | None = None
     answer: Event | None = None
     question: str = ""
+
+    @property
+    def command(self) -> Command | None:
+        return self.compared.command if self.compared is not None else None
 
 
 class RecordedTurn(Struct, frozen=True, kw_only=True):
@@ -139,7 +142,7 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
             seq=self.line.seq,
             t=self.line.t,
             last=last,
-            command=self.command,
+            compared=ComparedCommand(self.command),
             answer=self.answer,
             question=self.question,
         )

@@ -22,7 +22,7 @@ from typing import get_args
 from msgspec import structs
 
 from dragoman.gateway.recording.format import EventLine
-from dragoman.gateway.replay.plan import ANSWERS
+from dragoman.gateway.replay.similarity import ANSWERS
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.facts import SessionNews
 
