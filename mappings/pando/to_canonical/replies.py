@@ -26,6 +26,27 @@ from dragoman.mappings.rfc3339 import NS
 
 T = TypeVar("T")
 
+SESSIONS_MAX = 10_000  # rows of a list: as many as the gateway keeps of sessions that nobody uses
+MESSAGES_MAX = 20_000  # rows of a history: 5 to 10 us each until clients are shown them, all in one step
+
+
+def newest_rows(command: Command, result: Raw | UnsetType) -> tuple[Raw | UnsetType, int]:
+    """Return the result of a list without its oldest rows if it has too many, and the number of these rows.
+
+    Sessions are listed newest first, messages oldest first.
+    """
+    most = SESSIONS_MAX if isinstance(command, commands.ListSessions) else MESSAGES_MAX
+    if result is UNSET or memoryview(result).nbytes <= most:
+        return result, 0
+    try:
+        rows = msgspec.json.decode(result, type=list[Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return result, 0
+    if len(rows) <= most:
+        return result, 0
+    kept = rows[:most] if isinstance(command, commands.ListSessions) else rows[-most:]
+    return Raw(msgspec.json.encode(kept)), len(rows) - most
+
 
 def _read(result: Raw | UnsetType, kind: type[T]) -> T | None:
     if result is UNSET:

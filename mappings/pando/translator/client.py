@@ -44,7 +44,13 @@ from dragoman.mappings.losses import Losses
 from dragoman.mappings.pando.directions import FROM_SERVER
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.replies import public_ids
-from dragoman.mappings.pando.to_canonical.replies import pong, sessions_listed, stored_rows, typed_answer
+from dragoman.mappings.pando.to_canonical.replies import (
+    newest_rows,
+    pong,
+    sessions_listed,
+    stored_rows,
+    typed_answer,
+)
 from dragoman.mappings.pando.translator.followed_session import FollowedSessions
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.codecs import READ_TOKEN, REQUESTS, TOKEN
@@ -75,6 +81,8 @@ CHANGED_QUIET = 2.0
 
 READ_AT_ONCE = 32
 """Calls for messages that the translator itself makes at once: with thousands of sessions, clients' calls need room."""
+
+TOO_MANY_ROWS = "only the newest rows of a list are read"
 
 CallReason = Literal["command", "history", "text", "sessions", "alive"]
 """The reason for a call: a client's command, or information that the translator itself needs."""
@@ -301,6 +309,10 @@ class ClientTranslator(Translator[Event, Command]):
         if asked is None:
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
             return
+        if isinstance(asked.command, commands.ListSessions | commands.GetHistory):
+            result, dropped = newest_rows(asked.command, reply.result)
+            reply = replace(reply, result=result) if dropped else reply
+            step.losses += [Loss(kind="Reply", field="result", why=TOO_MANY_ROWS, count=dropped)] if dropped else []
         match asked.why:
             case "command":
                 self._take_answer(asked, reply, now, step)

@@ -16,6 +16,7 @@ from dragoman.mappings.canonical import Command, Event, SessionState, commands, 
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Message, Text
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
+from dragoman.mappings.pando.to_canonical.replies import MESSAGES_MAX, SESSIONS_MAX
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
     CHECKED_MAX,
@@ -40,6 +41,7 @@ class Primary:
         self.link = ClientTranslator(lambda: self.now, lambda: f"{next(numbers)}")
         self.calls: list[dict[str, Any]] = []
         self.losses: list[str] = []
+        self.counts: list[int] = []
         self.faults: list[Any] = []
         self.alarm: Any = None
 
@@ -88,6 +90,7 @@ class Primary:
     def take_step(self, step: Step[Any]) -> list[Any]:
         self.calls += [json.loads(frame) for frame in step.frames]
         self.losses += [loss.why for loss in step.losses]
+        self.counts += [loss.count for loss in step.losses]
         self.faults += step.faults
         if step.alarm is not None:
             assert self.alarm is None, "one alarm at a time"
@@ -250,6 +253,18 @@ def test_a_history_that_the_primary_refuses_is_no_empty_history() -> None:
 
 
 # -- turns -------------------------------------------------------------------------------------------
+
+
+def test_only_the_newest_rows_of_a_list_are_read_and_the_others_are_counted() -> None:
+    primary = Primary()
+    primary.take_step(primary.link.opened())
+    rows = [{"id": f"s-{n}", "title": "", "updated_at": "2026-05-09T23:28:20Z"} for n in range(SESSIONS_MAX + 2)]
+    (listed,) = primary.sends("session.list", rows)
+    assert [listed.sessions[0].session, listed.sessions[-1].session] == ["s-0", f"s-{SESSIONS_MAX - 1}"]
+    primary.attached("s-1")
+    (history,) = primary.sends("message.list", [message(f"m{n}", "user", "x") for n in range(MESSAGES_MAX + 3)])
+    assert [history.items[0].id, history.items[-1].id] == ["m3", f"m{MESSAGES_MAX + 2}"]
+    assert primary.counts[-2:] == [2, 3]
 
 
 def accepted() -> Primary:
