@@ -4,9 +4,10 @@ A pando publishes `llm.end` after a successful run and nothing after any other r
 many come at once. So `message.list` is called at the end for the whole text, and after a silence to find the end. Two
 equal results with a silence between them end the turn. After a `session.update` a run of ours is probably over, so the
 silence is shorter. An open tool call allows a long silence, unless the list has its results: then the run is not busy
-with it. Primaries with some model providers publish a call only when it has ended. In a session with such a call, a
-session.update without `llm.end` allows a long silence too, if the list has only the published text. Released primaries
-never publish `llm.start`. It is added here, because clients wait for it.
+with it. Primaries with some model providers publish a call only when it has ended. So a session.update without
+`llm.end`, or a result behind which the list has no further row, allows a long silence too. Thinking of a model and the
+input of such a call are not published at all, and allow two minutes (silence.py). Released primaries never publish
+`llm.start`. It is added here, because clients wait for it.
 
 No primary publishes that the stream of a model broke, or that its user cancelled a run. Text after a call without its
 whole input belongs to another run, if the list has a further input. So does output after a pause, unless the primary is
@@ -39,7 +40,7 @@ from dragoman.mappings.canonical.values import Message, flatten
 from dragoman.mappings.dialect import Burst, Loss, Step, TextSink
 from dragoman.mappings.pando.to_canonical.replies import with_text
 from dragoman.mappings.pando.translator.known_messages import KnownMessages, up_to_input
-from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
+from dragoman.mappings.pando.translator.output import OPENS, LatestCall, StreamedOutput
 from dragoman.mappings.pando.translator.run_input import RunInput
 from dragoman.mappings.pando.translator.silence import Silence
 from dragoman.mappings.pando.wire.topics import LlmToken
@@ -116,13 +117,13 @@ class HeldEvents(list[tuple[Burst[Event], Any]]):
 class FollowedSession:
     """A session that is followed. `wants`: call `message.list` now. `guesses`: ends that no `llm.end` reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, latest_call: LatestCall) -> None:
         self._silence = Silence()
         self.open = self.wants = self.asked = self.is_lost = False
         self.guesses = 0
         self.interrupt, self.input = Interrupt(), RunInput()
         self._updated = False  # the last publication of the turn was a session.update
-        self._output = StreamedOutput()
+        self._output = StreamedOutput(latest_call)
         self.held = HeldEvents()
         self.known = KnownMessages()
         self._published_at = 0
@@ -371,6 +372,7 @@ class FollowedSessions(dict[str, FollowedSession]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._latest_call = LatestCall()
         self._touched: OrderedDict[str, None] = OrderedDict()  # sessions that may want their messages
         self._active: dict[str, None] = {}  # sessions that may not be at rest
         self._unchecked: deque[str] = deque()  # those of them that `touch_active` returns next
@@ -384,7 +386,7 @@ class FollowedSessions(dict[str, FollowedSession]):
             if len(self._unwatched) >= FOLLOWED_MAX:
                 oldest = list(islice(self._unwatched, OLDEST))
                 self._remove(next((s for s in oldest if not self[s].open), oldest[0]))
-            following = self[session] = FollowedSession()
+            following = self[session] = FollowedSession(self._latest_call)
             self._unwatched[session] = None
         return following
 
@@ -418,6 +420,7 @@ class FollowedSessions(dict[str, FollowedSession]):
 
     def lose_turns(self) -> None:
         """Mark all open turns as lost with their primary: each ends with its session's next event or check of time."""
+        self._latest_call.is_hidden = False
         for following in self.values():
             following.is_lost = following.open
 

@@ -132,8 +132,12 @@ class KnownMessages:
         return self.is_answered(rows) and (is_later or not output.calls)
 
     def may_call(self, rows: tuple[Message, ...], output: StreamedOutput) -> bool:
-        """Return True if a tool call may be open that is published when it ends: all stored text was published."""
-        return self.is_answered(rows) and output.is_all_of(self.text_of_turn(rows))
+        """Return True if the last row, an answer of the open turn, may have a call that is published when it ends.
+
+        All stored text was published. The answer may have no text.
+        """
+        answers = self.answers_of_turn(rows)
+        return bool(answers) and answers[-1] is rows[-1] and output.is_all_of(self.text_of_turn(rows))
 
     def up_to_run(self, listed: tuple[Message, ...], runs: int, text: str) -> tuple[Message, ...]:
         """Return the messages up to the input of the first of the last `runs` runs, which published `text` so far.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.rfc3339 import NS
@@ -12,6 +14,13 @@ TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for compariso
 FINISHED_KEPT = 256  # newest calls with a result whose ids are kept: some models use an id again
 
 PAUSE = 1.0  # seconds without output after which a turn may have ended unseen
+
+
+class LatestCall(Struct):
+    """The latest tool call of a primary: `is_hidden` is True if it was published only when it had ended."""
+
+    is_hidden: bool = False
+
 
 Output = (
     events.ModelTurnStarted
@@ -34,14 +43,17 @@ OPENS = (
 class StreamedOutput:
     """The published output of one turn; `calls` maps each open tool call id to the input in its first message.
 
-    `hides_calls` is True if a call of the session was published only when it had ended. `before` are the texts of the
-    turns before this one whose answer was not stored when they ended: a question in words ended them.
+    `latest_call` is shared by all turns of a primary. `before` are the texts of the turns before this one whose answer
+    was not stored when they ended: a question in words ended them.
     """
 
-    def __init__(self, *, hides_calls: bool = False, before: tuple[str, ...] = ()) -> None:
-        self.hides_calls = hides_calls
+    def __init__(self, latest_call: LatestCall, *, before: tuple[str, ...] = ()) -> None:
+        self.latest_call = latest_call
         self.before = before
-        self._at = 0
+        self.at = 0
+        """The time of the latest output in ns."""
+        self.ends_in_result = False
+        """True if the latest output is the result of a call."""
         self.length = 0
         """Characters of text so far."""
         self.calls: dict[str, str] = {}
@@ -58,18 +70,18 @@ class StreamedOutput:
         """Return the output of the next turn, which is empty. `stored` is False if no answer to this one was stored."""
         before = () if stored else tuple(filter(None, (*self.before, "".join(self._text))))
         is_kept = sum(map(len, before)) <= TEXT_MAX
-        return StreamedOutput(hides_calls=self.hides_calls, before=before if is_kept else ())
+        return StreamedOutput(self.latest_call, before=before if is_kept else ())
 
     def is_in_doubt(self, event: Event, now: int) -> bool:
         """Return True if an event at `now` (ns) may be output of another run: this one may have ended unseen."""
         if isinstance(event, events.TextDelta) and self.unfinished:
             return True
         is_new = isinstance(event, OPENS[1:]) and getattr(event, "call", "") not in self.calls
-        return is_new and now - self._at >= PAUSE * NS and not self.announced
+        return is_new and now - self.at >= PAUSE * NS and not self.announced
 
     def note_time(self, now: int) -> None:
         """Note that there is output at `now` (ns), or that it is no longer in doubt."""
-        self._at = now
+        self.at = now
 
     def accept_unchecked(self, now: int) -> None:
         """Note that the output in doubt is taken as that of this turn, because the store does not answer."""
@@ -84,7 +96,7 @@ class StreamedOutput:
 
     def streams(self, now: int) -> bool:
         """Return True if text at `now` (ns) only continues the turn: it begins nothing, and is in no doubt."""
-        return self.started and not self.unfinished and (now - self._at < PAUSE * NS or self.announced)
+        return self.started and not self.unfinished and (now - self.at < PAUSE * NS or self.announced)
 
     def take(self, event: Output) -> list[Event]:
         """Return the events for a publication; add ModelTurnStarted before the first one if it was not published."""
@@ -102,7 +114,7 @@ class StreamedOutput:
     ) -> list[Event]:
         match event:
             case events.TextDelta():
-                self.add_text(event.text, self._at)
+                self.add_text(event.text, self.at)
                 return [event]
             case events.ToolCallFinished():
                 return self._finish_call(event)
@@ -110,13 +122,14 @@ class StreamedOutput:
                 return self._take_call(event)
 
     def add_text(self, text: str, now: int) -> None:
-        self._at = now
+        self.at, self.ends_in_result = now, False
         self.length += len(text)
         if self.length <= TEXT_MAX:
             self._text.append(text)
 
     def _take_call(self, event: events.ToolCallStarted | events.ToolCallArguments) -> list[Event]:
         """Return the events of a tool call: its first message begins it, its second has the whole input."""
+        self.latest_call.is_hidden = self.ends_in_result = False
         if event.call not in self.calls:
             self.calls[event.call] = event.json if isinstance(event, events.ToolCallArguments) else ""
             if isinstance(event, events.ToolCallStarted):
@@ -131,7 +144,7 @@ class StreamedOutput:
     def _finish_call(self, event: events.ToolCallFinished) -> list[Event]:
         """Return the events of a result; a hidden call whose id an earlier call had is told first."""
         hidden = event.call not in self.calls
-        self.hides_calls = self.hides_calls or hidden
+        self.latest_call.is_hidden, self.ends_in_result = hidden, True
         arguments = self.calls.pop(event.call, "")
         self.unfinished.discard(event.call)
         again = hidden and event.call in self._finished

@@ -8,7 +8,7 @@ from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Message
 from dragoman.mappings.errors import ERROR_TEXT_MAX
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
-from dragoman.mappings.pando.translator.output import StreamedOutput
+from dragoman.mappings.pando.translator.output import LatestCall, StreamedOutput
 from dragoman.mappings.pando.translator.refusals import ID_MAX, METHODS, bad_params, method_of, missing, refusal
 from dragoman.mappings.pando.translator.run_input import RunInput
 from dragoman.mappings.pando.vocabulary import NO_ROWS, keep
@@ -19,7 +19,7 @@ from dragoman.mappings.rfc3339 import NS
 
 def test_texts_before_questions_are_kept_up_to_the_bound_of_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.mappings.pando.translator.output.TEXT_MAX", 4)
-    output = StreamedOutput()
+    output = StreamedOutput(LatestCall())
     for text, kept in (("ab", ("ab",)), ("cd", ("ab", "cd")), ("e", ())):
         output.add_text(text, 0)
         output = output.next(stored=False)
@@ -27,7 +27,7 @@ def test_texts_before_questions_are_kept_up_to_the_bound_of_one_turn(monkeypatch
 
 
 def test_output_after_a_silence_is_in_doubt_unless_it_belongs_to_an_open_call_or_announces_the_turn() -> None:
-    output = StreamedOutput()
+    output = StreamedOutput(LatestCall())
     output.take(events.ToolCallStarted(call="c", name="look"))
     output.take(events.ToolCallArguments(call="c", name="look", json="{}", done=True))
     in_doubt: list[Event] = [events.TextDelta(text="a"), events.ToolCallFinished(call="d", name="look", output="x")]

@@ -11,8 +11,8 @@ from dragoman.mappings.dialect import Burst, Step
 from dragoman.mappings.pando.translator import followed_session
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
-from dragoman.mappings.pando.translator.output import TEXT_MAX
-from dragoman.mappings.pando.translator.silence import TURN_QUIET
+from dragoman.mappings.pando.translator.output import TEXT_MAX, LatestCall
+from dragoman.mappings.pando.translator.silence import INPUT_MAX, TURN_QUIET
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.pando.wire.topics import LlmToken
 from dragoman.mappings.rfc3339 import NS
@@ -28,7 +28,7 @@ def echo(text: str) -> events.MessageAppended:
 
 
 def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     for number in range(ECHOES_MAX + 1):
         session.note_input(str(number))
     assert session.take_event(echo("0"), 0) == [echo("0")]
@@ -36,7 +36,7 @@ def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
 
 
 def test_a_text_that_is_too_long_to_be_kept_is_not_repaired() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.take_event(events.TextDelta(text="x" * (TEXT_MAX + 1)), 0)
     session.take_event(END, 0)
     assert session.take_list([Message(role="assistant", text="y", id="m")], 0) == DONE
@@ -64,7 +64,7 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
     """A failed turn has its cause in a system message, which is not stored, then `llm.end` (docs/translation.md, rule
     3.6). A gateway as primary gives it the id of the answer. Its own backend may list the answer under another id.
     """
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0)
     said = session.take_event(events.TextDelta(text=streamed), 0) if streamed else []
     assert session.take_event(system("m"), 0) == []
@@ -77,7 +77,7 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
 @pytest.mark.parametrize("streamed", ["", "Hel"])
 def test_a_stored_answer_that_only_repeats_the_cause_is_no_answer(streamed: str) -> None:
     """The backend of a gateway as the primary stores it: the smooth server in Rust."""
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0)
     said = session.take_event(events.TextDelta(text=streamed), 0) if streamed else []
     session.take_event(system("m"), 0)
@@ -89,7 +89,7 @@ def test_a_stored_answer_that_only_repeats_the_cause_is_no_answer(streamed: str)
 
 
 def test_an_answer_that_was_streamed_may_repeat_a_system_message() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.take_event(events.TextDelta(text="I see: no model"), 0)
     session.take_event(system("m"), 0)
     session.take_event(END, 0)
@@ -98,7 +98,7 @@ def test_an_answer_that_was_streamed_may_repeat_a_system_message() -> None:
 
 
 def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.take_event(events.TextDelta(text="Hello"), 0)
     note = system("of its own")
     session.take_event(note, 0)
@@ -110,7 +110,7 @@ def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() 
     "then", [events.TextDelta(text="Hello"), system("next"), None], ids=["text", "system", "silence"]
 )
 def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: Event | None) -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.take_event(events.TextDelta(text="He"), 0)
     assert session.take_event(system("m"), 0) == []
     told = session.take_event(then, 0) if then is not None else session.check_time(NS)
@@ -118,7 +118,7 @@ def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: Event
 
 
 def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0)
     session.interrupt = Interrupt(accepted=True)
     session.take_event(system("m"), 0)
@@ -127,7 +127,7 @@ def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() ->
 
 
 def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0)
     session.take_event(system("m"), 0)
     session.take_event(END, 0)
@@ -135,7 +135,7 @@ def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -
 
 
 def test_the_list_of_an_open_turn_is_wanted_after_a_silence() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0)
     assert session.check_time(QUIET - 1) == []
     assert not session.wants
@@ -145,7 +145,7 @@ def test_the_list_of_an_open_turn_is_wanted_after_a_silence() -> None:
 
 def severed(*listed: Message, published: tuple[Event, ...] = ()) -> list[Event]:
     """Return what a turn tells if for 3 s over a new connection its messages stay the same."""
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0, "hi")
     for event in published:
         session.take_event(event, 0)
@@ -218,7 +218,7 @@ def test_a_turn_with_an_open_tool_call_goes_on_over_a_new_connection(
 
 
 def test_an_answer_that_was_stored_after_the_first_list_ends_a_severed_turn() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0, "hi")
     session.take_event(LOOKS[1], 0)
     session.reconnected(NS)
@@ -230,11 +230,11 @@ def test_an_answer_that_was_stored_after_the_first_list_ends_a_severed_turn() ->
 
 
 def test_a_row_without_text_behind_the_last_answer_is_no_answer() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0)
     rows = [*STORED, RESULT, answer("n", "")]
     assert session.take_list(rows, 0) == []
-    assert session.take_list(rows, QUIET)[-2:] == [
+    assert session.take_list(rows, int(INPUT_MAX * NS))[-2:] == [
         events.ErrorReported(cause="internal", text="the run ended without an answer"),
         DONE[1],
     ]
@@ -253,7 +253,7 @@ FAILED = [
 
 def in_a_call(input: str | None = "hi") -> FollowedSession:
     """Return a turn whose only tool call is open, and whose session was updated 1 s after its beginning."""
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0, input)
     session.take_event(CALL, 0)
     session.take_event(UPDATE, NS)
@@ -300,7 +300,7 @@ def test_a_failure_that_is_published_ends_a_turn_with_an_open_tool_call() -> Non
 
 
 def test_a_run_that_failed_unseen_ends_when_the_results_of_its_call_are_stored() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.begin_turn(0, "hi")
     session.take_event(CALL, 0)
     session.reconnected(NS)
@@ -319,7 +319,7 @@ BROKEN = [INPUT, answer("m", "I look.")]
 
 def broken_off(*said: Event) -> FollowedSession:
     """Return a turn of a released primary whose last event, at 10 s, is a part of a call."""
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.take_event(events.TextDelta(text="I look."), 5 * NS)
     for event in said:
         session.take_event(event, 10 * NS)
@@ -356,7 +356,7 @@ def test_one_of_several_calls_still_runs_when_another_has_ended() -> None:
 
 
 def test_the_update_of_a_new_session_is_not_for_its_first_call() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.take_event(updated(0), 9 * NS)
     session.take_event(CALL, 10 * NS)
     session.take_event(ARGUED, 10 * NS)
@@ -364,7 +364,7 @@ def test_the_update_of_a_new_session_is_not_for_its_first_call() -> None:
 
 
 def test_the_update_at_the_end_of_a_run_is_not_for_a_call_of_the_next() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     for event in (events.TextDelta(text="Hello"), UPDATE, END):
         session.take_event(event, 9 * NS)
     session.take_list([INPUT, answer("m", "Hello")], 9 * NS)
@@ -375,7 +375,7 @@ def test_the_update_at_the_end_of_a_run_is_not_for_a_call_of_the_next() -> None:
 
 def test_a_call_runs_if_the_session_was_updated_about_when_it_began() -> None:
     """The update and the call are published by two tasks of a primary, in any order."""
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.take_event(UPDATE, 9 * NS)
     session.take_event(CALL, 10 * NS)
     session.take_event(ARGUED, 10 * NS)
@@ -384,7 +384,7 @@ def test_a_call_runs_if_the_session_was_updated_about_when_it_began() -> None:
 
 
 def test_a_call_of_a_primary_that_publishes_the_start_of_turns_needs_no_session_update() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     for event in (events.ModelTurnStarted(), CALL, ARGUED):
         session.take_event(event, 10 * NS)
     session.check_time(1000 * NS)
@@ -409,7 +409,7 @@ def test_no_piece_of_text_is_added_to_a_lost_turn() -> None:
 
 
 def test_a_question_about_the_text_of_a_lost_turn_ends_no_later_turn() -> None:
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.take_event(CALL, 0)
     text = events.TextDelta(text="old")
     assert session.hold_event(Burst(items=[text]), text, 0), "a list must tell whose it is"
@@ -433,7 +433,7 @@ def after_a_hidden_call(listed: list[Message], *, updated: bool = True) -> Follo
 
     At 21 s the session is updated, and these rows are read.
     """
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     for second, event in enumerate(LOOK):
         session.take_event(event, second * NS)
     session.take_event(events.TextDelta(text="Once more."), 20 * NS)
@@ -448,7 +448,7 @@ SAID_TWICE = [INPUT, answer("m", "I look."), RESULT, answer("n", "Once more.")]
 
 def test_a_second_hidden_call_with_the_id_of_the_first_begins_a_call() -> None:
     """Some models number the calls of each answer from 0."""
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     for second, event in enumerate(LOOK):
         session.take_event(event, second * NS)
     assert session.take_event(LOOK[-1], 4 * NS) == [events.ToolCallStarted(call="c", name="bash"), LOOK[-1]]
@@ -466,29 +466,74 @@ def test_a_turn_goes_on_during_a_call_that_is_published_when_it_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "updated"),
-    [(SAID_TWICE, False), ([*SAID_TWICE[:-1], answer("n", "Once more. All of it.")], True)],
-    ids=["no session.update", "text was not published, so llm.end may be lost too"],
+    ("listed", "updated", "quiet"),
+    [(SAID_TWICE, False, 120), ([*SAID_TWICE[:-1], answer("n", "Once more. All of it.")], True, 15)],
+    ids=["no session.update: the model may write an input", "text was not published, so llm.end may be lost too"],
 )
-def test_a_turn_without_signs_of_a_hidden_call_ends_after_the_silence(listed: list[Message], updated: bool) -> None:
+def test_a_turn_without_signs_of_a_hidden_call_ends_after_the_silence(
+    listed: list[Message], updated: bool, quiet: int
+) -> None:
     session = after_a_hidden_call(listed, updated=updated)
-    assert asks_at(session, 36)
-    assert session.take_list(listed, 36 * NS)[-2:] == DONE
+    assert asks_at(session, 21 + quiet)
+    assert session.take_list(listed, (21 + quiet) * NS)[-2:] == DONE
 
 
-def test_without_a_hidden_call_before_it_a_turn_ends_after_the_silence() -> None:
-    session = FollowedSession()
-    session.take_event(events.TextDelta(text="I look."), 0)
-    session.take_event(UPDATE, NS)
+def titled(title: str, messages: int) -> events.SessionUpdated:
+    return events.SessionUpdated(session=SessionSummary(session="s", title=title, messages=messages))
+
+
+BEGUN = titled("New Session", 0)
+TITLED = titled("Greeting", 2)
+
+
+@pytest.mark.parametrize(
+    ("updates", "is_open"),
+    [
+        ([(BEGUN, 1.0), (titled("New Session", 2), 2.0)], True),
+        ([(BEGUN, 1.0), (TITLED, 2.0), (TITLED, 2.1)], False),
+        ([(BEGUN, 1.0), (TITLED, 2.0), (TITLED, 2.1), (TITLED, 2.9)], True),
+    ],
+    ids=["the answer is complete", "the title is new, and told twice", "title, then the answer"],
+)
+def test_the_first_call_of_a_primary_is_open_after_an_update_that_brings_no_title(
+    updates: list[tuple[Event, float]], is_open: bool
+) -> None:
+    session = FollowedSession(LatestCall())
+    session.take_event(events.TextDelta(text="I look."), int(2.5 * NS))
+    for event, second in updates:
+        session.take_event(event, int(second * NS))
     rows = [INPUT, answer("m", "I look.")]
-    assert session.take_list(rows, NS) == []
-    assert asks_at(session, 16)
-    assert session.take_list(rows, 16 * NS)[-2:] == DONE
+    assert session.take_list(rows, 3 * NS) == []
+    session.check_time(18 * NS)
+    assert session.wants is not is_open
+
+
+@pytest.mark.parametrize(
+    ("listed", "quiet"),
+    [([INPUT, answer("m", "I look.")], 30 * 60), ([INPUT, answer("m", "I look."), RESULT, answer("n", "")], 120)],
+    ids=["another call of the same answer", "the model thinks before its next answer"],
+)
+def test_a_silence_behind_the_result_of_a_hidden_call_does_not_end_the_turn(listed: list[Message], quiet: int) -> None:
+    session = FollowedSession(LatestCall())
+    for second, event in enumerate(LOOK):
+        session.take_event(event, second * NS)
+    assert session.take_list(listed, 2 * NS) == []
+    assert asks_at(session, 2 + quiet)
+
+
+def test_a_model_may_write_the_input_of_a_call_that_is_hidden_in_any_session_of_its_primary() -> None:
+    sessions = FollowedSessions()
+    for event in LOOK:
+        sessions.follow("s").take_event(event, 0)
+    sessions.follow("t").take_event(events.TextDelta(text="I write."), NS)
+    assert asks_at(sessions["t"], 16)
+    assert sessions["t"].take_list([INPUT, answer("m", "I write.")], 16 * NS) == []
+    assert asks_at(sessions["t"], 16 + 120)
 
 
 def test_the_events_that_wait_for_the_answer_to_an_input_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_session, "HELD_MAX", 2)
-    session = FollowedSession()
+    session = FollowedSession(LatestCall())
     session.note_input("hi")
     token = events.TextDelta(text="Hel")
     assert [session.hold_event(Burst(items=[token]), token, 0) for _ in range(3)] == [True, True, False]

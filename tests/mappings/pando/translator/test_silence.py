@@ -7,7 +7,7 @@ import pytest
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.translator.known_messages import KnownMessages
-from dragoman.mappings.pando.translator.output import Output, StreamedOutput
+from dragoman.mappings.pando.translator.output import LatestCall, Output, StreamedOutput
 from dragoman.mappings.pando.translator.silence import (
     TOOL_MAX,
     TURN_QUIET,
@@ -30,7 +30,7 @@ def allowed(
     after_update: bool = False,
     ours: bool = False,
 ) -> float:
-    output = StreamedOutput()
+    output = StreamedOutput(LatestCall())
     for event in said:
         output.take(event)
     known = KnownMessages()
@@ -52,7 +52,7 @@ def test_a_turn_without_calls_is_checked_after_its_silence_and_sooner_after_an_u
 def test_a_call_runs_only_if_the_session_was_updated_with_it(updated: float, seconds: float) -> None:
     silence = Silence()
     silence.note_update(UPDATED, int(updated * NS))
-    silence.note_output(START, StreamedOutput(), 10 * NS)
+    silence.note_output(START, StreamedOutput(LatestCall()), 10 * NS)
     assert allowed(silence, START, WHOLE) == seconds
 
 
