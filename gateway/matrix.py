@@ -125,7 +125,8 @@ How to read the tables:
 - The grade is the worst case. `SubmitInput` from smooth to pod is lossy because of images and model names; plain text
   arrives unchanged.
 - Between two peers of the same dialect, fields that only this dialect has are kept. Between different dialects they
-  are lost (a pod's log entries, the citations of a smooth answer). The tables name only fields of the common model.
+  are lost (a pod's log entries, the citations of a smooth answer). The tables name only fields of the common model;
+  the loss ledger counts such a field too, as `ext.NAME`.
 - Request ids and session ids are addresses, not content. If a dialect has no field for them, the connection implies
   them. Times have the precision of each dialect.
 - Events that a session adds by itself, such as the single end of every turn, count as sent by every backend.

@@ -84,7 +84,9 @@ def _detail(fidelity: Fidelity) -> str:
         case Lossy():
             return "without " + ", ".join(fidelity.fields)
         case Emulated():
-            return "as " + fidelity.how
+            return "as " + ", without ".join(
+                (fidelity.how, ", ".join(fidelity.fields)) if fidelity.fields else (fidelity.how,)
+            )
         case Nothing():
             return fidelity.why
         case _:

@@ -7,13 +7,15 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import json, structs
 
 from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.values import Ext
 from dragoman.mappings.dialect import Burst, Loss, Rendered
+from dragoman.mappings.extras import read_raw
 from dragoman.mappings.rules import Rules
 
 SAMPLE_MAX = 200  # characters; enough to recognise a message, too few to carry a document
@@ -27,6 +29,8 @@ NOT_IN_A_MESSAGE_LIST = (
 
 CLIENT_DETAILS = ("agent", "user_name", "user_email", "supports", "metadata")
 """Fields of an OpenSession or ResumeSession that only smooth has."""
+
+EMPTY: tuple[object, ...] = (None, "", [])
 
 OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", count=0)
 
@@ -62,6 +66,22 @@ class Losses:
         losses = list(self.lost.values())
         self.lost.clear()
         return losses
+
+
+def find_ext(ext: Ext, dialect: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return which of these fields of a dialect `ext` has; an empty member of a field does not count."""
+    found = []
+    for name in names:
+        field, _, member = name.partition(".")
+        value = ext.get(f"{dialect}.{field}")
+        if member:
+            members = read_raw(value, dict[str, object]) or {}
+            has_content = members.get(member) not in EMPTY
+        else:
+            has_content = value is not None and bytes(value) != b"null"
+        if has_content:
+            found.append(f"ext.{name}")
+    return tuple(found)
 
 
 def command_writer(rules: Rules[[Losses], Any], encode: Callable[[Any], bytes]) -> Callable[[Burst[Command]], Rendered]:

@@ -57,10 +57,11 @@ class Lossy(Struct, frozen=True):
 
 
 class Emulated(Struct, frozen=True):
-    """The fidelity of a type whose meaning is expressed in another form."""
+    """The fidelity of a type whose meaning is expressed in another form, without the listed fields."""
 
     how: str
     kind: Literal["emulated"] = "emulated"
+    fields: tuple[str, ...] = ()
 
 
 class Nothing(Struct, frozen=True):
@@ -100,12 +101,14 @@ EXACT: Fidelity = Exact()
 class Rule(Struct, frozen=True):
     """An entry of a rule table: the types that a source type becomes, and the fidelity.
 
-    `answers` are further types that a client's translator can produce, because it knows the command.
+    `answers` are further types that a client's translator can produce, because it knows the command. `ext` names the
+    fields of `ext` with content: only peers of the source's own dialect get them. `a.b` is the member `b` of `a`.
     """
 
     produces: tuple[type, ...]
     fidelity: Fidelity
     answers: tuple[type, ...] = ()
+    ext: tuple[str, ...] = ()
 
 
 def making(kind: type) -> Callable[..., tuple[Any, ...]]:
@@ -126,6 +129,8 @@ class RuleTable:
         self.produced: set[type] = set()
         """The types that the rules produce."""
         self.lossy: dict[type, Lossy] = {}
+        self.ext: dict[type, tuple[str, ...]] = {}
+        """The fields of `ext` with content, by the type that has them."""
 
     def why_not(self, source: type) -> str:
         """Return why no message is written for this type."""
@@ -148,24 +153,28 @@ class Rules(RuleTable, Generic[P, T]):
         produces: tuple[type, ...] = (),
         fidelity: Fidelity = EXACT,
         answers: tuple[type, ...] = (),
+        ext: tuple[str, ...] = (),
     ) -> Callable[[Callable[Concatenate[S, P], tuple[T, ...]]], Callable[Concatenate[S, P], tuple[T, ...]]]:
         """Return a decorator that registers a function as the rule for `source`."""
 
         def register(
             function: Callable[Concatenate[S, P], tuple[T, ...]],
         ) -> Callable[Concatenate[S, P], tuple[T, ...]]:
-            self._add(source, Rule(produces, fidelity, answers), function)
+            self._add(source, Rule(produces, fidelity, answers, ext), function)
             return function
 
         return register
 
-    def carried(self, source: type, how: str) -> None:
-        """Declare that `source` writes nothing itself; `how` names the message that carries its content."""
+    def carried(self, source: type, how: str, without: tuple[str, ...] = ()) -> None:
+        """Declare that `source` writes nothing itself; `how` names the message that has its content.
+
+        The fields `without` are lost.
+        """
 
         def write_nothing(_source: object, /, *_args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             return ()
 
-        self._add(source, Rule((), Emulated(how)), write_nothing)
+        self._add(source, Rule((), Emulated(how, fields=without)), write_nothing)
         del self.speaking[source]
 
     def none(self, why: str, *sources: type) -> None:
@@ -186,4 +195,8 @@ class Rules(RuleTable, Generic[P, T]):
         self.produced.update(entry.produces)
         if isinstance(entry.fidelity, Lossy):
             self.lossy[source] = entry.fidelity
+        elif isinstance(entry.fidelity, Emulated) and entry.fidelity.fields:
+            self.lossy[source] = Lossy(entry.fidelity.fields)
+        for kind in entry.produces if entry.ext else ():
+            self.ext[kind] = (*self.ext.get(kind, ()), *entry.ext)
         self.functions[source] = self.speaking[source] = function

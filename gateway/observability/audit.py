@@ -38,9 +38,8 @@ def note(action: Action, by: Actor | str, *, session: str = "", outcome: str = "
         return
     link, principal, trace = ("", by, None) if isinstance(by, str) else (by.id, by.principal, by.trace)
     facts = {"link": link, "session": session, "trace": trace_id(trace)}
-    named = {name: text for name, text in facts.items() if text}
-    line = {"action": action, "principal": principal, "outcome": outcome, **named, **details}
-    log.info("audit", **{name: _shortened(value) for name, value in line.items()})
+    line = {"action": action, "principal": principal, "outcome": outcome, **facts, **details}
+    log.info("audit", **{name: _shortened(value) for name, value in line.items() if value or name not in facts})
 
 
 def refuse(by: Actor | str, reason: str, *, session: str = "", **details: object) -> None:

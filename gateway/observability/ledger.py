@@ -9,14 +9,14 @@ sessions together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from dragoman.gateway.observability.traffic import Role, Traffic
-from dragoman.mappings.dialect import Loss
-from dragoman.mappings.losses import sample_text
-from dragoman.mappings.rules import Lossy
+from dragoman.mappings.dialect import Dialect, Loss
+from dragoman.mappings.losses import find_ext, sample_text
 
 Key = tuple[str, str, str, str, str, str]
 ENTRIES_MAX = 10_000  # a peer that invents field names must not fill the memory
@@ -96,23 +96,30 @@ class Ledger:
 
     def count_partial(
         self,
-        source: str,
-        target: str,
-        lossy: Mapping[type, Lossy],
-        items: Iterable[object],
+        source: Dialect,
+        target: Dialect,
+        items: Iterable[Any],
         losses: Sequence[Loss] = (),
+        *,
+        commands: bool = False,
     ) -> None:
-        """Count the items that reached `target` without fields that they had, by the rules for their types.
+        """Count the events (or commands) that reached `target` without fields that they had, by the rules for them.
 
         An item that came in a dialect goes out in it whole. Items of a kind in `losses` did not reach the target.
         """
-        if source == target:
+        if source.name == target.name:
             return
+        own = (source.commands if commands else source.events).to_canonical.ext
+        lossy = (target.commands if commands else target.events).from_canonical.lossy
         missing = {loss.kind for loss in losses} if losses else ()
         for item in items:
-            rule = lossy.get(type(item))
-            if rule is not None and type(item).__name__ not in missing and (lost := rule.find_lost(item)):
-                self._partial[source, target, type(item).__name__, ", ".join(lost)] += 1
+            kind = type(item)
+            rule = lossy.get(kind)
+            lost = rule.find_lost(item) if rule is not None else ()
+            if kind in own and item.ext is not None:
+                lost += find_ext(item.ext, source.name, own[kind])
+            if lost and kind.__name__ not in missing:
+                self._partial[source.name, target.name, kind.__name__, ", ".join(lost)] += 1
 
     def entries(self) -> list[Entry]:
         """Return all rows, the largest count first."""

@@ -107,6 +107,7 @@ class SessionCommands:
     def resume_session(self, link: Link, command: ResumeSession) -> None:
         """Show a client the session that it resumes, or let the backend change or find the session."""
         session, upstream = self.find_session(link, command.session), self._sessions.upstream
+        ledger = self._sessions.services.ledger
         if session is not None and link.dialect.name == upstream.name and link.dialect.changes_session(command):
             self._sessions.claim(link, session)
             session.delivery.enter()
@@ -115,8 +116,9 @@ class SessionCommands:
         if upstream.takes_history is None and (brought := link.dialect.brings_history(command)):
             loss = Loss(kind="ResumeSession", field="history", why="the backend takes none", count=brought)
             own = session.state.id if session is not None else ""
-            self._sessions.services.ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
+            ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
         if session is not None:
+            ledger.count_partial(link.dialect, upstream, [command], commands=True)
             self.show_session(link, session, command.request, command.agent)
             session.describe(SessionActivated)
         elif self._sessions.past.is_hidden(command.session):
@@ -138,6 +140,8 @@ class SessionCommands:
             return
         if session is None:
             return
+        ledger, upstream = self._sessions.services.ledger, self._sessions.upstream
+        ledger.count_partial(link.dialect, upstream, [command], commands=True)  # the gateway answers it
         if session.state.id not in link.sessions:  # a repeated open does nothing, and can be had without end
             audit.note("open", link, session=session.state.id)
         if command.agent:

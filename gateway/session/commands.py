@@ -243,8 +243,7 @@ class Commands:
     def _answer(self, client: Client, event: Event) -> None:
         """Send the answer to one command, and count the fields that it loses."""
         client.send([event])
-        source, target = self._context.upstream.name, client.dialect
-        self._context.services.ledger.count_partial(source, target.name, target.events.from_canonical.lossy, [event])
+        self._context.services.ledger.count_partial(self._context.upstream, client.dialect, [event])
 
     def give(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
         """Tell the client of this request that its command is done, or why not."""

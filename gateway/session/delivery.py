@@ -162,7 +162,7 @@ class Delivery:
 
     def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
         """Render a batch once, and put the frames for each member of the group."""
-        ledger, source = self._context.services.ledger, self._context.upstream.name
+        ledger, source = self._context.services.ledger, self._context.upstream
         try:
             rendered = time_render(group, batch, ledger) if ledger.times else group.projection.render(batch)
         except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
@@ -172,11 +172,9 @@ class Delivery:
                 self.detach(attachment.link)
             return
         if rendered.losses:
-            ledger.record(rendered.losses, session=self._state.id, source=source, target=group.dialect.name)
+            ledger.record(rendered.losses, session=self._state.id, source=source.name, target=group.dialect.name)
         if rendered.frames and not plain:
-            target = group.dialect
-            lossy = target.events.from_canonical.lossy
-            ledger.count_partial(source, target.name, lossy, batch.events, rendered.losses)
+            ledger.count_partial(source, group.dialect, batch.events, rendered.losses)
         count = len(batch.events)
         for attachment in group.members:
             attachment.offered += count

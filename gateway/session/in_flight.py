@@ -77,9 +77,7 @@ class InFlight:
             client.refuse(command.request, "busy", "too many commands wait for the backend (`pending_commands`)")
             return ""
         if client is not None:
-            services.ledger.count_partial(
-                client.dialect.name, upstream.name, upstream.commands.from_canonical.lossy, [command]
-            )
+            services.ledger.count_partial(client.dialect, upstream, [command], commands=True)
         services.queue.spend(TURN)
         limits, request = services.limits, services.new_id()
         deadline = limits.open_deadline if isinstance(command, OpeningCommand) else limits.accept_deadline

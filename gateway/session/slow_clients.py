@@ -99,12 +99,12 @@ class SlowClients:
         """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""
         merged = join_pieces(batch.events)
         rendered = projection.render(structs.replace(batch, events=merged))
-        target, source, services = attachment.link.dialect, self._context.upstream.name, self._context.services
+        target, source, services = attachment.link.dialect, self._context.upstream, self._context.services
+        ledger = services.ledger
         if rendered.losses:
-            services.ledger.record(rendered.losses, session=self._context.state.id, source=source, target=target.name)
+            ledger.record(rendered.losses, session=self._context.state.id, source=source.name, target=target.name)
         if rendered.frames:
-            lossy = target.events.from_canonical.lossy
-            services.ledger.count_partial(source, target.name, lossy, merged, rendered.losses)
+            ledger.count_partial(source, target, merged, rendered.losses)
         attachment.offered += offered
         services.queue.budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
         services.ledger.counters["events_merged"] += offered - len(merged)

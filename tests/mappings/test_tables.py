@@ -15,6 +15,7 @@ from dragoman.mappings.codewhale.wire.lines import Line
 from dragoman.mappings.codewhale.wire.requests import REQUESTS
 from dragoman.mappings.codewhale.wire.results import Answer
 from dragoman.mappings.dialect import Direction
+from dragoman.mappings.losses import find_ext
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.requests import Request
 from dragoman.mappings.pando.wire.topics import Topic
@@ -36,6 +37,24 @@ WIRE: dict[str, tuple[set[Any], set[Any]]] = {
 
 INSIDE = {msgspec.Raw, *get_args(EventFrame)}
 """The types of what rules write inside of a message."""
+
+SPELLINGS: dict[tuple[str, str], set[str]] = {
+    ("smooth", "events"): {
+        *("code", "data", "details", "done", "message", "node", "requestId", "state", "status", "timestamp")
+    },
+    ("smooth", "commands"): {
+        *("conversationId", "cursor", "declined", "files", "images", "kind", "limit", "model", "query", "requestId"),
+        *("sessionId", "stream", "supports", "userEmail", "userName"),
+        "skill",  # an input with one is refused
+    },
+    ("pod", "events"): {"code"},
+    ("pod", "commands"): {"pod_event"},  # the note is its text
+    ("pando", "events"): {"instance_id", "sessions"},
+    ("pando", "commands"): {"meta", "params", "project_id", "sync"},
+    ("codewhale", "events"): {"data", "frame", "message", "result"},
+    ("codewhale", "commands"): {"absent", "answers", "images", "jsonrpc", "kind", "method", "thread_id"},
+}
+"""The fields of `ext` that tell a client of another dialect nothing, or that it gets in another form."""
 
 dialects = pytest.mark.parametrize("name", WIRE)
 
@@ -81,6 +100,24 @@ def test_rules_read_and_write_what_they_declare(name: str, side: str) -> None:
         assert read <= set(direction.to_canonical.entries[type(direction.codec.decode(frame))].produces)
         declared = {kind for item in read for kind in direction.from_canonical.entries[item].produces}
         assert {type(direction.codec.decode(out)) for out in frames} <= declared
+
+
+@dialects
+@pytest.mark.parametrize("side", ["events", "commands"])
+def test_each_field_of_ext_is_declared_as_content_or_is_a_spelling(name: str, side: str) -> None:
+    direction: Direction[Any] = getattr(registry.dialect(name), side)
+    items = [
+        item
+        for frame in GOLDEN[name, side]
+        for burst in back_and_forth(direction, frame)[0].bursts
+        for item in burst.items
+    ]
+    kept = {field.partition(".")[2] for item in items for field in getattr(item, "ext", None) or ()}
+    own = direction.to_canonical.ext
+    lost = {field for item in items for field in find_ext(item.ext or {}, name, own.get(type(item), ()))}
+    declared = {f"ext.{field}" for fields in own.values() for field in fields}
+    assert lost == declared
+    assert kept - SPELLINGS[name, side] == {field.split(".")[1] for field in declared}
 
 
 @dialects

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
+from typing import Any
 
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked, TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Dialect, Loss, Rendered
 from dragoman.mappings.errors import ConfigError
+from dragoman.mappings.losses import find_ext
 
 
 class ProjectedSession:
@@ -64,6 +66,7 @@ class _LossFinder:
         self._find_dialect = find_dialect
         self._clients: dict[str, tuple[int, Dialect, ProjectedSession] | None] = {}  # with the seq of the first frame
         self._backend = ""
+        self._own: Mapping[type, tuple[str, ...]] = {}  # the fields of `ext` with content, by the kind of an event
         self.lost: dict[int, list[str]] = {}
 
     def noting_dialects(self, lines: Iterable[Line]) -> Iterator[Line]:
@@ -79,11 +82,12 @@ class _LossFinder:
                 self._note_losses(name, *client[1:], batch, events)
 
     def _note_dialect(self, frame: FrameLine) -> None:
-        if frame.upstream:
-            self._backend = frame.dialect
-        elif frame.dialect not in self._clients:
-            self._clients[frame.dialect] = None
-            with suppress(ConfigError):  # a dialect that is not installed here
+        with suppress(ConfigError):  # a dialect that is not installed here
+            if frame.upstream and frame.dialect != self._backend:
+                self._backend = frame.dialect
+                self._own = self._find_dialect(frame.dialect).events.to_canonical.ext
+            elif not frame.upstream and frame.dialect not in self._clients:
+                self._clients[frame.dialect] = None
                 dialect = self._find_dialect(frame.dialect)
                 self._clients[frame.dialect] = frame.seq, dialect, ProjectedSession(dialect)
 
@@ -101,8 +105,13 @@ class _LossFinder:
             return
         lost = {loss.kind for loss in losses}
         for line in events:
-            rule = dialect.events.from_canonical.lossy.get(type(line.event))
-            if rule is not None and type(line.event).__name__ not in lost and (fields := rule.find_lost(line.event)):
+            event: Any = line.event
+            rule = dialect.events.from_canonical.lossy.get(type(event))
+            fields = rule.find_lost(event) if rule is not None else ()
+            fields += (
+                find_ext(event.ext, self._backend, self._own.get(type(event), ())) if event.ext is not None else ()
+            )
+            if fields and type(event).__name__ not in lost:
                 self._add(line, f"{name} clients get it without {', '.join(fields)}")
 
     def _note_loss(self, name: str, loss: Loss, events: Sequence[EventLine]) -> None:

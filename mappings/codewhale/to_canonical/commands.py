@@ -57,14 +57,21 @@ def create(message: requests.Create) -> Commands:
     return (commands.OpenSession(request=read_id(message.id), metadata=metadata, ext=ext),)
 
 
-@TO_COMMAND.rule(requests.Start, produces=(commands.OpenSession,))
+@TO_COMMAND.rule(requests.Start, produces=(commands.OpenSession,), ext=("params.model_provider",))
 def start(message: requests.Start) -> Commands:
     ext = _form(message, message.params, absent=True if message.params is UNSET else UNSET)
     params = message.params if isinstance(message.params, requests.Start.Params) else requests.Start.Params()
     return (commands.OpenSession(request=read_id(message.id), model=params.model or "", cwd=params.cwd or "", ext=ext),)
 
 
-@TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,))
+SETTINGS = (
+    *("params.model", "params.model_provider", "params.cwd", "params.approval_policy", "params.sandbox"),
+    *("params.config", "params.base_instructions", "params.developer_instructions", "params.personality"),
+)
+"""The settings of a thread that a resume changes."""
+
+
+@TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,), ext=SETTINGS)
 def resume(message: requests.Resume) -> Commands:
     return (commands.ResumeSession(**_head(message, message.params.thread_id, message.params)),)
 
@@ -104,7 +111,7 @@ def goal_progress(message: requests.GoalProgress) -> Commands:
     return (commands.StoreWrite(method=message.spelling.kind, params=raw(params), **_head(message, params.thread_id)),)
 
 
-@TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,))
+@TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,), ext=tuple(TURN_OPTIONS))
 def message(message: requests.Message) -> Commands:
     params = message.params
     text = (Text(text=params.input),) if params.input else ()

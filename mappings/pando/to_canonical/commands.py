@@ -68,7 +68,7 @@ def state_sync(message: wire.StateSync) -> Commands:
 # -- db.write ---------------------------------------------------------------------------------------
 
 
-@TO_COMMAND.rule(wire.CreateSession, produces=(commands.OpenSession,))
+@TO_COMMAND.rule(wire.CreateSession, produces=(commands.OpenSession,), ext=("row",))
 def create_session(message: wire.CreateSession) -> Commands:
     write = message.params
     row = write.params
@@ -77,7 +77,7 @@ def create_session(message: wire.CreateSession) -> Commands:
     return (commands.OpenSession(request=message.id, session=row.id, title=row.title, ext=ext),)
 
 
-@TO_COMMAND.rule(wire.UpdateSession, produces=(commands.RenameSession,))
+@TO_COMMAND.rule(wire.UpdateSession, produces=(commands.RenameSession,), ext=("row",))
 def update_session(message: wire.UpdateSession) -> Commands:
     write = message.params
     row = write.params

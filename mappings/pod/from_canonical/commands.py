@@ -81,7 +81,7 @@ def resume_session(command: commands.ResumeSession, _context: Losses) -> Message
 
 # -- commands without a form in pod ------------------------------------------------------------------
 
-FROM_COMMAND.carried(commands.OpenSession, "connecting to the pod")
+FROM_COMMAND.carried(commands.OpenSession, "connecting to the pod", without=(*CLIENT_DETAILS[1:], "model", "cwd"))
 FROM_COMMAND.none("a pod sends its history once, when a client connects", commands.GetHistory)
 FROM_COMMAND.none("pods run no prompt outside of their conversation", commands.PromptOnce)
 FROM_COMMAND.none("pods ask no questions", commands.AnswerApproval, commands.AnswerOtp, commands.AnswerInteraction)

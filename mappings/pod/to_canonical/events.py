@@ -17,7 +17,7 @@ from dragoman.mappings.rules import Rules
 TO_EVENT = Rules[[], events.Event]("pod -> canonical events")
 
 
-@TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,))
+@TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,), ext=("entries",))
 def snapshot(message: wire.Snapshot) -> Events:
     data = message.data
     logged = LoggedConversation(data.entries)
@@ -186,7 +186,7 @@ def error(message: wire.Error) -> Events:
     return (events.ErrorReported(cause=cause, text=text, ext=ext),)
 
 
-@TO_EVENT.rule(wire.SegmentRotated, produces=(events.HistorySnapshot,))
+@TO_EVENT.rule(wire.SegmentRotated, produces=(events.HistorySnapshot,), ext=("entry",))
 def segment_rotated(message: wire.SegmentRotated) -> Events:
     entry = message.data.entry
     logged = LoggedConversation([entry])

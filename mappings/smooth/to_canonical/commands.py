@@ -34,7 +34,11 @@ def _if_given(value: object) -> object:
     return UNSET if value is None else value
 
 
-@TO_COMMAND.rule(wire.CreateConversationSession, produces=(commands.OpenSession, commands.ResumeSession))
+@TO_COMMAND.rule(
+    wire.CreateConversationSession,
+    produces=(commands.OpenSession, commands.ResumeSession),
+    ext=("browserFingerprint", "authContext"),
+)
 def create_conversation_session(message: wire.CreateConversationSession) -> Commands:
     head = _head(
         message,

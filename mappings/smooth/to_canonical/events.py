@@ -119,7 +119,11 @@ def stream_chunk(message: wire.StreamChunk) -> Events:
 # -- the ends of a turn -----------------------------------------------------------------------------
 
 
-@TO_EVENT.rule(wire.EventualResponse, produces=(events.TurnEnded,))
+@TO_EVENT.rule(
+    wire.EventualResponse,
+    produces=(events.TurnEnded,),
+    ext=("response.suggestedNextActions", "needsEscalation", "escalationReason", "citations", "directive"),
+)
 def eventual_response(message: wire.EventualResponse) -> Events:
     """Map the end of a completed turn. `ext` keeps all parts of the answer that are not text."""
     answer = message.data.data

@@ -82,4 +82,4 @@ def text_of(response: object) -> str | None:
     parts = response.get("responseParts") if isinstance(response, dict) else None
     if not isinstance(parts, list):
         return None
-    return "".join(part for part in parts if isinstance(part, str))
+    return "".join([part for part in parts if isinstance(part, str)])

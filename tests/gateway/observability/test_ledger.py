@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Raw
 
+from dragoman.gateway import registry
 from dragoman.gateway.observability.ledger import ENTRIES_MAX, Ledger
-from dragoman.mappings.canonical.commands import RenameSession
+from dragoman.mappings.canonical.commands import Ping, RenameSession, SubmitInput
+from dragoman.mappings.canonical.events import TurnEnded
+from dragoman.mappings.canonical.values import Text
 from dragoman.mappings.dialect import Loss
 from dragoman.mappings.losses import SAMPLE_MAX
-from dragoman.mappings.rules import Lossy
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 
@@ -70,15 +73,17 @@ def test_losses_above_the_limit_of_rows_are_counted_as_other() -> None:
 
 
 def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() -> None:
-    ledger, named = Ledger(), RenameSession(session="s", title="t")
-    for _ in range(2):
-        ledger.count_partial("pod", "smooth", {RenameSession: Lossy(("session", "title", "ext"))}, [named, "whole"])
-    ledger.count_partial("pod", "pando", {RenameSession: Lossy(("title",))}, [named])
-    ledger.count_partial("pod", "codewhale", {RenameSession: Lossy(("ext",))}, [named])
-    ledger.count_partial("pod", "pod", {RenameSession: Lossy(("title",))}, [named])
+    ledger, (smooth, pod, pando, codewhale) = Ledger(), map(registry.dialect, ("smooth", "pod", "pando", "codewhale"))
+    named = SubmitInput(segments=(Text(text="t"),), model="m", ext={"codewhale.allowed_tools": Raw(b"[]")})
+    for target in (pando, pando, smooth, codewhale):
+        ledger.count_partial(codewhale, target, [named, Ping()], commands=True)
+    ledger.count_partial(smooth, pod, [TurnEnded(end="completed", ext={"smooth.citations": Raw(b"null")})])
+    ledger.count_partial(smooth, pod, [TurnEnded(end="completed", ext={"smooth.citations": Raw(b"[1]")})])
+    ledger.count_partial(smooth, pando, [TurnEnded(end="cancelled")], [Loss(kind="TurnEnded")])
     assert ledger.entries() == []
     rows = [(row.source, row.target, row.kind, row.field, row.count) for row in ledger.partial()]
     assert rows == [
-        ("pod", "smooth", "RenameSession", "session, title", 2),
-        ("pod", "pando", "RenameSession", "title", 1),
+        ("codewhale", "pando", "SubmitInput", "model, ext.allowed_tools", 2),
+        ("codewhale", "smooth", "SubmitInput", "ext.allowed_tools", 1),
+        ("smooth", "pod", "TurnEnded", "ext.citations", 1),
     ]

@@ -1,0 +1,99 @@
+"""The loss ledger names each field with content that only the sender's dialect has, for every pair of dialects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.script import load
+from dragoman.gateway.endpoint import parse
+from tests.pairs.codewhale_client import CodewhaleClient
+from tests.pairs.gateway import SmoothClient, bridged, serving
+from tests.pairs.pando_client import PandoClient
+from tests.pairs.table import DIALECTS, LISTEN, PAIRS
+from tests.pairs.turn_clients import join
+
+AUTH = {"userId": "u", "signature": "00", "timestamp": 1}
+SETTINGS = ("approval_policy", "base_instructions", "developer_instructions", "model", "personality", "sandbox")
+PARENT = {"String": "00000000-0000-4000-8000-000000000001", "Valid": True}
+ANSWER = """\
+{"type":"text_delta","text":"See the page."}
+{"type":"turn_ended","end":"completed","ext":{"smooth.citations":[{"id":"1","title":"T","snippet":"s","score":1}]}}
+"""
+
+LOST = {
+    "smooth": {kind: ["metadata", "ext.authContext"] for kind in ("OpenSession", "ResumeSession")},
+    "codewhale": {
+        "OpenSession": ["ext.params.model_provider"],
+        "SubmitInput": ["ext.allowed_tools"],
+        "ResumeSession": [f"ext.params.{name}" for name in SETTINGS],
+    },
+    "pando": {"OpenSession": ["ext.row"]},
+}
+"""Client -> kind of a command -> the fields that only servers of its own dialect get."""
+
+
+async def use_smooth_fields(url: str) -> None:
+    async with SmoothClient.connected(url) as client:
+        create = {
+            "action": "create_conversation_session",
+            "agentId": client.session,
+            "authContext": AUTH,
+            "metadata": {"a": 1},
+        }
+        opened = await client.ask(create)
+        await client.ask({**create, "conversationId": opened["data"]["conversationId"]})
+
+
+async def use_codewhale_fields(url: str) -> None:
+    async with CodewhaleClient.connected(url.removeprefix("unix:")) as client:
+        thread = (await client.call("thread/start", model_provider="p"))["thread_id"]
+        assert "result" in await client.ask("thread/message", thread_id=thread, input="retry", allowed_tools=[])
+        await client.call("thread/resume", thread_id=thread, **dict.fromkeys(SETTINGS, "x"))
+
+
+async def use_pando_fields(url: str) -> None:
+    async with PandoClient.connected(url) as client:
+        row: dict[str, Any] = {"id": "00000000-0000-4000-8000-000000000002", "title": "t", "parent_session_id": PARENT}
+        await client.write("CreateSession", row)
+
+
+USES = {"smooth": use_smooth_fields, "codewhale": use_codewhale_fields, "pando": use_pando_fields}
+
+
+@pytest.mark.parametrize(("client", "backend"), [(one, other) for one, other in PAIRS if one in USES])
+async def test_a_command_names_the_fields_that_its_backend_does_not_get(
+    client: str, backend: str, tmp_path: Path
+) -> None:
+    for name in ("backend", "atlas"):
+        (tmp_path / name).mkdir()
+    app = demo_backend(parse(LISTEN[backend].format(folder=tmp_path / "backend")))
+    listen = LISTEN[client].format(folder=tmp_path / "atlas")
+    async with serving(app) as (upstream,), bridged(upstream, listen=listen) as (gateway, url):
+        await USES[client](url)
+        fields = {
+            row.kind: row.field for row in gateway.ledger.partial() if (row.source, row.target) == (client, backend)
+        }
+    if client == backend:
+        assert fields == {}
+    for kind, lost in LOST[client].items() if client != backend else ():
+        assert set(lost) <= set(fields[kind].split(", ")), kind
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+async def test_an_answer_names_its_citations_that_a_client_does_not_get(client: str, tmp_path: Path) -> None:
+    (tmp_path / "atlas").mkdir()
+    (tmp_path / "script.jsonl").write_text(ANSWER)
+    app = demo_backend(parse(LISTEN["smooth"]), load(tmp_path / "script.jsonl"))
+    listen = LISTEN[client].format(folder=tmp_path / "atlas")
+    async with (
+        serving(app) as (upstream,),
+        bridged(upstream, listen=listen) as (gateway, url),
+        join(client, url) as peer,
+    ):
+        assert (await peer.turn("hi")).text == "See the page."
+        lost = [row.target for row in gateway.ledger.partial() if "ext.citations" in row.field]
+    assert lost == [client] * (client != "smooth")
