@@ -398,6 +398,7 @@ CELLS = [
     row("8: a bad line, paused", "hello", BAD, state="paused"),
 ]
 
+
 @pytest.mark.parametrize("rows", played_together(lines=LINES, shapes=SHAPES, segments=SEGMENTS, cells=CELLS))
 async def test_malformed_lines_of_a_pod_client_disturb_no_other_client(
     rows: list[MalformedInput], tmp_path: Path
