@@ -272,6 +272,12 @@ class MakeServer(Protocol):
     def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator[Command, Event]: ...
 
 
+class MakeClient(Protocol):
+    """Factory of translators for links with a backend. Nobody can set the clock `monotonic`, which is for waits."""
+
+    def __call__(self, clock: Clock, new_id: NewId, monotonic: Clock) -> Translator[Event, Command]: ...
+
+
 class SessionProjection(Protocol):
     """The rendering of one session in one dialect; `copy` forks it for a link that falls behind."""
 
@@ -466,7 +472,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     commands: Direction[Command]
     # Factories of the translator for a link on which we are the server, or the client.
     server: MakeServer
-    client: Callable[[Clock, NewId], Translator[Event, Command]]
+    client: MakeClient
     # The factory of projections, called with a request and a view.
     projection: Callable[[str, str], SessionProjection]
     # The ids by which clients know a canonical session, called with its id and its backend_ids.

@@ -134,7 +134,7 @@ class ServerTranslator(Translator[Command, Event]):
 class ClientTranslator(Translator[Event, Command]):
     """The link with a server."""
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None: ...
+    def __init__(self, clock: Clock, new_id: NewId, monotonic: Clock) -> None: ...
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         step = Step[Event]()

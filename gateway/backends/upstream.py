@@ -204,7 +204,8 @@ class Upstream:
             self._report.note_unused()
             return False
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
-            self._translator = self._target.dialect.client(self._services.clock, self._services.new_id)
+            services = self._services
+            self._translator = self._target.dialect.client(services.clock, services.new_id, services.monotonic)
         self._first = FirstFrames(
             self._target.dialect, self._services.all_dialects, self._services.schedule, self._give_up
         )

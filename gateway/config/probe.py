@@ -103,7 +103,7 @@ async def _first_answer(endpoint: Endpoint, transport: Transport) -> str:
         reading = group.create_task(transport.run(take), name="probe:read")
         reading.add_done_callback(lambda _task: over.set())
         with contextlib.suppress(ConnectionError):
-            await transport.send(dialect.client(time.time_ns, lambda: "probe").opened().frames)
+            await transport.send(dialect.client(time.time_ns, lambda: "probe", time.monotonic_ns).opened().frames)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await over.wait()

@@ -60,7 +60,7 @@ class DemoClient:
         self.heard: list[Heard] = []
         self._transport = transport
         self._events = dialect.events
-        self._translator = dialect.client(time.time_ns, lambda: str(uuid4()))
+        self._translator = dialect.client(time.time_ns, lambda: str(uuid4()), time.monotonic_ns)
         self._news = asyncio.Event()
         self._opened = asyncio.Event()
 

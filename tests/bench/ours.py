@@ -59,7 +59,7 @@ class Live:
     def __init__(self) -> None:
         self._now = 0
         shared = structs.replace(services(new_id=lambda: MESSAGE), clock=lambda: self._now)
-        self._pod = POD.client(shared.clock, shared.new_id)
+        self._pod = POD.client(shared.clock, shared.new_id, shared.monotonic)
         self._client = Reader()
         self._session = Session(
             SessionState(id=SESSION), RouteOptions(), POD, shared, connect=lambda _session: Silent()

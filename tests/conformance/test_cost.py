@@ -145,7 +145,11 @@ def new_ids() -> Callable[[], str]:
 
 
 def translator(dialect: Dialect, role: str) -> Translator[Any, Any]:
-    return dialect.server(time.time_ns, new_ids(), "") if role == "server" else dialect.client(time.time_ns, new_ids())
+    return (
+        dialect.server(time.time_ns, new_ids(), "")
+        if role == "server"
+        else dialect.client(time.time_ns, new_ids(), time.monotonic_ns)
+    )
 
 
 @cache

@@ -68,7 +68,7 @@ def _server(name: str, data: bytes) -> None:
 def _client(name: str, data: bytes) -> None:
     """Feed a translator that is a client with the frames of a backend."""
     numbers = count(1)
-    translator = registry.dialect(name).client(_clock, lambda: f"id-{next(numbers)}")
+    translator = registry.dialect(name).client(_clock, lambda: f"id-{next(numbers)}", _clock)
     translator.opened()
     translator.receive(_frames(name, data, Parts("rpc", b"", (b"",))))
 

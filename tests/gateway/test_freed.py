@@ -69,7 +69,7 @@ def server(dialect: Dialect) -> Translator[Any, Any]:
 
 
 def client(dialect: Dialect) -> Translator[Any, Any]:
-    return dialect.client(time.time_ns, new_ids())
+    return dialect.client(time.time_ns, new_ids(), time.monotonic_ns)
 
 
 ROLES = {"server": (server, "commands"), "client": (client, "events")}

@@ -244,7 +244,7 @@ def _link(dialect: Dialect) -> tuple[Translator[Any, Any], Translator[Any, Any]]
     def new_id() -> str:
         return str(UUID(int=next(numbers)))
 
-    client, server = dialect.client(lambda: AT, new_id), dialect.server(lambda: AT, new_id)
+    client, server = dialect.client(lambda: AT, new_id, lambda: AT), dialect.server(lambda: AT, new_id)
     opening = client.send([commands.OpenSession(agent=SESSION, request="open")])
     if opening.frames:
         (asked,) = _said(server.receive(opening.frames))

@@ -188,7 +188,7 @@ def test_the_translators_of_both_sides_tell_how_many_frames_the_fast_decoder_ref
     bad: Any = Parts("rpc", b"", (b"", b"{")) if name == "pando" else b"{"
     published: Any = Parts("pub", b"", (b"llm.token\0{",)) if name == "pando" else b"{"
     assert served.server(lambda: 0, new_id).receive([bad] * 3).mended == 3
-    assert dialect.client(lambda: 0, new_id).receive([published] * 3).mended == 3
+    assert dialect.client(lambda: 0, new_id, lambda: 0).receive([published] * 3).mended == 3
 
 
 @pytest.mark.parametrize("name", ["codewhale", "pando", "pod", "smooth"])

@@ -136,7 +136,7 @@ def test_the_model_turns_of_a_smooth_server_are_numbered_over_the_session() -> N
 
 
 def test_an_input_refused_during_its_run_does_not_refuse_the_waiting_one() -> None:
-    link = POD.client(lambda: 0, lambda: "id")
+    link = POD.client(lambda: 0, lambda: "id", lambda: 0)
     link.send([SubmitInput(request=name, segments=(Text(text=name),)) for name in ("one", "two")])
     lines = (echo("one"), status("running"), problem("invalid_request", "no such workflow"))
     step = link.receive([json.dumps(line).encode() for line in lines])

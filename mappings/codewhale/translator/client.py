@@ -77,7 +77,7 @@ class TurnInFlight(Struct, kw_only=True):
 class ClientTranslator(Translator[Event, Command]):
     """The protocol state of a link with a codewhale server; we are its client."""
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None:
+    def __init__(self, clock: Clock, new_id: NewId, monotonic: Clock) -> None:
         self._clock = clock
         self._new_id = new_id
         numbers = count(1)

@@ -125,8 +125,9 @@ class PrimaryCalls(Calls[PrimaryCall]):
 class ClientTranslator(Translator[Event, Command]):
     """The protocol state of a link with a primary; we are its client."""
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None:
+    def __init__(self, clock: Clock, new_id: NewId, monotonic: Clock) -> None:
         self._clock = clock
+        self._monotonic = monotonic  # for waits: the other clock may be set in a turn
         self._new_id = new_id
         self._instance = ""
         self._pending = PrimaryCalls(clock, new_id)
@@ -147,7 +148,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._drop_calls(step)
         self._pending.ask(step, commands.Ping(), "alive")
         self._pending.ask(step, commands.ListSessions(), "sessions")
-        self._sessions.reconnected(self._clock())
+        self._sessions.reconnected(self._monotonic())
         self._ask_for_messages(step)
         return step
 
@@ -156,7 +157,7 @@ class ClientTranslator(Translator[Event, Command]):
         step: Step[Event] = Step()
         FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], step)
         bursts, step.bursts = step.bursts, []
-        now, self._received_at = self._clock(), self._pending.time
+        now, self._received_at = self._monotonic(), self._pending.time
         for burst in bursts:
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)
             pieces: list[Any] = burst.items
@@ -256,9 +257,9 @@ class ClientTranslator(Translator[Event, Command]):
     def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
         """Release the events that waited for a call which gets no reply."""
         if isinstance(asked.command, commands.SubmitInput):
-            self._sessions.note_answer(asked.session, self._clock(), step)
+            self._sessions.note_answer(asked.session, self._monotonic(), step)
         elif asked.why == "text" and asked.session in self._sessions:
-            self._sessions.take_list(asked.session, None, self._clock(), step)
+            self._sessions.take_list(asked.session, None, self._monotonic(), step)
 
     # -- from the server --------------------------------------------------------------------------------
 
@@ -267,7 +268,7 @@ class ClientTranslator(Translator[Event, Command]):
         if message is None or message.instance_id != self._instance or self._opened:
             return False
         self._received_at = self._pending.time
-        return self._sessions.add_text(message, self._clock(), add_text)
+        return self._sessions.add_text(message, self._monotonic(), add_text)
 
     def _note_primary(self, instance: str, step: Step[Event]) -> None:
         """Reset the state and ask for all sessions if another instance is now the primary."""
@@ -310,14 +311,12 @@ class ClientTranslator(Translator[Event, Command]):
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
             return
         if isinstance(asked.command, commands.ListSessions | commands.GetHistory):
-            result, dropped = newest_rows(asked.command, reply.result)
-            reply = replace(reply, result=result) if dropped else reply
-            step.losses += [Loss(kind="Reply", field="result", why=TOO_MANY_ROWS, count=dropped)] if dropped else []
+            reply = _with_newest_rows(asked.command, reply, step)
         match asked.why:
             case "command":
                 self._take_answer(asked, reply, now, step)
             case "alive":
-                known = pong("", reply.result, now)
+                known = pong("", reply.result, self._clock())
                 if known is not None:
                     self._note_primary(given(known.ext, "instance_id", str, ""), step)
             case "sessions":
@@ -335,7 +334,7 @@ class ClientTranslator(Translator[Event, Command]):
             self._sessions.begin_turn(command.session, flatten(command.segments), now, step)
         elif isinstance(command, commands.CancelTurn):
             self._sessions.current(command.session, step).accept_interrupt(now)
-        answer = typed_answer(command, reply, now) or replace(reply, request=command.request)
+        answer = typed_answer(command, reply, self._clock()) or replace(reply, request=command.request)
         if command.request:
             step.bursts.append(Burst(items=[answer], request=command.request, session=command.session))
         if isinstance(command, commands.SubmitInput):
@@ -356,7 +355,7 @@ class ClientTranslator(Translator[Event, Command]):
     def _on_alarm(self, passed: float) -> Step[Event]:
         step: Step[Event] = Step()
         self._pending.time += passed
-        now = self._clock()
+        now = self._monotonic()
         overdue = self._pending.overdue()
         self._fail_calls(step, "the primary did not answer in time", overdue, "timeout")
         self._sessions.check_times(CHECKED_MAX, now, step)
@@ -372,6 +371,15 @@ class ClientTranslator(Translator[Event, Command]):
         elif silence >= SILENT_MAX and all_checked:
             self._pending.ask(step, commands.Ping(), "alive")
         return step
+
+
+def _with_newest_rows(command: Command, reply: events.Reply, step: Step[Event]) -> events.Reply:
+    """Return the answer to a list without the oldest rows, if it has too many."""
+    result, dropped = newest_rows(command, reply.result)
+    if not dropped:
+        return reply
+    step.losses.append(Loss(kind="Reply", field="result", why=TOO_MANY_ROWS, count=dropped))
+    return replace(reply, result=result)
 
 
 def _read_token(frame: Frame) -> LlmToken | None:

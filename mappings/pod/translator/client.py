@@ -46,7 +46,7 @@ LATE_QUIET = 0.25
 class ClientTranslator(Translator[Event, Command]):
     """The protocol state of a link with a pod; we are its client."""
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None:
+    def __init__(self, clock: Clock, new_id: NewId, monotonic: Clock) -> None:
         self._status: Status = "idle"
         self._is_late = False  # content came after the status that ended its run
         self._compaction_failed = False  # its `error` comes next

@@ -77,7 +77,7 @@ HEAD = msgspec.json.Decoder(Head)
 class ClientTranslator(Translator[Event, Command]):
     """The link with a smooth server, with us as its client."""
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None:
+    def __init__(self, clock: Clock, new_id: NewId, monotonic: Clock) -> None:
         self._new_id = new_id
         self._pending: dict[str, Command] = {}
         self._turns: dict[str, str] = {}  # our id on the wire -> the request that began the turn

@@ -180,7 +180,7 @@ async def test_frames_of_a_backend_may_exceed_the_limits_of_clients() -> None:
     link = Link(
         Peer(id="l1", dialect=DIALECT),
         transport,
-        DIALECT.client(lambda: 0, lambda: "id"),
+        DIALECT.client(lambda: 0, lambda: "id", lambda: 0),
         services(limits=LIMITS),
         LinkEvents(sink=lambda _link, bursts: heard.extend(bursts)),
     )

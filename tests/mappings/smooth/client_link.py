@@ -19,7 +19,7 @@ class Link:
 
     def __init__(self) -> None:
         numbers = count(0)
-        self.translator = ClientTranslator(lambda: 0, lambda: f"own-{next(numbers)}")
+        self.translator = ClientTranslator(lambda: 0, lambda: f"own-{next(numbers)}", lambda: 0)
         self.sends(commands.OpenSession(agent=A, request="open"))
         self.hears(done("own-0", sessionId="s", conversationId=A))
 

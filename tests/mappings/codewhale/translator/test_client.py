@@ -35,7 +35,7 @@ class Child:
 
     def __init__(self, generation: str = HEAD) -> None:
         numbers = count(1)
-        self.link = ClientTranslator(lambda: AT, lambda: f"{next(numbers)}")
+        self.link = ClientTranslator(lambda: AT, lambda: f"{next(numbers)}", lambda: AT)
         self.asked: list[dict[str, Any]] = []
         self.losses: list[str] = []
         self.faults: list[Any] = []
@@ -83,7 +83,7 @@ class Child:
 
 def test_a_blank_line_is_written_every_ten_seconds_while_an_answer_is_due() -> None:
     """A process that forwards to another one hangs when that one is killed, until it reads a line."""
-    link = ClientTranslator(lambda: AT, lambda: "key")
+    link = ClientTranslator(lambda: AT, lambda: "key", lambda: AT)
     asked = link.opened()
     (request,) = [json.loads(frame) for frame in asked.frames]
     written = []
@@ -110,7 +110,7 @@ def played(path: Path) -> tuple[list[Any], list[str]]:
     for conn, way, line in captured(path):
         if conn not in translators:
             numbers = count(1)
-            translators[conn] = ClientTranslator(lambda: AT, lambda numbers=numbers: f"{next(numbers)}")  # type: ignore[misc]  # a default that lambdas cannot annotate
+            translators[conn] = ClientTranslator(lambda: AT, lambda numbers=numbers: f"{next(numbers)}", lambda: AT)  # type: ignore[misc]  # a default that lambdas cannot annotate
             translators[conn].opened()
             can = methods(SEED if path.stem.startswith("13") else HEAD)
             translators[conn].receive([json.dumps({"id": 1, "result": {"methods": can}}).encode()])

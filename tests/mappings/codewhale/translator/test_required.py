@@ -109,7 +109,7 @@ class Server:
     """A server of 0.10.2, or with other capabilities, behind a link; `events` are what it said."""
 
     def __init__(self, facts: dict[str, object]) -> None:
-        self.link = ClientTranslator(lambda: 0, lambda: "key")
+        self.link = ClientTranslator(lambda: 0, lambda: "key", lambda: 0)
         self.events: list[Event] = []
         self._answer(self.link.opened().frames, {"methods": ["thread/message"], **facts})
 

@@ -37,8 +37,9 @@ class Primary:
 
     def __init__(self) -> None:
         self.now = START
+        self.set_forward = 0  # ns: by how much somebody has set the clock that tells times
         numbers = count(1)
-        self.link = ClientTranslator(lambda: self.now, lambda: f"{next(numbers)}")
+        self.link = ClientTranslator(lambda: self.now + self.set_forward, lambda: f"{next(numbers)}", lambda: self.now)
         self.calls: list[dict[str, Any]] = []
         self.losses: list[str] = []
         self.counts: list[int] = []
@@ -400,12 +401,14 @@ def test_the_next_turn_does_not_begin_before_the_last_has_ended() -> None:
     assert primary.passes(2) == [BEGUN, events.TextDelta(text="x")]
 
 
-def test_a_run_of_ours_ends_by_two_equal_answers_3_seconds_after_a_session_update() -> None:
+@pytest.mark.parametrize("set_forward", [0, 3_600 * SECOND, -3_600 * SECOND])
+def test_a_run_of_ours_ends_by_two_equal_answers_3_seconds_after_a_session_update(set_forward: int) -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
     assert len(primary.publishes("session.update", message_count=4)) == 1
     stored = [*NEW, message("m3", "assistant", "Hello")]
     assert primary.sends("message.list", stored) == []
+    primary.set_forward = set_forward
     assert primary.passes(2.5) == []
     assert primary.asked() == []
     primary.passes(1)

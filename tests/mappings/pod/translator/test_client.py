@@ -38,7 +38,7 @@ class Pod:
     """The other end of a ClientTranslator, as a script: our commands, the pod's events, and the result."""
 
     def __init__(self) -> None:
-        self.link = ClientTranslator(lambda: 0, lambda: "id")
+        self.link = ClientTranslator(lambda: 0, lambda: "id", lambda: 0)
 
     def sent(self, *commands: Command) -> Step[Any]:
         return self.link.send(commands)

@@ -56,7 +56,7 @@ def test_no_form_is_claimed_for_a_smooth_client_without_a_claim(conversation: di
 
 
 def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
-    translator = ClientTranslator(lambda: 0, lambda: "own")
+    translator = ClientTranslator(lambda: 0, lambda: "own", lambda: 0)
     ids = keep(sessionId="s", conversationId=A)
     translator.attach(SessionState(id=A, opening=commands.OpenSession(agent=A), backend_ids=ids), "")
     (frame,) = translator.receive([json.dumps(error("own", "SESSION_NOT_FOUND")).encode()]).frames
