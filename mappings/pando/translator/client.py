@@ -122,6 +122,47 @@ class PrimaryCalls(Calls[PrimaryCall]):
         return [own for own, call in islice(self.items(), CHECKED_MAX) if self.time - call.at >= CALL_MAX]
 
 
+class HistoryReads:
+    """The sessions whose histories the translator reads.
+
+    Those that clients wait for come first, in the order of the clients. `calls` has the request ids of the calls for
+    messages that have no reply yet, also of calls for the text of a turn.
+    """
+
+    def __init__(self) -> None:
+        self.calls: set[str] = set()
+        self._opening = OrderedDict[str, None]()
+        self._again = OrderedDict[str, bool]()  # session -> True if it is left out unless it is at rest then
+
+    @property
+    def room(self) -> int:
+        """The number of calls that may be made now."""
+        return READ_AT_ONCE - len(self.calls)
+
+    def open_session(self, session: str) -> None:
+        """Read a session that a client has opened."""
+        self._opening[session] = None
+
+    def read_again(self, session: str, *, only_at_rest: bool = False) -> None:
+        """Read a session whose clients have a history already."""
+        if session not in self._opening:
+            self._again[session] = only_at_rest and self._again.get(session, True)
+
+    def take_next(self) -> tuple[str, bool] | None:
+        """Remove and return the next session, and whether it must be at rest; None if there is none or no room."""
+        if self.room <= 0 or not (self._opening or self._again):
+            return None
+        return (self._opening.popitem(last=False)[0], False) if self._opening else self._again.popitem(last=False)
+
+    def remove(self, session: str) -> None:
+        self._opening.pop(session, None)
+        self._again.pop(session, None)
+
+    def clear(self) -> None:
+        for waiting in (self.calls, self._opening, self._again):
+            waiting.clear()
+
+
 class ClientTranslator(Translator[Event, Command]):
     """The protocol state of a link with a primary; we are its client."""
 
@@ -132,10 +173,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._instance = ""
         self._pending = PrimaryCalls(clock, new_id)
         self._sessions = FollowedSessions()
-        self._reading: set[str] = set()  # request ids of the calls for messages that the translator itself made
-        self._to_read: OrderedDict[str, bool] = (
-            OrderedDict()
-        )  # session -> True if it is left out unless it is at rest then
+        self._reads = HistoryReads()
         self._received_at = 0.0  # `time` of the calls
         self._changed_at = 0  # ns: the last change of the store by another pando, 0 if it need not be read again
         self._opened = False  # True from `opened` until the primary of this connection is known by name
@@ -193,9 +231,11 @@ class ClientTranslator(Translator[Event, Command]):
         step: Step[Event] = Step()
         if state.backend_ids is not None:
             (session,) = public_ids(state.id, state.backend_ids)
+            if session in self._sessions and self._sessions.is_watched(session):
+                self._reads.read_again(session)  # its clients have a history: the connection is a new one
+            else:
+                self._reads.open_session(session)
             self._sessions.watch(session)
-            self._to_read[session] = False
-            self._to_read.move_to_end(session, last=False)  # a client waits for it
             self._ask_for_messages(step)
         return step
 
@@ -203,7 +243,7 @@ class ClientTranslator(Translator[Event, Command]):
         """Remove the state of a session of the primary."""
         for session in public_ids(state.id, state.backend_ids) if state.backend_ids is not None else ():
             self._sessions.forget(session)
-            self._to_read.pop(session, None)
+            self._reads.remove(session)
 
     def text_reader(self, _delta: DeltaType) -> TextReader:
         """Return a fast reader for tokens of any session whose open turn waits for no reply: a pando has no others."""
@@ -218,22 +258,25 @@ class ClientTranslator(Translator[Event, Command]):
     # -- to the server ----------------------------------------------------------------------------------
 
     def _ask_for_messages(self, step: Step[Event]) -> None:
-        """Ask for messages that are wanted, of READ_AT_ONCE sessions at most; those of a turn come first."""
-        for session in self._sessions.take_wanting(READ_AT_ONCE - len(self._reading)):
+        """Ask for messages that are wanted, of READ_AT_ONCE sessions at most.
+
+        Those of a turn come first, then those that a client waits for.
+        """
+        for session in self._sessions.take_wanting(self._reads.room):
             self._read(step, session, "text")
-        while self._to_read and len(self._reading) < READ_AT_ONCE:
-            session, only_at_rest = self._to_read.popitem(last=False)
+        while (waiting := self._reads.take_next()) is not None:
+            session, only_at_rest = waiting
             if session in self._sessions and (self._sessions[session].is_at_rest or not only_at_rest):
                 self._read(step, session, "history")
 
     def _read(self, step: Step[Event], session: str, why: CallReason) -> None:
-        self._reading.add(self._pending.ask(step, commands.GetHistory(session=session), why))
+        self._reads.calls.add(self._pending.ask(step, commands.GetHistory(session=session), why))
 
     def _resynchronise(self, step: Step[Event], *, only_at_rest: bool = False) -> None:
         """Ask for the sessions, and later for the histories of watched ones; those with a turn may be left out."""
         self._pending.ask(step, commands.ListSessions(), "sessions")
         for session in filter(self._sessions.is_watched, self._sessions):
-            self._to_read[session] = only_at_rest and self._to_read.get(session, True)
+            self._reads.read_again(session, only_at_rest=only_at_rest)
 
     def _fail_calls(
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
@@ -242,15 +285,14 @@ class ClientTranslator(Translator[Event, Command]):
         failure = Failure(cause=cause, text=text)
         for own in list(self._pending) if waiting is None else waiting:
             asked = self._pending.pop(own)
-            self._reading.discard(own)
+            self._reads.calls.discard(own)
             if asked.why == "command":
                 refuse(step, asked.command, failure)
             self._end_call(step, asked, failure)
 
     def _drop_calls(self, step: Step[Event]) -> None:
         """Remove the calls of a lost connection, whose commands have already failed."""
-        self._reading.clear()
-        self._to_read.clear()
+        self._reads.clear()
         for asked in self._pending.drain():
             self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
 
@@ -306,7 +348,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _take_reply(self, reply: events.Reply, now: int, step: Step[Event]) -> None:
         asked = self._pending.pop(reply.request, None)
-        self._reading.discard(reply.request)
+        self._reads.calls.discard(reply.request)
         if asked is None:
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
             return

@@ -1057,11 +1057,28 @@ def test_thousands_of_sessions_are_read_a_few_at_once_and_leave_room_for_a_clien
 
 def test_a_session_that_a_client_opens_is_read_before_those_that_are_read_again() -> None:
     primary = Primary().opened()
-    for number in range(READ_AT_ONCE + 1):
-        primary.attached(f"s-{number}")
-    primary.attached("new")
-    primary.sends("message.list", [])
-    assert primary.calls[-1]["params"]["session_id"] == "new"
+    names = [f"s-{number}" for number in range(READ_AT_ONCE + 2)]
+    for session in names:
+        primary.attached(session)
+    for _ in names:
+        primary.sends("message.list", [])
+    for session in names:  # over a new connection
+        primary.attached(session)
+    for session in ("new", "newer"):
+        primary.attached(session)
+    for _ in range(3):
+        primary.sends("message.list", [])
+    assert [call["params"]["session_id"] for call in primary.calls[-3:]] == ["new", "newer", names[-2]]
+
+
+def test_sessions_that_clients_open_are_read_in_the_order_of_the_clients() -> None:
+    primary = Primary().opened()
+    names = [f"s-{number}" for number in range(READ_AT_ONCE + 3)]
+    for session in names:
+        primary.attached(session)
+    for _ in range(3):
+        primary.sends("message.list", [])
+    assert [call["params"]["session_id"] for call in primary.calls] == names[3:]
 
 
 def changed(primary: Primary, topic: str) -> None:
