@@ -317,7 +317,7 @@ class FollowedSession:
     def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
         stored, continues = self.known.text_of_turn(listed), self.known.continues(listed)
-        return self.known.missed_inputs(listed, self.input.ours) + self._output.rest(stored, continues=continues)
+        return [*self.known.missed_inputs(listed, self.input.ours), *self._output.rest(stored, continues=continues)]
 
     # -- time --------------------------------------------------------------------------------------------
 

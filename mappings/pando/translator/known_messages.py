@@ -77,7 +77,7 @@ class KnownMessages:
         """The ids of messages that cannot be the input of the next run."""
         return self.ids - {self.waiting}
 
-    def missed_inputs(self, listed: Sequence[Message], own: str | None = None) -> list[Event]:
+    def missed_inputs(self, listed: Sequence[Message], own: str | None = None) -> list[events.MessageAppended]:
         """Return events for users' messages that were neither sent through us nor published.
 
         `own` is our input in the open turn. A primary may store it with added context, so its text can differ.
@@ -183,12 +183,17 @@ class KnownMessages:
     def missed_events(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return events for stored messages outside of a run that were not published.
 
-        If only users' inputs are new, they are MessageAppended events, else one HistorySnapshot of all messages.
+        New inputs are MessageAppended events. If other messages are new, too, a HistorySnapshot tells all messages, but
+        not the last one if it is a new input: that of a run that begins, which clients must be shown.
         """
         whole = not self._listed or any(m.role != "user" and m.id not in self.ids for m in listed)
         missed = self.missed_inputs(listed)
         self.note_listed(listed)
-        return [events.HistorySnapshot(items=listed)] if whole and listed else missed
+        if not whole:
+            return [*missed]
+        begun = [event for event in missed if event.message.id == listed[-1].id]
+        before = listed[: len(listed) - len(begun)]
+        return [*([events.HistorySnapshot(items=before)] if before else []), *begun]
 
 
 def has_results(rows: Sequence[Message]) -> bool:

@@ -612,7 +612,7 @@ def test_events_that_waited_for_a_refused_input_belong_to_another_client() -> No
     (refused,) = primary.sends("message.send", problem={"code": -32000, "message": "message.send: busy"})
     assert type(refused) is events.Reply
     said = primary.sends("message.list", [message("m0", "user", "theirs")])
-    assert [type(item) for item in said] == [events.HistorySnapshot, events.ModelTurnStarted, events.TextDelta]
+    assert [type(item) for item in said] == [events.MessageAppended, events.ModelTurnStarted, events.TextDelta]
 
 
 def test_the_end_of_an_unseen_turn_is_counted() -> None:
@@ -708,8 +708,9 @@ def test_a_session_update_within_a_run_begins_no_other_run() -> None:
     primary.publishes("llm.token", token="t")
     primary.publishes("session.update", message_count=4)
     primary.publishes("llm.token", token="wo")
-    history, *run = primary.sends("message.list", [*OLD, *AHEAD])
-    assert (history.items[-1].text, run[:2]) == ("2", [BEGUN, events.TextDelta(text="t")])
+    _, typed, *run = primary.sends("message.list", [*OLD, *AHEAD])
+    assert isinstance(typed, events.MessageAppended)
+    assert (typed.message.text, run[:2]) == ("2", [BEGUN, events.TextDelta(text="t")])
 
 
 def test_a_history_ends_before_the_input_of_a_run_that_is_not_told_yet() -> None:
@@ -918,13 +919,16 @@ def test_our_own_input_is_not_repeated_though_the_primary_stores_it_with_context
     assert primary.sends("message.list", stored) == DONE
 
 
-def test_an_unseen_run_is_sent_as_history_with_the_next_run() -> None:
+def test_an_unseen_run_is_sent_as_history_before_the_input_of_the_next_run() -> None:
     primary = watched()
     primary.publishes("llm.token", token="b")
     missed = [*OLD, message("m2", "user", "1"), message("m3", "assistant", "a")]
-    history, *run = primary.sends("message.list", [*missed, message("m4", "user", "2"), message("m5", "assistant", "")])
+    stored = [*missed, message("m4", "user", "2"), message("m5", "assistant", "")]
+    history, typed, *run = primary.sends("message.list", stored)
     assert isinstance(history, events.HistorySnapshot)
-    assert [item.id for item in history.items if isinstance(item, Message)] == ["m0", "m1", "m2", "m3", "m4"]
+    assert [item.id for item in history.items if isinstance(item, Message)] == ["m0", "m1", "m2", "m3"]
+    assert isinstance(typed, events.MessageAppended)
+    assert typed.message.text == "2"
     assert run == [BEGUN, events.TextDelta(text="b")]
 
 
