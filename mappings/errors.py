@@ -30,7 +30,12 @@ PeerErrorCode = Literal[
 
 
 class DragomanError(Exception):
-    """Base class of every error that dragoman raises on purpose."""
+    """Base class of every error that dragoman raises on purpose.
+
+    `in_result` is True if the command that raises it has printed a result with this error for scripts.
+    """
+
+    in_result = False
 
 
 class ConfigError(DragomanError):

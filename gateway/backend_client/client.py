@@ -32,7 +32,7 @@ from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply
-from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.errors import ConfigError, first_error
 
 ROUTE = "client"
@@ -40,6 +40,14 @@ OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway
 DRAIN = 1.0  # seconds for the gateway to end what is open
 JOIN = 5.0  # seconds for its thread to end: a child gets a few to exit
 QUEUE = 1024  # events that the caller has not taken: a screenful, many times over
+
+
+class OpeningError(ConfigError):
+    """Raised if the backend opens no session for the client, for this cause."""
+
+    def __init__(self, cause: Cause, text: str) -> None:
+        super().__init__(text)
+        self.cause: Cause = cause
 
 
 class BackendClient:
@@ -100,7 +108,7 @@ class BackendClient:
     # -- sessions ----------------------------------------------------------------------------------------
 
     def open(self, session: str = "") -> None:
-        """Open a new session, or resume a named one; raise ConfigError if the backend does not.
+        """Open a new session, or resume a named one; raise OpeningError if the backend does not.
 
         The client leaves the session that it was shown before.
         """
@@ -114,7 +122,9 @@ class BackendClient:
                 self.session = incoming.attached
                 if session and session not in incoming.names:
                     self._leave()
-                    raise ConfigError(f"the backend has no session {session!r}; it shows {incoming.attached}")
+                    raise OpeningError(
+                        "not_found", f"the backend has no session {session!r}; it shows {incoming.attached}"
+                    )
                 return
             event = incoming.event
             if isinstance(event, Reply) and event.request == request and event.failure is not None:
@@ -122,8 +132,10 @@ class BackendClient:
                 who = f"the backend has no session {session!r}: " if missing else ""
                 why = self.explain(event.failure)
                 named = why.startswith(UNREACHABLE) or self._endpoint.masked in why
-                raise ConfigError(f"{who}{why}" if named else f"{who}{why} ({self._endpoint.masked})")
-        raise ConfigError(f"the backend {self._endpoint.masked} did not open a session within {OPEN_DEADLINE:g} s")
+                text = f"{who}{why}" if named else f"{who}{why} ({self._endpoint.masked})"
+                raise OpeningError(event.failure.cause, text)
+        text = f"the backend {self._endpoint.masked} did not open a session within {OPEN_DEADLINE:g} s"
+        raise OpeningError("timeout", text)
 
     def explain(self, failure: Failure) -> str:
         """Return the text of a failure; of a lost backend with its address, which only remote clients must not see."""

@@ -1,10 +1,11 @@
 """The program: its table of commands, what an error of each kind looks like, and the exit code.
 
 The exit code is 0 for success, 1 if the work failed, 2 for bad usage, configuration or file. If the reader of the
-output closes it, the exit code is that of a program that SIGPIPE ended. A command's module is imported when the command
-is used, so that `--help` and `--version` load neither the gateway nor its libraries. The module has
-the command's name. It holds a function of the same name, whose docstring is the help, and its EXAMPLES. The summaries
-in `--help` are repeated here; a test compares them with the docstrings.
+output closes it, the exit code is that of a program that SIGPIPE ended. With `--json` an error is also JSON on stdout.
+
+A command's module is imported when the command is used, so that `--help` and `--version` load neither the gateway nor
+its libraries. The module has the command's name. It holds a function of the same name, whose docstring is the help, and
+its EXAMPLES. The summaries in `--help` are repeated here; a test compares them with the docstrings.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
+from itertools import takewhile
 from types import ModuleType
 from typing import Annotated, Any, TextIO, cast
 
@@ -165,13 +167,13 @@ def _run() -> int:
     try:
         code: Any = app(prog_name="dragoman", standalone_mode=False)
     except ConfigError as error:
-        return _fail(str(error), 2)
+        return _fail(str(error), 2, in_result=error.in_result)
     except BrokenPipeError:
         return CLOSED
     except SystemExit as error:  # raised by typer and rich: status 1 if the reader of our output closed it
         return CLOSED if error.code == 1 else int(error.code or 0)
     except DragomanError as error:
-        return _fail(str(error), 1)
+        return _fail(str(error), 1, in_result=error.in_result)
     except OSError as error:
         what = f"{error.filename}: " if error.filename else "cannot write: " if error.errno in FULL else ""
         is_permanent = error.errno == errno.EACCES or (error.filename and error.errno != errno.EADDRINUSE)
@@ -183,11 +185,17 @@ def _run() -> int:
     return code if isinstance(code, int) else 0  # a command's typer.Exit comes back as its number
 
 
-def _fail(words: str, code: int) -> int:
-    from dragoman.gateway.observability import logs  # not needed for `--help` and `--version`
+def _fail(words: str, code: int, *, in_result: bool = False) -> int:
+    """Print an error, for scripts too unless a result has told it; return the exit code."""
+    import msgspec  # not needed for `--help` and `--version`
+
+    from dragoman.gateway.observability import logs
 
     for line in words.split("\n"):
         logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # the text may quote a peer
+    if "--json" in takewhile("--".__ne__, sys.argv) and not in_result:
+        with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
+            typer.echo(msgspec.json.encode({"error": words}))
     return code
 
 

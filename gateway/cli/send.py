@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct, structs
 
-from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.client import BackendClient, OpeningError
 from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
 from dragoman.gateway.backend_client.typed_answer import Asked, question_words
 from dragoman.gateway.cli import quick_start
@@ -25,7 +25,7 @@ from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import TextDelta
-from dragoman.mappings.canonical.values import End, Failure, Usage
+from dragoman.mappings.canonical.values import Cause, End, Failure, Usage
 from dragoman.mappings.errors import ConfigError, DragomanError
 
 EXAMPLES = (
@@ -81,15 +81,16 @@ def send(
     """
     set_up(log_level, log_json)
     number = 0  # of the signal that ended the turn
-    with BackendClient(parse(endpoint)) as client:
+    with _telling_errors(as_json), BackendClient(parse(endpoint)) as client:
         quick_start.end()
-        client.open(session)
         turn = TurnRunner(client, print_json if as_json else _show_text, _ask)
         with raising_on_signals():
             try:
+                client.open(session)
                 outcome = _run(turn, text, deadline, streams=sys.stdout.isatty() and not as_json)
             except KeyboardInterrupt as error:
-                outcome, number = turn.cancel(), error.number if isinstance(error, Interrupted) else signal.SIGINT
+                number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+                outcome = turn.cancel() if client.session else TurnOutcome()
             except BrokenPipeError:
                 turn.cancel(show=False)
                 raise
@@ -100,7 +101,24 @@ def send(
         typer.echo()
     if number:
         raise typer.Exit(KILLED + number)
-    _tell_end(result, client)
+    try:
+        _tell_end(result, client)
+    except DragomanError as error:
+        error.in_result = as_json
+        raise
+
+
+@contextmanager
+def _telling_errors(as_json: bool) -> Iterator[None]:
+    """Print the result of a turn that could not begin, for a script."""
+    try:
+        yield
+    except DragomanError as error:
+        if as_json:
+            cause: Cause = error.cause if isinstance(error, OpeningError) else "invalid"
+            print_json(_result("", TurnOutcome(failure=Failure(cause=cause, text=str(error)))))
+            error.in_result = True
+        raise
 
 
 @contextmanager

@@ -36,6 +36,27 @@ def test_an_address_without_the_right_to_bind_it_exits_2(
     assert (code, err.startswith(f"error: {told}")) == (2, True), err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(f"{name} none" for name in ("show", "scan", "redact", "config show")),
+        *("diff none none", "drive none pod+unix:/none", "matrix --from none"),
+        *("send none hello", "send --deadline x", "check none", "status", "status --none", "sessions", "sessions show"),
+    ],
+)
+def test_an_error_is_one_json_value_for_scripts(
+    command: str, dragoman: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DRAGOMAN_OPS", raising=False)
+    plain = dragoman(*command.split())
+    code, out, err = dragoman(*command.split(), "--json")
+    told = msgspec.json.decode(out)
+    text = told[0]["text"] if isinstance(told, list) else told.get("error") or told["failure"]["text"]
+    assert (code, err) == (plain[0], plain[2]), "only stdout differs"
+    assert text in "".join(plain[1:])
+
+
 # -- running -----------------------------------------------------------------------------------------
 
 

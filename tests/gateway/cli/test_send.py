@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -120,6 +121,18 @@ def test_the_one_session_of_a_pod_is_continued_by_its_id(backends: Backends) -> 
     assert (again.returncode, told(again)[-1]["session"]) == (0, first["session"])
 
 
+def test_a_signal_before_the_session_is_open_has_a_result_too(tmp_path: Path) -> None:
+    with socket.create_server((str(tmp_path / "sock")), family=socket.AF_UNIX) as silent:
+        endpoint = f"codewhale+unix:{tmp_path}/sock"
+        command = [sys.executable, "-m", "dragoman", "send", endpoint, "hello", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(signal.SIGTERM)
+                out, _ = process.communicate()
+    assert (process.returncode, set(json.loads(out)), json.loads(out)["end"]) == (143, KEYS, None)
+
+
 def test_ctrl_c_cancels_the_turn_in_the_backend_and_exits_130(backends: Backends) -> None:
     endpoint = backends.endpoint("pod")  # its one session shows afterwards that the turn is over
     command = [sys.executable, "-m", "dragoman", "send", endpoint, "slow", "--json"]
@@ -229,6 +242,8 @@ def test_a_backend_that_cannot_be_reached_exits_2(endpoint: str, tmp_path: Path)
     assert (done.returncode, done.stdout.strip()) == (2, "")
     assert done.stderr.startswith("error: the backend cannot be reached: ")
     assert done.stderr.endswith(f" ({endpoint})\n")
+    (result,) = told(send(endpoint, "hello", "--json"))
+    assert (set(result), result["end"], result["failure"]["cause"]) == (KEYS, None, "upstream_lost")
 
 
 @pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
