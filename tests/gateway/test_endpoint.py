@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dragoman.gateway import registry
 from dragoman.gateway.endpoint import EXAMPLES, Endpoint, parse, split_url, tcp_places
@@ -138,22 +134,6 @@ def test_no_error_about_an_endpoint_contains_its_secret(text: str) -> None:
 def test_an_option_with_any_text_survives_writing_and_reading(value: str) -> None:
     endpoint = Endpoint(dialect="pod", transport="unix", address="/x", options=(("k", value), ("l", "m")))
     assert parse(str(endpoint)) == endpoint
-
-
-LIKE_ENDPOINTS = st.builds(
-    "pod{}+{}:{}{}".format,
-    st.text("@a.0 ", max_size=3),
-    st.sampled_from(["unix", "ws", "stdio", ""]),
-    st.text(max_size=8),
-    st.text("?a=&%+1", max_size=8),
-)
-
-
-@given(st.text(max_size=30) | LIKE_ENDPOINTS)
-def test_parsing_any_text_gives_an_endpoint_or_a_config_error(text: str) -> None:
-    with contextlib.suppress(ConfigError):
-        endpoint = parse(text)
-        assert parse(str(endpoint)) == endpoint
 
 
 @pytest.mark.parametrize(

@@ -353,14 +353,6 @@ def test_a_line_that_is_cut_off_anywhere_gives_only_a_fault(direction: Direction
                 assert (len(step.faults), step.bursts) == (1, [])
 
 
-@given(st.binary() | st.text().map(str.encode))
-def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes) -> None:
-    for direction in (DIALECT.events, DIALECT.commands):
-        step: Step[Any] = Step()
-        direction.receive([garbage], step)
-        assert len(step.faults) + len(step.bursts) == 1
-
-
 JSON = any_json()
 NAMES = [
     "id",
@@ -420,11 +412,6 @@ def test_frames_go_into_the_next_result_or_into_one_of_their_own() -> None:
         (frame,) = DIALECT.events.write(Burst(items=items, request="5")).frames
         said = json.loads(frame)
         assert (said["id"], [e["delta"] for e in said["result"]["events"]]) == (known, ["hm"])
-
-
-def test_an_item_without_a_form_is_counted() -> None:
-    rendered = DIALECT.events.write(Burst(items=[events.Preamble(text="x"), events.Preamble(text="y")]))
-    assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("Preamble", 2)])
 
 
 def test_an_overheard_turn_ends_with_the_answer_after_its_response() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.mappings.canonical import Unmapped, commands, events
-from dragoman.mappings.dialect import Burst, Direction, Missed, Oversize, Parts, Step
+from dragoman.mappings.dialect import Direction, Missed, Oversize, Parts, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando import DIALECT
 from dragoman.mappings.pando.vocabulary import given as given_of
@@ -251,19 +251,6 @@ def test_arguments_published_as_json_strings_of_fragments_are_joined_and_given_b
     assert [value(frame)[1]["payload"]["params"] for frame in frames] == [params]
 
 
-@given(st.binary() | st.text().map(str.encode), st.sampled_from(["", "llm.token", "session.list", "x"]))
-def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes, topic: str) -> None:
-    for direction in (DIALECT.events, DIALECT.commands):
-        for message in (
-            Parts("pub", b"", (topic.encode() + b"\0" + garbage,)),
-            Parts("rpc", b"", (b"", garbage)),
-            garbage,
-        ):
-            step: Step[Any] = Step()
-            direction.receive([message], step)
-            assert len(step.faults) + len(step.bursts) == 1
-
-
 JSON = any_json()
 NAMES = ["id", "method", "params", "session_id", "payload", "topic", "timestamp", "sessions", "result", "error", "meta"]
 FIELDS = st.dictionaries(st.sampled_from(NAMES), JSON | st.dictionaries(st.sampled_from(NAMES), JSON), max_size=5)
@@ -312,8 +299,3 @@ def test_a_line_that_is_no_array_of_strings_is_a_fault(line: bytes) -> None:
         assert direction.lines is not None
         with pytest.raises(PeerError):
             direction.lines.read(line)
-
-
-def test_an_item_without_a_form_is_counted() -> None:
-    rendered = DIALECT.events.write(Burst(items=[events.ReasoningDelta(text="x"), events.ReasoningDelta(text="y")]))
-    assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("ReasoningDelta", 2)])
