@@ -39,7 +39,6 @@ ANSWER = {
 END = {**of_turn("eventual_response", status=200, data=ANSWER), "status": 200}
 TOKEN = of_turn("stream_token", token="Well.")
 CALL = {"toolCall": {"name": "look_up", "arguments": {"id": [1, {"a": None}]}}}
-FAILED = {"toolResult": {"name": "f", "isError": True, "result": "no"}}
 RESULT = {"toolResult": {"name": "look_up", "isError": False, "result": '{"found": true}'}}
 
 TURNS: dict[str, list[dict[str, Any]]] = {

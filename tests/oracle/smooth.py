@@ -14,7 +14,6 @@ from msgspec import Struct, field
 from tests.oracle.base import Record
 
 STREAM = {"stream_token", "stream_reasoning", "stream_preamble", "stream_chunk"}
-TERMINALS = {"eventual_response", "error", "cancelled"}
 ASKS = {"write_confirmation_required", "otp_verification_required", "otp_sent", "interaction_required"}
 MIRRORED = {
     *STREAM,

@@ -22,8 +22,6 @@ from tests.pairs.pando_client import PandoClient
 from tests.pando_projects import free_project
 from tests.peers.processes import running
 
-DEADLINE = 20.0  # seconds until a process that cannot serve must have said so
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Path]:

@@ -25,15 +25,6 @@ pytestmark = pytest.mark.peers
 TERMINALS = {"eventual_response", "error", "cancelled"}
 
 
-class Bridge:
-    """A demo backend, the gateway in front of it, and a client."""
-
-    def __init__(self, backend: str, gateway: Process, client: RealSmoothClient) -> None:
-        self.backend = backend
-        self.gateway = gateway
-        self.client = client
-
-
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[tuple[str, Process]]:
     backend = f"pod+unix:{tmp_path}/sock"

@@ -38,7 +38,6 @@ from tests.transport_reader import receive, receive_all
 
 PEM = Path(__file__).parent / "localhost.pem"
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
-MASKED = 1024 + 8  # a frame of 1 KiB with its header and key
 
 
 @asynccontextmanager

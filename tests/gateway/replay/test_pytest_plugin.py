@@ -43,7 +43,6 @@ def ask(url, text):
 """
 
 
-QUESTION = "Where is my order?"
 NO_SOCKET = "the socket does not exist; start the backend, or correct the path"
 
 USERS_TESTS = """
