@@ -203,12 +203,6 @@ def listed(*items: Any) -> list[tuple[str, str, str]]:
     return [(message.role, message.text, message.id) for message in messages]
 
 
-def test_the_text_blocks_of_one_turn_are_one_message_with_the_last_id() -> None:
-    call = ToolCall(call="c", name="n", arguments="{}", turn="t")
-    said = [user("q", "t"), answer("a", "t", "m1"), call, answer("b", "t", "m2"), answer("c", "t")]
-    assert listed(*said) == [("user", "q", ""), ("assistant", "abc", "m2")]
-
-
 @pytest.mark.parametrize(
     "said",
     [

@@ -53,14 +53,6 @@ async def test_driving_a_replay_of_the_same_recording_finds_no_difference(backen
     assert str(await asyncio.to_thread(drive, read_plan(open_recording(recording)), replay, deadline=20)) == ""
 
 
-async def test_a_recording_in_parts_is_driven_as_one(tmp_path: Path) -> None:
-    recording = await record("smooth", "smooth", tmp_path, rotate_bytes=700)
-    last = open_recording(recording).parts[-1].path
-    assert last != recording
-    found = await driven(last, "smooth", tmp_path, turns())
-    assert (str(found), found.turns >= 6) == ("", True)
-
-
 def test_driving_a_replay_of_the_frozen_recording_finds_no_difference() -> None:
     recording = FROZEN / "v4.jsonl"
     found = drive(read_plan(open_recording(recording)), parse(f"replay+file:{recording}?speed=instant"), deadline=20)

@@ -149,13 +149,6 @@ async def test_a_parent_that_stops_its_child_ends_only_its_own_attachment(socket
         assert "shutdown" not in tui.names()
 
 
-async def test_a_turn_is_cancelled_when_its_last_client_leaves_if_the_route_says_so(socket: str) -> None:
-    async with served(f"pod+unix:{socket}", on_last_detach="cancel") as (app, _):
-        assert await send(socket, "slow") == "accepted"
-        await until(lambda: quiet(app))
-        assert (await read_output(socket))["status"] == "idle"
-
-
 async def test_by_default_a_turn_continues_when_its_last_client_leaves(socket: str) -> None:
     async with served(f"pod+unix:{socket}") as (app, _):
         assert await send(socket, "slow") == "accepted"

@@ -72,12 +72,6 @@ def test_held_commands_are_released_in_order_at_the_end() -> None:
     assert made.released == [["a", "b"]]
 
 
-def test_commands_above_the_limit_are_returned() -> None:
-    made = Asked()
-    made.asking.begin(made.two_requests())
-    assert made.asking.hold(["a", "b", "c"]) == ["c"]
-
-
 def test_a_script_takes_only_the_answer_to_its_open_request() -> None:
     made = Asked()
     made.asking.begin(made.two_requests())

@@ -108,19 +108,6 @@ def test_one_token_for_two_names_is_refused(tmp_path: Path) -> None:
     assert problems(tmp_path, text) == ["3: auth.tokens.b: the same token as 'a': give each name a token of its own"]
 
 
-def test_a_token_is_read_from_a_file_or_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "secret").write_text("file-file-file-file\n")
-    monkeypatch.setenv("DRAGOMAN_TEST_TOKEN", "env-env-env-env-env")
-    path = tmp_path / "c.toml"
-    path.write_text(
-        f'[auth.tokens]\na = "file:secret"\nb = "env:DRAGOMAN_TEST_TOKEN"\n'
-        f'[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:/u"\n'
-    )
-    config = check(path).config
-    assert config is not None
-    assert config.auth.tokens == {"a": "file-file-file-file", "b": "env-env-env-env-env"}
-
-
 @pytest.mark.parametrize("listen", ["smooth+ws://0.0.0.0:0/ws", "smooth+ws://[::]:0/ws", "pando+tcp://192.0.2.7:40000"])
 def test_a_public_listener_without_authentication_is_refused(tmp_path: Path, listen: str) -> None:
     text = f'[[route]]\nlisten = ["{listen}"]\nupstream = "pod+unix:/u"\n'

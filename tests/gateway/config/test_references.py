@@ -89,11 +89,6 @@ def test_a_value_from_a_file_counts_as_secret(interpolation: Interpolation) -> N
     assert interpolation.secrets == {("a",)}
 
 
-def test_an_error_shows_the_reference_in_place_of_its_value(interpolation: Interpolation) -> None:
-    interpolation.expand(["${file:secret}", "${PORT}"])
-    assert interpolation.hide_values("s3cret at 8787") == "${file:secret} at ${PORT}"
-
-
 def of_tokens(secret: Any) -> dict[str, Any]:
     return {"auth": {"tokens": {"alice": secret}, "jwt": {"secret": "", "audience": "a"}}}
 

@@ -137,15 +137,6 @@ async def test_a_pod_that_was_probed_is_listed_and_its_session_has_a_new_place(k
     assert known.moved == ["id atlas"], "nothing has changed"
 
 
-async def test_all_folders_are_read_at_most_once_a_second(known: Known) -> None:
-    await known.pods.update_names()
-    known.index.newest.clear()  # folders that came last are read each time
-    for passed in (0, READ_AGAIN_NS - 1, 1):
-        known.now += passed
-        await known.pods.read_folders()
-    assert known.directory.reads == [["atlas", "borealis"]] * 2
-
-
 async def test_folders_are_read_at_once_if_the_directory_has_new_ones(known: Known) -> None:
     await known.pods.update_names()
     await known.pods.read_folders()

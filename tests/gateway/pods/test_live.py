@@ -116,14 +116,6 @@ def test_a_pod_that_comes_within_one_tick_of_the_file_system_is_seen(tmp_path: P
     assert pods.is_changed()
 
 
-def test_only_pods_whose_folder_has_changed_are_read(tmp_path: Path) -> None:
-    for name in ("atlas", "hermes"):
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, ns=(7, 7))
-    pods = Pods(parse(f"pod+dir:{tmp_path}"), lambda _path: True, clock=lambda: 1 << 62)
-    assert pods.read_changed([("atlas", 7), ("hermes", 6)]) == [Pod(name="hermes", modified=7)]
-
-
 def test_a_folder_that_changed_just_now_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "atlas").mkdir()
     pods = Pods(parse(f"pod+dir:{tmp_path}"), lambda _path: True)

@@ -67,13 +67,6 @@ async def test_the_first_signal_lets_a_task_run_that_is_stopping_already(number:
         assert task.cancelled()
 
 
-async def test_a_quit_signal_ends_the_task_at_once() -> None:
-    async with running() as (task, stop), asyncio.timeout(DEADLINE):
-        os.kill(os.getpid(), signal.SIGQUIT)
-        await asyncio.wait([task])
-        assert (task.cancelled(), stop.is_set()) == (True, False)
-
-
 async def test_sighup_reloads_a_process_that_can_reload() -> None:
     reloads = asyncio.Event()
     async with running(reloads.set) as (_, stop), asyncio.timeout(DEADLINE):

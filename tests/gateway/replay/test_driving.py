@@ -15,7 +15,6 @@ from msgspec import Raw, structs
 
 from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.backend_client.in_process import InProcessEvent
-from dragoman.gateway.recording.show.compare import turns_of
 from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, resolved, typed
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command
@@ -373,20 +372,6 @@ def test_other_text_and_the_end_of_its_turn_stay() -> None:
     assert not DrivenEvents().take_back(WORDS)
 
 
-def test_output_after_a_typed_answer_belongs_to_the_turn_that_asked() -> None:
-    log = heard(TextDelta(text=WORDS), TurnEnded(end="paused"))
-    log.take_back(WORDS)
-    log.take_more(APPROVAL)
-    log.take("t2", MessageAppended(message=Message(role="user", text="approve")))
-    log.take("t2", TextDelta(text="Done."))
-    log.take("t2", TurnEnded(end="completed"))
-    log.begin()
-    log.take("t3", MessageAppended(message=Message(role="user", text="next")))
-    first, second = turns_of(log.events)
-    assert [(block.what, block.text) for block in first.blocks] == [("text", "Done."), ("question", "42")]
-    assert (first.end, [block.text for block in second.blocks]) == ("completed", ["next"])
-
-
 @pytest.mark.parametrize(
     ("asked", "answer", "said", "becomes"),
     [
@@ -405,14 +390,6 @@ def test_output_after_a_typed_answer_belongs_to_the_turn_that_asked() -> None:
 def test_an_answer_is_typed_word_for_word(asked: Question, answer: Command, said: list[str], becomes: Any) -> None:
     assert [text for _, text in typed(asked, answer)] == said
     assert resolved(asked, answer) == becomes
-
-
-def test_each_field_is_typed_after_its_own_prompt() -> None:
-    answer = AnswerInteraction(question="f", values=Raw(b'{"name":"Ada"}'))
-    assert [words.split("  \n")[1] for words, _ in typed(INTAKE, answer)] == [
-        "Your name? (1 of 2)",
-        "Your email? (none leaves it out) (2 of 2)",
-    ]
 
 
 @pytest.mark.parametrize(

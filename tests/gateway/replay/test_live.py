@@ -252,15 +252,6 @@ def test_commands_of_a_live_turn_go_to_it_and_the_next_input_is_matched_again(tm
     assert made.asks(ListCompletions(kind="file", prefix="a")) == ["ListCompletions"]
 
 
-def test_a_fork_continues_with_the_live_backend_after_the_last_recorded_turn(tmp_path: Path) -> None:
-    made = ReplayWithLiveBackend(tmp_path, spy=False, until=1)
-    made.forked.start()
-    before = made.behind.backend.started
-    assert made.asks(said("one")) == []
-    assert (before, made.behind.backend.started) == (False, True)
-    assert made.asks(said("two")) == ["SubmitInput"]
-
-
 def test_a_fork_refuses_unrecorded_inputs_before_its_point(tmp_path: Path) -> None:
     made = ReplayWithLiveBackend(tmp_path, spy=False, until=1)
     assert made.asks(said("something else")) == []

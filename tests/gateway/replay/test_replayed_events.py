@@ -45,14 +45,6 @@ def user(text: str) -> MessageAppended:
     return MessageAppended(message=Message(role="user", text=text, id="old", turn="t"))
 
 
-def test_an_input_is_accepted_under_its_new_request_id_without_its_recorded_message() -> None:
-    log = lines()
-    log.begin_part(said("one", request="mine"))
-    assert log.input_pending
-    assert say(log, TurnAccepted(request="theirs"), user("one")) == [TurnAccepted(request="mine")]
-    assert not log.input_pending
-
-
 def test_a_further_acceptance_is_left_out_because_the_session_adds_it() -> None:
     log = lines()
     log.begin_part(said("one"))
@@ -101,12 +93,6 @@ def test_a_terminal_is_replayed_without_its_old_message_id_and_ends_the_turn() -
     assert log.turn == ""
 
 
-def test_model_turns_are_replayed_if_the_backend_sent_them() -> None:
-    events = [ModelTurnStarted(index=0), ModelTurnEnded(index=0), TurnResult(end="completed")]
-    assert say(lines(tells=True), *events) == events
-    assert say(lines(tells=False), *events) == []
-
-
 def test_a_recording_without_model_turns_gets_one_per_run_if_the_session_needs_them() -> None:
     log = ReplayedEvents(lambda: STATE, tells_model_turns=True, adds_model_turns=True)
     log.begin_part(said("one", request="mine"))
@@ -132,10 +118,3 @@ def test_a_recorded_new_title_is_set_on_this_session() -> None:
     titled = SessionUpdated(session=SessionSummary(session="recorded", title="new"))
     assert say(lines(), titled) == [SessionUpdated(session=SessionSummary(session="own", title="new"))]
     assert say(lines(), SessionUpdated(session=SessionSummary(session="recorded", title="known"))) == []
-
-
-def test_an_input_without_a_recorded_acceptance_is_accepted_before_its_turn_ends() -> None:
-    log = lines()
-    log.begin_part(said("one", request="mine"))
-    assert log.begin_forced_end() == [TurnAccepted(request="mine")]
-    assert log.begin_forced_end() == []

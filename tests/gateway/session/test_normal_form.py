@@ -31,9 +31,8 @@ from dragoman.mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
     TurnResult,
-    UsageReported,
 )
-from dragoman.mappings.canonical.values import Failure, Message, Text, Usage
+from dragoman.mappings.canonical.values import Failure, Message, Text
 from tests.gateway.session.hand_fed import FORM, MAY_I, OURS, Session, accepted, asked, kinds
 
 
@@ -95,41 +94,7 @@ def test_later_events_of_a_turn_ended_by_the_gateway_are_discarded_and_counted()
     assert kinds(session.feed(TextDelta(text="next")))[-1] == "TextDelta"
 
 
-def test_a_rotation_keeps_the_current_input() -> None:
-    session = Session()
-    session.accept("question")
-    session.feed(HistorySnapshot(items=(), rotated=True), TextDelta(text="answer"), StatusChanged(status="idle"))
-    assert [m.text for m in session.state.messages()] == ["question", "answer"]
-
-
-def test_a_repeated_history_keeps_its_ids() -> None:
-    session = Session()
-    told = (Message(role="user", text="a"), Message(role="assistant", text="b"))
-    session.feed(HistorySnapshot(items=told))
-    before = [m.id for m in session.state.messages()]
-    session.feed(HistorySnapshot(items=(*told, Message(role="user", text="c"))))
-    after = [m.id for m in session.state.messages()]
-    assert after[:2] == before
-    assert len(set(after)) == 3
-
-
 # -- questions ---------------------------------------------------------------------------------------
-
-
-def test_tool_calls_leave_the_question_open() -> None:
-    """The server in Rust asks for the second of two calls before it tells of the first (docs/dialects/smooth.md)."""
-    session = asked()
-    session.feed(
-        ToolCallStarted(call="a", name="find"),
-        ToolCallArguments(call="a", name="find", json="{}", done=True),
-        ToolCallFinished(call="a", name="find", output="x"),
-        ToolCallStarted(call="c", name="rm"),
-        ToolCallArguments(call="c", name="rm", json="{}", done=True),
-        UsageReported(usage=Usage(input_tokens=1)),
-        StatusChanged(status="running"),
-    )
-    assert session.state.turn is not None
-    assert session.state.turn.question is not None
 
 
 @pytest.mark.parametrize(
@@ -148,20 +113,6 @@ def test_any_other_content_closes_the_question(more: Event) -> None:
     assert kinds(said)[:2] == ["ApprovalResolved", "QuestionAnswered"]
     assert isinstance(said[0], ApprovalResolved)
     assert not said[0].approved
-
-
-def test_a_turn_ended_by_force_leaves_its_question_to_be_denied() -> None:
-    session = asked()
-    session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
-    assert [type(question) for question in session.form.unwanted] == [ApprovalRequested]
-
-
-def test_a_question_of_a_turn_that_is_discarded_is_to_be_denied_and_counted() -> None:
-    session = accepted()
-    session.take_runs(session.form.cut("cancelled", None, 9, discard=True))
-    assert session.feed(FORM, TextDelta(text="x"), ApprovalResolved(approved=True)) == []
-    assert session.form.unwanted == [FORM]
-    assert [loss.kind for loss in session.form.losses] == ["InteractionRequired", "TextDelta", "ApprovalResolved"]
 
 
 def test_answer_outside_of_a_turn_opens_no_turn() -> None:

@@ -178,13 +178,6 @@ def test_a_paused_session_ends_with_a_paused_run() -> None:
     assert entry["result"] == "paused"
 
 
-def test_a_result_without_summary_shows_the_first_line_of_its_output() -> None:
-    result = ToolResult(call="c", output="first\nsecond")
-    (entry,) = made_entries([result])
-    assert isinstance(entry, dict)
-    assert entry["item"] == {"kind": "tool_result", "call_id": "c", "summary": "first", "content": "first\nsecond"}
-
-
 def test_a_system_message_without_an_original_is_a_notification() -> None:
     (entry,) = made_entries([Message(role="system", text="t")])
     assert isinstance(entry, dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from msgspec import Raw, json, structs
@@ -19,13 +19,10 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.dialect import Burst, Rendered
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
 from dragoman.mappings.pod.from_canonical.replies import rotation
 from dragoman.mappings.pod.projection import Projection
-from dragoman.mappings.rules import Nothing
 from tests.mappings.pod.rendered import batch, lines, said
-from tests.samples import full
 
 # -- commands --------------------------------------------------------------------------------------------
 
@@ -42,17 +39,6 @@ def test_each_attachment_is_a_loss_of_its_own() -> None:
 
 def test_open_session_writes_nothing_and_is_no_loss() -> None:
     assert written(commands.OpenSession(agent="a")) == Rendered(frames=[], losses=[])
-
-
-@pytest.mark.parametrize(
-    "kind", [k for k in get_args(Command) if isinstance(FROM_COMMAND.entries[k].fidelity, Nothing)]
-)
-def test_a_command_without_a_method_is_counted_with_its_reason(kind: type[Command]) -> None:
-    entry = FROM_COMMAND.entries[kind]
-    assert isinstance(entry.fidelity, Nothing)
-    rendered = written(full(kind))
-    assert rendered.frames == []
-    assert [(loss.kind, loss.why) for loss in rendered.losses] == [(kind.__name__, entry.fidelity.why)]
 
 
 def test_fields_without_a_place_in_a_run_are_counted_one_by_one() -> None:

@@ -111,13 +111,6 @@ SEEN = [
 ]
 
 
-def test_the_link_that_began_a_turn_sees_it_with_its_request_id_and_a_202() -> None:
-    seen = frames(Projection("q").render(batch(*turn_of())))
-    assert [frame["type"] for frame in seen] == SEEN
-    assert {frame["requestId"] for frame in seen} == {"q"}
-    assert seen[0]["status"] == 202
-
-
 def test_other_links_see_the_turn_with_its_uuid_and_no_202() -> None:
     seen = frames(Projection().render(batch(*turn_of())))
     assert {frame["requestId"] for frame in seen} == {TURN}
