@@ -4,8 +4,8 @@ Parsing such a message, and noting it as complete, costs more than all else that
 looks at the read first. A message is pushed only while the parser is between two messages. That is known
 after a read of one whole frame from which the parser made a message with the same text.
 
-A large read is parsed in pieces, each in an iteration of the event loop: it may have 131,072 pings. The connection is
-not read meanwhile.
+A large read is parsed in pieces, each in an iteration of the event loop: it may have 131,072 pings. A piece grows until
+it has about PIECE_MESSAGES messages, because each of many connections parses one. The connection is not read meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.message_parser import Message, MessageParser, Receiver
 
 FINAL_TEXT = 0x81
-PIECE = 32 * 1024  # bytes that are parsed at once: some 250 tokens, or 16,384 pings (8 ms)
+PIECE = 32 * 1024  # bytes that are parsed at once: some 250 tokens; with 16,384 pongs it would take 22 ms
+FIRST_PIECE = 512  # bytes of the first piece: 256 pongs
+PIECE_MESSAGES = 256
 
 
 def lone_text(data: bytes) -> bytes | None:
@@ -35,7 +37,7 @@ def lone_text(data: bytes) -> bytes | None:
 class ServerReader(MessageParser):
     """The parser of a connection to a server. `push` gets a frame of at most `max_message` bytes that comes alone."""
 
-    __slots__ = ("_between", "_ends", "_max_message", "_push", "_rest")
+    __slots__ = ("_between", "_ends", "_max_message", "_piece", "_push", "_rest")
 
     def __init__(
         self, receiver: Receiver, meter: Meter, limit: int, push: Callable[[Sequence[bytes]], None], max_message: int
@@ -44,6 +46,7 @@ class ServerReader(MessageParser):
         self._push = push
         self._max_message = max_message
         self._between = False  # the parser holds no part of a message
+        self._piece = FIRST_PIECE  # bytes
         self._rest = b""  # what waits for the next iteration
         self._ends = False  # the stream ends behind it
 
@@ -88,13 +91,14 @@ class ServerReader(MessageParser):
         self._count()
 
     def _parse_piece(self) -> None:
-        piece, self._rest = self._rest[:PIECE], self._rest[PIECE:]
+        piece, self._rest = self._rest[: self._piece], self._rest[self._piece :]
         self._kept = len(self._rest)
         try:
-            super().feed_data(piece)
+            found = len(super().feed_data(piece))
         except Exception as error:  # noqa: BLE001  # no caller is above an iteration of the event loop
             self._fail(error)
             return
+        self._piece = max(FIRST_PIECE, min(PIECE, 2 * self._piece, self._piece * PIECE_MESSAGES // max(found, 1)))
         if self._rest:
             asyncio.get_running_loop().call_soon(self._parse_piece)
         else:

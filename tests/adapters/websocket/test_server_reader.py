@@ -16,9 +16,9 @@ from dragoman.adapters.meter import STEP as METER_STEP
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.frames import masked_text_frames, text_frames
 from dragoman.adapters.websocket.message_parser import Message
-from dragoman.adapters.websocket.server_reader import PIECE, ServerReader, lone_text
+from dragoman.adapters.websocket.server_reader import FIRST_PIECE, PIECE, PIECE_MESSAGES, ServerReader, lone_text
 from tests.adapters.websocket.test_client_reader import Receiver
-from tests.idle import settle
+from tests.idle import run_turns, settle
 
 TEXT, FINAL, CONTINUED = 0x01, 0x80, 0x00
 
@@ -71,11 +71,28 @@ async def test_a_large_read_is_parsed_in_pieces_and_the_end_stays_behind_it() ->
     reader.feed_data(stream[:-1])
     reader.feed_data(stream[-1:])
     reader.feed_eof()
-    assert PIECE / 8 < len(connection.messages) < PIECE / 2
+    assert 0 < len(connection.messages) < PIECE_MESSAGES
     assert (connection.is_read, connection.ended) == (False, False)
-    await settle()
+    await run_turns(1_100)  # one for each piece
     assert [message.data for message in connection.messages] == messages
     assert (connection.is_read, connection.ended) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("size", "most"), [(0, 2 * PIECE_MESSAGES), (100, 2 * PIECE_MESSAGES), (2_000, PIECE // 2_000 + 1)]
+)
+async def test_a_piece_has_few_messages_and_few_bytes(size: int, most: int) -> None:
+    class Counting(Receiver):
+        def messages_received(self, messages: Sequence[Message]) -> None:
+            counts.append(len(messages))
+
+    counts: list[int] = []
+    reader = ServerReader(Counting(), Meter(), 1 << 20, lambda _frames: None, 1 << 20)
+    frame = server_frame(0x8A if size <= 125 else FINAL | TEXT, b"x" * size)
+    reader.feed_data(frame * (16 * PIECE // len(frame)))
+    await run_turns(1_100)  # one for each piece
+    assert sum(counts) == 16 * PIECE // len(frame)
+    assert most / 4 < max(counts) <= most
 
 
 async def test_a_failure_in_a_later_piece_of_a_large_read_disconnects_the_server() -> None:
@@ -97,7 +114,7 @@ async def test_the_rest_of_a_large_read_is_counted_until_it_is_discarded() -> No
     connection, meter = Receiver(), Meter()
     reader = ServerReader(connection, meter, 1 << 20, lambda _frames: None, 1 << 20)
     reader.feed_data(server_frame(FINAL | TEXT, b"{}") * PIECE)
-    assert meter.size == 3 * PIECE
+    assert meter.size == 4 * PIECE - FIRST_PIECE
     reader.discard()
     seen = len(connection.messages)
     await settle()
