@@ -82,6 +82,10 @@ CHANGED_QUIET = 2.0
 READ_AT_ONCE = 32
 """Calls for messages that the translator itself makes at once: with thousands of sessions, clients' calls need room."""
 
+NAME_MAX = 1_024
+"""Characters of a session's id; real ones have fewer than 100."""
+
+LONG_NAME = f"an id of more than {NAME_MAX:,} characters"
 TOO_MANY_ROWS = "only the newest rows of a list are read"
 
 CallReason = Literal["command", "history", "text", "sessions", "alive"]
@@ -196,7 +200,7 @@ class ClientTranslator(Translator[Event, Command]):
         FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], step)
         bursts, step.bursts = step.bursts, []
         now, self._received_at = self._monotonic(), self._pending.time
-        for burst in bursts:
+        for burst in _with_short_names(bursts, step):
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)
             pieces: list[Any] = burst.items
             if TEXT.issuperset(map(type, pieces)) and self._sessions.add_pieces(burst.session, pieces, now):
@@ -413,6 +417,15 @@ class ClientTranslator(Translator[Event, Command]):
         elif silence >= SILENT_MAX and all_checked:
             self._pending.ask(step, commands.Ping(), "alive")
         return step
+
+
+def _with_short_names(bursts: Sequence[Burst[Event]], step: Step[Event]) -> list[Burst[Event]]:
+    """Return the bursts without those of sessions whose ids are too long; thousands of sessions are kept."""
+    for burst in bursts:
+        if len(burst.session) > NAME_MAX:
+            kind = type(burst.items[0]).__name__
+            step.losses.append(Loss(kind=kind, field="session", why=LONG_NAME, count=len(burst.items)))
+    return [burst for burst in bursts if len(burst.session) <= NAME_MAX]
 
 
 def _with_newest_rows(command: Command, reply: events.Reply, step: Step[Event]) -> events.Reply:

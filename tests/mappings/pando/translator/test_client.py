@@ -20,6 +20,7 @@ from dragoman.mappings.pando.to_canonical.replies import MESSAGES_MAX, SESSIONS_
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
     CHECKED_MAX,
+    NAME_MAX,
     READ_AT_ONCE,
     TICK,
     ClientTranslator,
@@ -266,6 +267,15 @@ def test_only_the_newest_rows_of_a_list_are_read_and_the_others_are_counted() ->
     (history,) = primary.sends("message.list", [message(f"m{n}", "user", "x") for n in range(MESSAGES_MAX + 3)])
     assert [history.items[0].id, history.items[-1].id] == ["m3", f"m{MESSAGES_MAX + 2}"]
     assert primary.counts[-2:] == [2, 3]
+
+
+def test_a_publication_of_a_session_with_a_very_long_id_is_counted_and_left_out() -> None:
+    primary = Primary().opened()
+    assert primary.publishes("llm.token", session="s" * (NAME_MAX + 1), token="x") == []
+    assert primary.asked() == []
+    assert primary.losses == [f"an id of more than {NAME_MAX:,} characters"]
+    primary.publishes("llm.token", session="s" * NAME_MAX, token="x")
+    assert primary.asked() == ["message.list"]
 
 
 def accepted() -> Primary:
