@@ -314,7 +314,7 @@ class Link:
                 step.bursts = []
         if step.losses:
             self._services.ledger.record(step.losses, source=self.dialect.name)
-        self._budget.left -= FRAME * (step.mended + len(step.faults))
+        self._budget.left -= FRAME * (step.mended + len(step.faults) + len(step.losses))
         if step.faults:
             self._faults.note_all(step.faults)
         if step.bursts:

@@ -55,6 +55,7 @@ READ = QUANTUM  # units of what one read of a client brought: it is parsed in pi
 PIECE = 256  # frames of a backend that are handled at once: 0.4 ms of tokens; as many refused ones fill a step
 FEW = 8  # frames of a backend that are handled at once in any case: turns begin and end with as many
 CLIENT_FRAMES = 8  # frames of a client that are admitted at once
+DELIVER = 1024  # units of an event of a session that is no text: 10 to 20 us to log, to render and to write it
 ENTER = STEP // 32  # units of a client that is shown a session, beside the bytes of its history: 100 to 200 us
 LEAVE = STEP // 64  # units of the end of a link: 50 to 100 us, most of it outside of this step
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.traffic import timed
-from dragoman.gateway.overload.fair_queue import TURN
+from dragoman.gateway.overload.fair_queue import DELIVER, TURN
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group, is_own
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.ports import Client
@@ -127,6 +127,8 @@ class Delivery:
             self._context.services.queue.budget.unassigned += TURN
         elif not plain and type(batch.events[-1]) in _NATIVE_QUESTIONS:
             self._context.services.queue.spend(TURN)  # for the backend, too: it may ask without end
+        elif not plain:
+            self._context.services.queue.budget.left -= DELIVER * len(batch.events)
         if ended:
             self._end_turn(batch)
         if self._slow.lagging:

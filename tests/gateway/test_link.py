@@ -712,9 +712,10 @@ def test_a_ping_of_any_dialect_is_a_short_turn(name: str) -> None:
     assert FRAME * registry.dialect(name).request_work + PUT + 1024 <= QUICK
 
 
-async def test_a_backend_whose_frames_take_longer_than_tokens_is_read_in_more_steps() -> None:
+@pytest.mark.parametrize("costly", [{"mended": 1}, {"losses": [Loss(kind="Reply", why="answers no call of ours")]}])
+async def test_a_backend_whose_frames_take_longer_than_tokens_is_read_in_more_steps(costly: dict[str, Any]) -> None:
     steps = Steps()
-    bad = Step[Any](bursts=[Burst(items=[b"bad"])], mended=1)
+    bad = Step[Any](bursts=[Burst(items=[b"bad"])], **costly)
     async with served(queue=steps.queue, bad=bad) as made:
         made.transport.say(*([b"bad"] * FLOOD))
         await settle()

@@ -105,7 +105,8 @@ class Stage:
 
     def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
         batch = self.log.append(list(events), turn, self.origin, 10**9, of_events(events))
-        finished = self.delivery.deliver(batch, opened=opened, ended=ended)
+        plain = all(isinstance(event, TextDelta) for event in events)
+        finished = self.delivery.deliver(batch, opened=opened, ended=ended, plain=plain)
         self.delivery.tell_finished([(attachment, batch) for attachment in finished])
 
     def begin(self, link: str = "", request: str = "", turn: str = TURN) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.gateway.overload.fair_queue import DELIVER
 from dragoman.gateway.overload.fair_queue import TURN as TURN_WORK
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ModelTurnStarted,
     TextDelta,
+    ToolCallStarted,
 )
 from tests.gateway.session.delivery_stage import TURN, shown, stage
 from tests.idle import settle
@@ -38,6 +40,15 @@ async def test_the_start_and_the_end_of_a_turn_count_as_work_of_the_step() -> No
         streamed = budget.left
         made.end("a")
         assert (before - begun, begun - streamed, streamed - budget.left) == (TURN_WORK, 0, TURN_WORK)
+
+
+async def test_each_event_that_is_no_text_counts_as_work_of_the_step() -> None:
+    async with stage() as made:
+        budget = made.services.queue.budget
+        made.begin()
+        before = budget.left
+        made.play(*(ToolCallStarted(call=f"c{number}", name="t") for number in range(3)))
+        assert before - budget.left == 3 * DELIVER
 
 
 async def test_each_question_of_a_backend_counts_as_work_of_the_step_and_of_the_backend() -> None:
