@@ -19,7 +19,6 @@ from dragoman.mappings.canonical.values import (
     Reasoning,
     Role,
     SessionSummary,
-    Status,
     Text,
     ToolCall,
     ToolResult,
@@ -83,8 +82,12 @@ class Loaded(Struct, frozen=True, gc=False):
     threads: tuple[Thread, ...]
 
 
+RUNTIME_ID = "thr_"
+"""How ids of threads begin since 0.10.2. A thread of an older server is called `running` while it is idle."""
+
+
 def _summary(thread: Thread) -> SessionSummary:
-    status: Status = "paused" if thread.status == "paused" else "idle"  # servers report `running` for idle threads too
+    runs = thread.status == "running" and thread.id.startswith(RUNTIME_ID)
     # Servers do not report the number of messages, and since 0.10.2 the preview is always empty.
     has_messages = thread.preview != NEW and bool(thread.preview or thread.updated_at > thread.created_at)
     return SessionSummary(
@@ -92,7 +95,7 @@ def _summary(thread: Thread) -> SessionSummary:
         title=thread.name or (thread.preview if has_messages else ""),
         updated_at=thread.updated_at * NS,
         messages=int(has_messages),
-        status=status,
+        status="running" if runs else "paused" if thread.status == "paused" else "idle",
         archived=thread.status == "archived",
         ext=keep(thread_id=thread.id, thread=thread),
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
+import pytest
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical.values import Message
@@ -41,6 +44,15 @@ def test_a_thread_without_a_preview_has_messages_if_it_was_changed() -> None:
     listed = sessions_listed("r", result)
     assert listed is not None
     assert [(row.title, row.messages) for row in listed.sessions] == [("", 1), ("", 0)]
+
+
+@pytest.mark.parametrize(("thread", "status"), [("thr_3f903cea", "running"), (f"thread-{UUID(int=1)}", "idle")])
+def test_only_a_server_that_knows_its_runs_is_believed_that_a_thread_runs(thread: str, status: str) -> None:
+    """Servers before 0.10.2 say so of every thread that is not archived, and 0.10.2 of the threads they stored."""
+    result = raw({"thread_id": "list", "status": "ok", "threads": [thread_row(thread)], "events": [], "data": {}})
+    listed = sessions_listed("r", result)
+    assert listed is not None
+    assert [row.status for row in listed.sessions] == [status]
 
 
 def test_messages_in_a_history_that_a_client_gave_are_read() -> None:
