@@ -83,7 +83,7 @@ class Loaded(Struct, frozen=True, gc=False):
 
 
 RUNTIME_ID = "thr_"
-"""How ids of threads begin since 0.10.2. A thread of an older server is called `running` while it is idle."""
+"""The start of the ids of threads since 0.10.2. A thread of an older server is called `running` while it is idle."""
 
 
 def _summary(thread: Thread) -> SessionSummary:
