@@ -15,7 +15,8 @@ does so for a whole history:
 
 `fold_in` does so for a store that has only messages. Two messages are the same if they have one id, or else one role
 and text after the last message that both have. A message that only the store has comes after the last one that both
-have, and before the turn of the next.
+have, and before the turn of the next. If that turn has an answer that the store corrects, it comes behind this answer:
+two runs were taken for one.
 
 Items that only the transcript has stay where they are. Each step looks up where a message stands: the cost is linear.
 """
@@ -230,12 +231,13 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
             continue
         gap = list(transcript[at:place])
         begin = _start_of_turn(gap, transcript[place] if message is not None else None)
-        changed |= _correct(gap, new)
+        corrected = _correct(gap, new)
+        begin = max(begin, corrected)
         merged += gap[:begin]
         for one in new:
             turn = new_id() if one.role == "user" else turn
             merged.append(structs.replace(one, id=one.id or new_id(), turn=turn))
-        changed |= bool(new)
+        changed |= bool(new or corrected)
         merged += gap[begin:]
         new = []
         if message is not None:
@@ -273,8 +275,8 @@ def _start_of_turn(gap: Sequence[Item], known: Item | None) -> int:
     return begin
 
 
-def _correct(gap: list[Item], new: list[Message]) -> bool:
-    """Correct the answers in `gap` by the text of the store; return True if one was corrected.
+def _correct(gap: list[Item], new: list[Message]) -> int:
+    """Correct the answers in `gap` by the text of the store; return how many of its items come before those in `new`.
 
     Two answers are the same if no input is between them: then the store contradicts what was streamed, and is right.
     A store may join the blocks of an answer, as a gateway in the place of a pando does: then nothing is corrected.
@@ -287,19 +289,19 @@ def _correct(gap: list[Item], new: list[Message]) -> bool:
     heard = _answers(gap[asked:])
     if (heard or asked) and rest == "".join(heard):
         del new[: len(stored)]
-        return False
+        return 0
     if asked and not heard and rest != text:
         new[: len(stored)] = [structs.replace(stored[-1], text=rest)]
-        return False
+        return 0
     joined_late = heard and text.endswith(heard[-1])  # the first of the stored answers were not heard
-    at, corrected = max(0, len(stored) - len(heard)) if joined_late else 0, False
+    at, corrected = max(0, len(stored) - len(heard)) if joined_late else 0, 0
     for i, item in enumerate(gap):
         if at >= len(new) or new[at].role != "assistant":
             break
         if isinstance(item, Message) and item.role == "assistant":
             gap[i] = structs.replace(item, text=new.pop(at).text)
-            corrected = True
-    return corrected
+            corrected = i + 1
+    return 0 if at else corrected
 
 
 def _answers(items: Sequence[Item]) -> list[str]:

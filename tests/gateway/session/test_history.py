@@ -339,6 +339,14 @@ def test_an_answer_of_which_only_the_end_was_heard_gets_the_stores_texts_in_thei
     assert folded(listed, [said("user", "1"), *heard]) == ["1", "Hi.", "Hello.", "ToolCall", "ToolResult", "Done."]
 
 
+def test_two_runs_that_were_heard_as_one_get_the_order_of_the_store() -> None:
+    """A pando does not publish that a run broke off, and the next one may begin at once."""
+    heard = [said("assistant", "He Two.", turn="t"), *call("t"), said("assistant", "Done.", turn="t")]
+    runs = [said("user", "1"), said("assistant", "He"), said("user", "2"), said("assistant", "Two.")]
+    listed: list[Item] = [*runs, said("assistant", "Done.")]
+    assert folded(listed, [runs[0], *heard]) == ["1", "He", "2", "Two.", "ToolCall", "ToolResult", "Done."]
+
+
 def test_an_answer_whose_blocks_the_store_joins_keeps_its_blocks() -> None:
     transcript = [said("user", "1"), said("assistant", "a", turn="t"), *call("t"), said("assistant", "b", "ours", "t")]
     listed: list[Item] = [said("user", "1"), said("assistant", "ab", "m2")]
