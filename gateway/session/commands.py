@@ -31,7 +31,7 @@ from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.turn_states import CancelState, Trigger, TurnState
 from dragoman.gateway.timers import Deadline
-from dragoman.mappings.canonical import Command, Event, commands
+from dragoman.mappings.canonical import Command, Event, Unmapped, commands
 from dragoman.mappings.canonical.events import (
     InteractionInvalid,
     OtpInvalid,
@@ -220,9 +220,7 @@ class Commands:
             event = self._inputs.match_repeated(event)
         pending = self._in_flight.find_command(event.request)
         if pending is None:
-            if not self._inputs.accept_late(event, at):
-                loss = Loss(kind=type(event).__name__, why="answers no command of ours")
-                self._context.services.ledger.record([loss], session=self._context.state.id)
+            self._take_stray(event, at)
         elif isinstance(event, TurnAccepted):
             self._settle(event.request, quiet=False)
             self._inputs.accept(pending, at)
@@ -231,6 +229,8 @@ class Commands:
             self._settle(event.request)
             if pending.client is not None:
                 shown.show(pending.client, pending.command.request, event, pending.then)
+        elif isinstance(event, Unmapped):
+            self._pass_on(pending, event)
         elif isinstance(event, Reply):
             self.give(event.request, event.failure, event)
         elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
@@ -239,6 +239,21 @@ class Commands:
         elif pending.client is not None:
             self._settle(event.request)
             self._answer(pending.client, structs.replace(event, request=pending.command.request))
+
+    def _take_stray(self, event: Any, at: int) -> None:
+        """Act on an answer to a command that does not wait for one."""
+        if not self._inputs.accept_late(event, at):
+            loss = Loss(kind=type(event).__name__, why="answers no command of ours")
+            self._context.services.ledger.record([loss], session=self._context.state.id)
+
+    def _pass_on(self, pending: PendingCommand, event: Unmapped) -> None:
+        """Send a message of unknown type to the client whose command it names; the answer may follow."""
+        client, context = pending.client, self._context
+        if client is not None and client.dialect.name == event.dialect:
+            client.send([structs.replace(event, request=pending.command.request)])
+        else:
+            loss = Loss(kind="Unmapped", why=f"a message of {event.dialect}", sample=event.tag)
+            context.services.ledger.record([loss], session=context.state.id, source=event.dialect)
 
     def _answer(self, client: Client, event: Event) -> None:
         """Send the answer to one command, and count the fields that it loses."""

@@ -9,10 +9,11 @@ class Unmapped(Facts, frozen=True, kw_only=True, gc=False, tag_field="type", tag
     """A whole message with an unknown name.
 
     It is logged, recorded and counted. It goes out again only to its own dialect, and only if clients of that dialect
-    survive it. `raw` is the frame as text.
+    survive it. `raw` is the frame as text. An event with the `request` of a command goes to the client that sent it.
     """
 
     visibility = "internal"
+    answers = "by_request"
 
     dialect: str
     tag: str

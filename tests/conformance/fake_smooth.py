@@ -60,6 +60,8 @@ class FakeSmooth:
         self.tokens: list[str] = []
         """The token of each connection, "" for none."""
         self.turn = ""
+        self.hint: dict[str, Any] | None = None
+        """A message that comes before the answer to each action, with its request id."""
         self._parked = ""
         self._asked = asyncio.Event()
         self._at: ServerConnection
@@ -96,7 +98,8 @@ class FakeSmooth:
         self.tokens += parse_qs(urlsplit(path).query).get("token", [""])
         async for message in socket:
             action = json.loads(message)
-            for frame in self._answer(action, socket):
+            hints = [{**self.hint, "requestId": action["requestId"]}] if self.hint is not None else []
+            for frame in (*hints, *self._answer(action, socket)):
                 await socket.send(json.dumps({**frame, "timestamp": 1}))
 
     def _answer(self, action: dict[str, Any], socket: ServerConnection) -> Iterable[dict[str, Any]]:

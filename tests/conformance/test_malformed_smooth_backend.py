@@ -521,7 +521,7 @@ async def test_a_turn_stays_parked_after_wrong_answers_and_the_right_one_counts_
             assert await client.turn(GOOD) == "eventual_response"
 
 
-async def test_an_unknown_event_reaches_clients_of_its_own_dialect_and_ends_no_turn(tmp_path: Path) -> None:
+async def test_an_unknown_event_reaches_clients_of_its_own_dialect_and_answers_and_ends_nothing(tmp_path: Path) -> None:
     """Every client drops an unknown type silently (section 8), so the gateway passes it on to them (docs/design.md,
     section 4).
     """
@@ -534,7 +534,11 @@ async def test_an_unknown_event_reaches_clients_of_its_own_dialect_and_ends_no_t
         await asker.send({"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": "hold"})
         await fake.asked()
         asker.survives = frozenset({"weather"})
+        fake.hint = news
+        await asker.send({"action": "get_conversation_messages", "sessionId": "$session", "requestId": "page"})
+        told = await asker.until(lambda frame: frame.get("status") == 200)
+        assert fits(told, [{"status": 202}, {**news, "requestId": "page"}, {"requestId": "page", "status": 200}])
         await fake.say(news, ended())
         told = await asker.until(lambda frame: frame["type"] == "eventual_response")
-        assert fits(told, [{"status": 202}, news, answer("")])
+        assert fits(told, [news, answer("")])
         assert await asker.turn(GOOD) == "eventual_response"

@@ -446,15 +446,16 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
 def unmapped(event: Unmapped, context: Context) -> Messages:
     """Pass on a frame of unknown type, if it came from smooth: every smooth client ignores unknown types.
 
-    In a turn it gets the request id that the client knows, in place of the one between the server and us.
+    It gets the request id that the client knows, in place of the one between the server and us: that of the client's
+    command, or of the turn.
     """
     if event.dialect != "smooth":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()
-    message = msgspec.json.decode(event.raw)
+    message, request = msgspec.json.decode(event.raw), event.request or context.top
     for part in (message, message.get("data")):
-        if context.top and isinstance(part, dict) and "requestId" in part:
-            part["requestId"] = context.top
+        if request and isinstance(part, dict) and "requestId" in part:
+            part["requestId"] = request
     return (message,)
 
 

@@ -31,6 +31,7 @@ from dragoman.mappings.dialect import (
     TextSink,
     Translator,
 )
+from dragoman.mappings.extras import read_raw
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.to_canonical.replies import typed_answer
 from dragoman.mappings.smooth.translator.opening import Opening
@@ -218,7 +219,7 @@ class ClientTranslator(Translator[Event, Command]):
                 item = events.Reply(request=known.request) if known else msgspec.structs.replace(event, request=request)
             elif isinstance(event, events.OtpVerified | events.OtpInvalid | events.InteractionInvalid):
                 item = self._match_verdict(own, event)
-            items.append(item)
+            items.append(self._match_unknown(item) if type(item) is Unmapped else item)
             if type(item) is events.TurnEnded:
                 if self._turns.pop(own, own) != own:
                     self._over.append(own)
@@ -288,6 +289,12 @@ class ClientTranslator(Translator[Event, Command]):
         key = own if isinstance(known, kind) else next((k for k, c in self._pending.items() if isinstance(c, kind)), "")
         command = self._pending.pop(key, None)
         return msgspec.structs.replace(item, request="" if command is None else command.request)
+
+    def _match_unknown(self, item: Unmapped) -> Unmapped:
+        """Return a message of unknown type with the `request` of the command that it names, if any; no answer."""
+        head = read_raw(msgspec.Raw(item.raw.encode()), Head)
+        command = self._pending.get(head.request_id) if head is not None else None
+        return item if command is None else msgspec.structs.replace(item, request=command.request)
 
     def _take_cancels(self) -> list[Event]:
         """Return a Reply to every pending cancel: servers send none, so the end of the turn is the answer."""

@@ -216,7 +216,9 @@ class ServerTranslator(Translator[Command, Event]):
     # -- to the client ----------------------------------------------------------------------------------
 
     def _answer(self, item: Any, step: Step[Command]) -> None:
-        known = self._pending.pop(item.request, None)
+        known = self._pending.get(item.request)
+        if not isinstance(item, Unmapped):  # an answer may follow
+            self._pending.pop(item.request, None)
         request = known.request if known is not None else item.request or None
         context = self._context(request, None if known is None else known.command)
         if self._turn is not None and self._turn.request == request:
