@@ -101,8 +101,10 @@ def passed_headers(request: RawRequestMessage) -> dict[str, str]:
     Two values of `traceparent` contradict each other: none counts.
     """
     headers = request.headers
+    if "traceparent" not in headers and "via" not in headers:
+        return NO_HEADERS
     trace = TRACE if len(headers.getall("traceparent", ())) == 1 else ()
-    return {name: ",".join(headers.getall(name)) for name in (*trace, "via") if name in headers} or NO_HEADERS
+    return {name: ",".join(headers.getall(name)) for name in (*trace, "via") if name in headers}
 
 
 def _is_handshake(request: RawRequestMessage) -> bool:

@@ -120,6 +120,10 @@ class BackendKind(ABC):
     def open_session(self, link: Link, command: OpenSession | ResumeSession) -> Session | None:
         """Return the session for a client that opens one, or None if the backend is asked for it; raise Refused."""
 
+    def agent_of(self, _session: Session, wanted: str) -> str:
+        """Return the agent id that a client gets which asked for the agent `wanted`, and got this session."""
+        return wanted
+
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
         """Return or ask for a session that a client resumes and that is not open here; raise Refused if it cannot."""
         if not link.attaches:  # a caller activates an open session, and opens none

@@ -36,7 +36,9 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
-NONE_FREE = Failure(cause="busy", text="no pod is free")
+NONE_FREE = Failure(
+    cause="busy", text="no pod is free; a pod is kept for its client until `session_ttl` after it has left"
+)
 NONE_RUNS = Failure(cause="busy", text="no pod is running")
 
 
@@ -103,6 +105,11 @@ class PodsKind(BackendKind):
         if chosen is None or not self._sessions.policy.opens(link.principal, chosen.state):
             raise Refused(self._choice.why)
         return chosen
+
+    def agent_of(self, session: Session, wanted: str) -> str:
+        """Return an id that selects the same pod again, for a client that named it by its name."""
+        name = self._index.find_pod(session.state.id)
+        return session_id(self._sessions.route.name, name) if name is not None and wanted == name else wanted
 
     # -- the queue -------------------------------------------------------------------------------------
 

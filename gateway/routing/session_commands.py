@@ -144,14 +144,14 @@ class SessionCommands:
         ledger.count_partial(link.dialect, upstream, [command], commands=True)  # the gateway answers it
         if session.state.id not in link.sessions:  # a repeated open does nothing, and can be had without end
             audit.note("open", link, session=session.state.id)
-        if command.agent:
-            session.state.agent = command.agent
+        agent = self._backend.agent_of(session, command.agent)
+        session.state.agent = agent or session.state.agent
         session.state.trace = session.state.trace or opening_trace(link, command)
         if isinstance(command, OpenSession):
             self._sessions.choose(link, session, command.session)
             session.describe()
         is_new = isinstance(command, OpenSession)
-        self.show_session(link, session, command.request, command.agent, awaits_history=not is_new)
+        self.show_session(link, session, command.request, agent, awaits_history=not is_new)
 
     def get_session(self, link: Link, command: GetSession) -> None:
         """Answer a client that looks at a session, or let the backend answer it."""

@@ -91,7 +91,7 @@ async def test_a_client_that_names_no_pod_gets_the_first_free_one_or_busy(tmp_pa
         for client, name in ((one, "atlas"), (two, "hermes")):
             reply = await client.ask({"action": "get_session", "sessionId": client.session})
             assert reply["data"]["conversationId"] == conversation(tmp_path, name)
-        assert (await opened(url))["error"]["message"] == "no pod is free"
+        assert (await opened(url))["error"]["message"].startswith("no pod is free; ")
 
 
 @pytest.mark.parametrize("by", ["agent's name", "agent's id", "metadata", "conversation"])
@@ -105,6 +105,8 @@ async def test_a_client_that_names_a_pod_gets_that_pod(tmp_path: Path, by: str) 
     async with pods(tmp_path, "atlas", "hermes"), served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)):
         reply = await opened(url, **naming[by])
         assert reply["data"]["conversationId"] == conversation(tmp_path, "hermes")
+        again = await opened(url, agentId=reply["data"]["agentId"])
+        assert by in ("metadata", "conversation") or again["data"] == reply["data"], "the id selects the same pod"
 
 
 @pytest.mark.parametrize(
