@@ -92,11 +92,15 @@ def place(text: str) -> Place:
     if not text:
         raise ConfigError("recordings need a place: name a folder, or a new file")
     path = Path(expand_home(text))
-    if folder_of(text) == path:
-        if path.exists() and not path.is_dir():
+    try:
+        exists, is_folder = path.exists(), folder_of(text) == path
+    except OSError as error:  # the name is too long, or a folder above it may not be searched
+        raise ConfigError(f"{text}: {error.strerror}: name another place") from error
+    if is_folder:
+        if exists and not path.is_dir():
             raise ConfigError(f"{text} is a file: name a folder, or a new file")
         return Folder(path)
-    if path.exists():
+    if exists:
         raise ConfigError(f"{text} exists already and is not overwritten: name a new file, or a folder")
     if path.suffix == ZST:
         raise ConfigError(f"{text}: a recording is compressed only after its end: name it {path.stem}")

@@ -228,6 +228,7 @@ def test_a_valid_recording_section_has_no_problem(tmp_path: Path) -> None:
     ("path", "more", "problem"),
     [
         ("{0}/config.toml", "", "7: recording.path: {0}/config.toml exists already"),
+        (f"{{0}}/{'n' * 300}", "", f"7: recording.path: {{0}}/{'n' * 300}: File name too long: name another place"),
         ("{0}/new.jsonl", "keep_count = 3", "8: recording.keep_count: {0}/new.jsonl is a file"),
         ("{0}", "keep_count = 0", "8: recording.keep_count: expected a whole number >= 1, got 0"),
         ("{0}", 'links = "some"', "8: recording.links: 'some' is not one of turn, all"),
