@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from uuid import NAMESPACE_OID, UUID
 
+from msgspec import UNSET
+
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.named_uuid import named_uuid
@@ -103,7 +105,11 @@ def _record(message: Message, at: int) -> wire.Record:
     return wire.Record(
         id=record_id(message),
         direction="inbound" if message.role == "user" else "outbound",
-        content=wire.Content(text=message.text),
+        content=wire.Content(
+            text=message.text, structured_response=carried(message.ext, "structuredResponse") or UNSET
+        ),
+        sender=carried(message.ext, "from") or UNSET,
+        to=carried(message.ext, "to") or UNSET,
         created_at=rfc3339(at),
     )
 

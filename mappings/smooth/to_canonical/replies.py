@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import ImageAttachment, Message, SessionSummary, Text
+from dragoman.mappings.canonical.values import Ext, ImageAttachment, Message, SessionSummary, Text
 from dragoman.mappings.extras import read_raw
 from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import replies as wire
@@ -59,7 +59,21 @@ def _message(record: wire.Record) -> Message:
         text=text,
         segments=(*([Text(text=text)] if text else ()), *images) if images else (),
         at=nanoseconds(record.created_at),
+        ext=_details(record),
     )
+
+
+def _details(record: wire.Record) -> Ext | None:
+    """Return the parts of a stored message without a canonical counterpart; invalid ones are left out."""
+    content, sender, to = record.content.structured_response, record.sender, record.to
+    if content is sender is to is UNSET:  # as all known servers send it
+        return None
+    parts = {
+        "structuredResponse": read_raw(content, dict[str, object]),
+        "from": read_raw(sender, wire.Participant),
+        "to": read_raw(to, wire.Participant),
+    }
+    return keep(**{name: UNSET if part is None else part for name, part in parts.items()})
 
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsListed | None:

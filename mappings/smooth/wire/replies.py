@@ -7,8 +7,9 @@ servers add keys (history records of server R) or omit some (get_session of serv
 from __future__ import annotations
 
 from typing import Literal
+from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 AGENT_NAME = "smooth-agent"
 """The name of the agent on every reference server."""
@@ -47,6 +48,7 @@ class Content(Payload, frozen=True, kw_only=True):
 
     text: str | None = None
     items: list[ContentItem] | None = None
+    structured_response: Raw | UnsetType = UNSET
 
 
 class Record(Payload, frozen=True, kw_only=True):
@@ -55,7 +57,17 @@ class Record(Payload, frozen=True, kw_only=True):
     id: str
     direction: Literal["inbound", "outbound"]
     content: Content
+    sender: Raw | UnsetType = field(default=UNSET, name="from")
+    to: Raw | UnsetType = UNSET
     created_at: str
+
+
+class Participant(Payload, frozen=True, kw_only=True):
+    """The sender or recipient of a message. Strict clients refuse a page with another id."""
+
+    id: UUID
+    type: str
+    name: str | None = None
 
 
 class Page(Payload, frozen=True, kw_only=True):

@@ -15,6 +15,8 @@ from dragoman.mappings.canonical.events import (
     ToolCallArguments,
 )
 from dragoman.mappings.canonical.values import ImageAttachment, Message, SessionSummary, Text
+from dragoman.mappings.extras import as_json
+from dragoman.mappings.smooth.from_canonical.replies import history
 from dragoman.mappings.smooth.to_canonical.events import TO_EVENT, envelope
 from dragoman.mappings.smooth.to_canonical.replies import history_page, session_opened, sessions_listed
 from dragoman.mappings.smooth.wire import events as wire
@@ -77,6 +79,26 @@ def test_the_real_page_of_the_reference_server_is_read() -> None:
         items=(Message(role="assistant", text="It rains.", id="m1", at=1_000_000_000),),
         next_cursor="m1",
     )
+
+
+def test_a_page_keeps_the_optional_parts_of_its_messages_that_are_valid() -> None:
+    record = {
+        "id": A,
+        "direction": "outbound",
+        "content": {"text": "It rains.", "structuredResponse": {"sky": ["grey"]}},
+        "from": {"id": A, "type": "agent"},
+        "to": {"id": A, "type": "user", "name": "Ann"},
+        "createdAt": "1970-01-01T00:00:01Z",
+    }
+    invalid = {
+        "content": {"text": "It rains.", "structuredResponse": "grey"},
+        "from": {"id": "a", "type": "agent"},
+        "to": None,
+    }
+    pages = [history_page("q", raw({"messages": [one], "hasMore": False})) for one in (record, record | invalid)]
+    whole, plain = (json.loads(as_json(history(page)))["messages"][0] for page in pages if page is not None)
+    assert whole == record
+    assert plain == {**{key: record[key] for key in ("id", "direction", "createdAt")}, "content": {"text": "It rains."}}
 
 
 @pytest.mark.parametrize("text", ["Look", ""])
