@@ -25,7 +25,7 @@ from dragoman.mappings.dialect import Frame, Oversize
 from dragoman.mappings.smooth.wire.replies import Session
 from tests.data_files import DATA, captured_smooth, captures, vectors
 from tests.forked_program import dragoman_bytes
-from tests.players.capture_readers import READERS, Turn
+from tests.players.capture_readers import Turn, turns_of
 from tests.players.captures import messages
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import assert_emitted, assert_strict
@@ -268,7 +268,7 @@ def test_a_captured_pod_becomes_strict_smooth_frames_with_the_text_of_each_turn(
 def recorded(path: Path) -> list[Turn]:
     """Return the turns in a pod's capture."""
     told = [message for message in messages("pod", path.stem[:2]) if message.conn == "a"]
-    return READERS["pod"]((message.way, message.value) for message in told)
+    return turns_of("pod", ((message.way, message.value) for message in told))
 
 
 def test_the_captures_show_turns_that_are_completed_and_cancelled() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.test_translate import translated
 from tests.mappings.codewhale.data import CAPTURES, LINES, captured
-from tests.players.capture_readers import READERS, Turn
+from tests.players.capture_readers import Turn, turns_of
 from tests.players.captures import messages
 from tests.smooth_frame_check import check
 
@@ -172,7 +172,7 @@ def test_the_captured_turns_have_their_text_and_their_ends_in_other_dialects(tar
         wire = [message for message in messages("codewhale", number) if not _refuses(message.text)]
         answered = {message.value.get("id") for message in wire if message.way == "got"}
         asked = [m for m in wire if m.way == "got" or (isinstance(m.value, dict) and m.value["id"] in answered)]
-        turns += READERS["codewhale"]((message.way, message.value) for message in asked)
+        turns += turns_of("codewhale", ((message.way, message.value) for message in asked))
         told += [message.text.encode() for message in wire if message.way == "got"]
     done = translated("codewhale", target, told)
     text = "".join(turn.text for turn in turns)

@@ -17,7 +17,8 @@ from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryPeer
 from tests.gateway.smooth_client_messages import AGENT
 from tests.pairs.random_backend import INTERNAL, REASONING, Frame
-from tests.pairs.views import READ, TEXT, SeenTurn
+from tests.pairs.views import TEXT, SeenTurn, seen
+from tests.players.capture_readers import Wire
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
@@ -63,7 +64,11 @@ class RandomClient(ABC):
 
     def seen(self) -> list[SeenTurn]:
         """The turns that this client has seen."""
-        return READ[self.dialect](self.peer.frames(), self.sent)
+        return seen(self.dialect, self.wire())
+
+    def wire(self) -> Wire:
+        """Return the messages that show the client its turns, in their order."""
+        return [(way, json.loads(frame)) for way, frame in self.peer.wire() if frame]
 
     def says(self, message: Frame) -> None:
         """Send a message."""
@@ -253,7 +258,7 @@ class RandomCodewhaleClient(RandomClient):
         whole = turn.regrouped()
         if whole.end == "completed":
             return whole
-        return SeenTurn([part for part in whole.parts if part[0] == TEXT], [], whole.end)
+        return SeenTurn(parts=[part for part in whole.parts if part[0] == TEXT], end=whole.end)
 
     def check(self, frame: Frame) -> None:
         text = json.dumps(frame)
@@ -310,6 +315,9 @@ class RandomPandoClient(RandomClient):
 
     def asks(self, session: Session, n: int) -> None:
         self._calls(session, self.QUESTIONS[n % len(self.QUESTIONS)])
+
+    def wire(self) -> Wire:
+        return [("got", frame) for frame in self.peer.frames()]
 
     def shown_of(self, turn: SeenTurn) -> SeenTurn:
         return turn.published()

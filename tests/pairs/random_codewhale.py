@@ -11,7 +11,6 @@ from uuid import NAMESPACE_URL, uuid5
 
 from tests.mappings.codewhale.data import thread_row
 from tests.pairs.random_backend import Frame, Move, PlayedTurn, RandomBackend
-from tests.pairs.views import TEXT
 
 METHODS = ["thread/start", "thread/resume", "thread/read", "thread/message", "thread/interrupt", "app/config/reload"]
 
@@ -136,7 +135,7 @@ class RandomCodewhale(RandomBackend):
     def _text(self) -> None:
         turn = self._open()
         words = self._words.next(turn.number)
-        turn.seen.add(TEXT, words)
+        turn.seen.add_text(words)
         self._bare("response_delta", delta=words)
 
     def _open(self) -> PlayedTurn:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.pairs.pando_primary import NO_METHOD, NO_ROWS, NO_SUMMARY, message, row
 from tests.pairs.random_backend import Frame, Move, PlayedTurn, RandomBackend
-from tests.pairs.views import CALL, TEXT, arguments
+from tests.pairs.views import TEXT
 
 
 class RandomPando(RandomBackend):
@@ -137,7 +137,7 @@ class RandomPando(RandomBackend):
     def _text(self) -> None:
         turn = self._open()
         words = self._words.next(turn.number)
-        turn.seen.add(TEXT, words)
+        turn.seen.add_text(words)
         self._sessions[self._session][-1]["content"] += words
         self._say("llm.token", token=words)
 
@@ -145,7 +145,7 @@ class RandomPando(RandomBackend):
         turn = self._open()
         self._ids += 1
         call, name, given = f"call_{self._ids}", f"tool_{self._ids % 3}", {"a": self._words.next(turn.number)}
-        turn.seen.add(CALL, arguments(name, given))
+        turn.seen.add_call(name, given)
         self._calls[call] = name
         self._say("tool.start", tool_name=name, call_id=call, params="")
         self._say("tool.start", tool_name=name, call_id=call, params=json.dumps(given))

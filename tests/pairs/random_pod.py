@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from tests.gateway.pod_messages import answer_entry, echo, logged, problem, rotated, run_end, say, snapshot, status
 from tests.pairs.random_backend import INTERNAL, REASONING, Frame, Move, PlayedTurn, RandomBackend
-from tests.pairs.views import CALL, TEXT, THOUGHT, arguments
+from tests.pairs.views import TEXT
 
 SEGMENT = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
 
@@ -299,7 +299,7 @@ class RandomPod(RandomBackend):
         run = self._block("text")
         words = self._words.next(run.played.number)
         run.parts.append(words)
-        run.played.seen.add(TEXT, words)
+        run.played.seen.add_text(words)
         self._say(say("text_delta", text=words))
 
     def _text_done(self) -> None:
@@ -317,7 +317,7 @@ class RandomPod(RandomBackend):
             return
         words = self._words.next(run.played.number, REASONING)
         run.parts.append(words)
-        run.played.seen.add(THOUGHT, words)
+        run.played.seen.add_thought(words)
         self._say(say("thinking_delta", text=words))
 
     def _think_done(self) -> None:
@@ -343,7 +343,7 @@ class RandomPod(RandomBackend):
         name, *fragments = run.parts
         self._say(say("tool_call_args_delta", id=run.block, json="]}"))
         whole = json.dumps(json.loads("".join(fragments) + "]}"), separators=(",", ":"))
-        run.played.seen.add(CALL, arguments(name, whole))
+        run.played.seen.add_call(name, whole)
         self._calls[run.block] = name
         item = {"kind": "tool_call", "call_id": run.block, "name": name, "arguments": whole}
         self._log("assistant_item", item=item)
@@ -365,7 +365,7 @@ class RandomPod(RandomBackend):
         run = self._open()
         if run.block.startswith("call_"):
             name, *fragments = run.parts
-            run.played.seen.add(CALL, arguments(name, "".join(fragments)))
+            run.played.seen.add_call(name, "".join(fragments))
         self._invoke()
         if run.model_turn:
             self._turn_count, self._call_count = self._turn_count + 1, self._call_count + 1

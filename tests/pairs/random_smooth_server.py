@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 from msgspec import Struct, field
 
 from tests.pairs.random_backend import REASONING, Frame, Move, PlayedTurn, RandomBackend
-from tests.pairs.views import CALL, TEXT, THOUGHT, arguments
+from tests.pairs.views import TEXT
 
 
 def uuid(name: str) -> str:
@@ -198,13 +198,13 @@ class RandomSmoothServer(RandomBackend):
         turn = self._open()
         turn.spoke, turn.asks = True, False  # a server that goes on has denied the question itself
         words = self._words.next(turn.played.number)
-        turn.played.seen.add(TEXT, words)
+        turn.played.seen.add_text(words)
         self._say("stream_token", turn.request, token=words)
 
     def _think(self) -> None:
         turn = self._open()
         words = self._words.next(turn.played.number, REASONING)
-        turn.played.seen.add(THOUGHT, words)
+        turn.played.seen.add_thought(words)
         self._say("stream_reasoning", turn.request, token=words)
 
     def _preamble(self) -> None:
@@ -221,7 +221,7 @@ class RandomSmoothServer(RandomBackend):
         self._names += 1
         name, given = f"tool_{self._names % 3}", {"a": self._words.next(turn.played.number)}
         turn.calls.append(name)
-        turn.played.seen.add(CALL, arguments(name, given))
+        turn.played.seen.add_call(name, given)
         said: object = json.dumps(given) if self._names % 2 else given
         self._chunk(name, {"rawResponse": {"toolCall": {"name": name, "arguments": said}}})
 

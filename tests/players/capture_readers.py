@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct, field
 
@@ -18,8 +18,8 @@ Wire = Iterable[tuple[str, Any]]
 
 
 class Turn(Struct):
-    """A turn as it was shown. `end` is completed, failed, cancelled, or "" while it is open. `ours` is True if an input
-    of this connection began it; `questions` counts its questions in forms.
+    """A turn as it was shown, which a reader fills in. `end` is completed, failed, cancelled, or "" while it is open.
+    `ours` is True if an input of this connection began it; `questions` counts its questions in forms.
     """
 
     text: str = ""
@@ -34,6 +34,34 @@ class Turn(Struct):
     def empty(self) -> bool:
         """Return True if nothing of the turn was shown except its beginning and its end."""
         return not (self.text or self.thought or self.calls or self.results)
+
+    def add_text(self, text: str) -> None:
+        self.text += text
+
+    def replace_text(self, start: int, text: str) -> None:
+        """Replace the text from `start` on by the whole text of its block or turn."""
+        self.text = self.text[:start] + text
+
+    def add_thought(self, text: str) -> None:
+        self.thought += text
+
+    def add_call(self, name: str, arguments: object, *, whole: bool = True) -> None:
+        """Add a call; one that is not `whole` was cut off before its end."""
+        self.calls.append((name, plain(arguments)))
+
+    def add_result(self, name: str, text: str) -> None:
+        self.results.append((name, text))
+
+    def add_question(self) -> None:
+        self.questions += 1
+
+    def finish(self, end: str) -> None:
+        """Note the end of the turn; in words a `paused` one is cancelled."""
+        self.end = "cancelled" if end == "paused" else end
+
+
+MakeTurn = Callable[[bool], Turn]
+"""Make a turn; the argument says whether an input of this connection began it."""
 
 
 def plain(arguments: object) -> str:
@@ -53,8 +81,9 @@ def plain(arguments: object) -> str:
 class _PodReading:
     """A reader of runs from `status{running}` to the next other status; a done text replaces its deltas."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: MakeTurn) -> None:
         self.turns: list[Turn] = []
+        self._make = make
         self._turn: Turn | None = None
         self._asked = False
         self._ended = ""
@@ -78,7 +107,8 @@ class _PodReading:
         elif event == "segment_rotated":
             self._know([data["entry"]])
         elif event == "run_end":
-            self._ended = "completed" if data["result"] in ("finished", "limit_reached") else "cancelled"
+            ends = {"finished": "completed", "limit_reached": "completed", "paused": "paused"}
+            self._ended = ends.get(data["result"], "cancelled")
         elif event == "error" and data["code"] == "already_running":
             self._asked = False
         elif event == "error":
@@ -88,13 +118,16 @@ class _PodReading:
 
     def _status(self, status: str) -> None:
         if status == "running" and self._turn is None:
-            self._turn = Turn(ours=self._asked)
+            self._turn = self._make(self._asked)
             self._asked, self._ended, self._block = False, "", 0
             self.turns.append(self._turn)
         elif status != "running" and self._turn is not None:
-            self._turn.calls += [(self._names[call], plain(said)) for call, said in self._fragments.items()]
-            self._turn.end = self._ended or "failed"
+            for call, said in self._fragments.items():
+                self._turn.add_call(self._names[call], said, whole=False)
+            self._turn.finish(self._ended or "failed")
             self._turn, self._fragments = None, {}
+        elif status == "idle" and self._ended and self._ended != "paused" and self.turns:
+            self.turns[-1].finish(self._ended)  # a paused run was cancelled
 
     def _know(self, entries: list[Any]) -> None:
         """Remember the names of earlier calls, whose results may still come."""
@@ -104,21 +137,21 @@ class _PodReading:
     def _content(self, turn: Turn, event: str, data: Frame) -> None:
         match event:
             case "text_delta":
-                turn.text += data["text"]
+                turn.add_text(data["text"])
             case "text_done":
-                turn.text = turn.text[: self._block] + data["text"]
-                self._block = len(turn.text)
+                turn.replace_text(self._block, data["text"])
+                self._block += len(data["text"])
             case "thinking_delta":
-                turn.thought += data["text"]
+                turn.add_thought(data["text"])
             case "tool_call_start":
                 self._names[data["id"]], self._fragments[data["id"]] = data["name"], ""
             case "tool_call_args_delta":
                 self._fragments[data["id"]] += data["json"]
             case "tool_call_done":
                 del self._fragments[data["id"]]
-                turn.calls.append((data["name"], plain(data["arguments"])))
+                turn.add_call(data["name"], data["arguments"])
             case "tool_result":
-                turn.results.append((self._names.get(data["id"], ""), data.get("output") or data["summary"]))
+                turn.add_result(self._names.get(data["id"], ""), data.get("output") or data["summary"])
 
 
 # -- smooth (docs/dialects/smooth.md, sections 4 and 6) -------------------------------------------------
@@ -130,8 +163,9 @@ class _SmoothReading:
     ENDS: ClassVar = {"eventual_response": "completed", "error": "failed", "cancelled": "cancelled"}
     NONE = ("pong", "keepalive", "stream_preamble", "otp_verified", "otp_invalid", "interaction_invalid")
 
-    def __init__(self) -> None:
+    def __init__(self, make: MakeTurn) -> None:
         self.turns: list[Turn] = []
+        self._make = make
         self._open: dict[str, Turn] = {}
         self._said: set[str] = set()
 
@@ -152,27 +186,27 @@ class _SmoothReading:
             return
         turn = self._open.get(request)
         if turn is None:
-            turn = self._open[request] = Turn(ours=request in self._said)
+            turn = self._open[request] = self._make(request in self._said)
             self.turns.append(turn)
         if kind == "stream_token":
-            turn.text += frame["token"]
+            turn.add_text(frame["token"])
         elif kind == "stream_reasoning":
-            turn.thought += frame["token"]
+            turn.add_thought(frame["token"])
         elif kind == "stream_chunk":
             self._chunk(turn, frame["data"]["state"].get("rawResponse") or {})
         elif kind in ("write_confirmation_required", "interaction_required", "otp_verification_required"):
-            turn.questions += 1
+            turn.add_question()
         elif kind in self.ENDS:
-            turn.end = self.ENDS[kind]
+            turn.finish(self.ENDS[kind])
             if kind == "eventual_response":
-                turn.text = "".join(frame["data"]["data"]["response"]["responseParts"])
+                turn.replace_text(0, "".join(frame["data"]["data"]["response"]["responseParts"]))
             del self._open[request]
 
     def _chunk(self, turn: Turn, raw: Frame) -> None:
         if "toolCall" in raw:
-            turn.calls.append((raw["toolCall"]["name"], plain(raw["toolCall"]["arguments"])))
+            turn.add_call(raw["toolCall"]["name"], raw["toolCall"]["arguments"])
         elif "toolResult" in raw:
-            turn.results.append((raw["toolResult"]["name"], raw["toolResult"]["result"]))
+            turn.add_result(raw["toolResult"]["name"], raw["toolResult"]["result"])
 
 
 # -- pando (docs/dialects/pando.md, sections 4 and 6) ---------------------------------------------------
@@ -181,8 +215,9 @@ class _SmoothReading:
 class _PandoReading:
     """A reader of runs from their first event to `llm.end`, or to the next `session.update` after an interrupt."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: MakeTurn) -> None:
         self.turns: list[Turn] = []
+        self._make = make
         self._turn: Turn | None = None
         self._asked = self._failed = False
         self._interrupts: set[str] = set()
@@ -218,7 +253,7 @@ class _PandoReading:
 
     def _run(self) -> Turn:
         if self._turn is None:
-            self._turn = Turn(ours=self._asked)
+            self._turn = self._make(self._asked)
             self._asked = self._failed = False
             self.turns.append(self._turn)
         return self._turn
@@ -226,21 +261,21 @@ class _PandoReading:
     def _end(self, end: str) -> None:
         if self._turn is not None:
             for name, params in self._calls.values():
-                self._turn.calls.append((name, plain(params)))
-            self._turn.end = end
+                self._turn.add_call(name, params, whole=False)
+            self._turn.finish(end)
         self._turn, self._interrupted, self._calls = None, False, {}
 
     def _content(self, turn: Turn, topic: str, payload: Frame) -> None:
         match topic:
             case "llm.token":
-                turn.text += payload["token"]
+                turn.add_text(payload["token"])
             case "tool.start" if payload["params"]:
                 self._calls.pop(payload["call_id"], None)
-                turn.calls.append((payload["tool_name"], plain(payload["params"])))
+                turn.add_call(payload["tool_name"], payload["params"])
             case "tool.start":
                 self._calls[payload["call_id"]] = payload["tool_name"], ""
             case "tool.end":
-                turn.results.append((payload["tool_name"], payload["result"]))
+                turn.add_result(payload["tool_name"], payload["result"])
             case _:
                 pass
 
@@ -255,14 +290,15 @@ class _CodewhaleReading:
 
     CANCELLED = ("turn interrupted", "turn canceled")
 
-    def __init__(self) -> None:
+    def __init__(self, make: MakeTurn) -> None:
         self.turns: list[Turn] = []
+        self._make = make
         self._waiting: list[tuple[Any, Turn]] = []
 
     def read(self, wire: Wire) -> list[Turn]:
         for way, frame in wire:
             if way == "said" and _is_message(frame):
-                self.turns.append(Turn(ours=True))
+                self.turns.append(self._make(True))
                 self._waiting.append((frame["id"], self.turns[-1]))
             elif way == "got" and self._waiting:
                 self._got(frame)
@@ -271,26 +307,25 @@ class _CodewhaleReading:
     def _got(self, frame: Frame) -> None:
         request, turn = self._waiting[0]
         if frame.get("type") == "response_delta":
-            turn.text += frame["delta"]
+            turn.add_text(frame["delta"])
         elif "type" not in frame and frame.get("id") == request:
             error = frame.get("error")
             for event in (frame.get("result") or {}).get("events", []):
                 self._event(turn, event)
-            turn.end = "completed"
-            if error is not None:
-                turn.end = "cancelled" if error["message"] in self.CANCELLED else "failed"
+            cancelled = error is not None and error["message"] in self.CANCELLED
+            turn.finish("cancelled" if cancelled else "completed" if error is None else "failed")
             del self._waiting[0]
 
     def _event(self, turn: Turn, event: Frame) -> None:
         match event["event"]:
             case "response_delta" if event.get("channel") == "reasoning":
-                turn.thought += event["delta"]
+                turn.add_thought(event["delta"])
             case "response_delta":
-                turn.text += event["delta"]
+                turn.add_text(event["delta"])
             case "tool_call_start":
-                turn.calls.append((event["tool_name"], plain(event["arguments"].get("arguments", ""))))
+                turn.add_call(event["tool_name"], event["arguments"].get("arguments", ""))
             case "tool_call_result":
-                turn.results.append((event["tool_name"], event["output"].get("body") or ""))
+                turn.add_result(event["tool_name"], event["output"].get("body") or "")
             case _:
                 pass
 
@@ -301,10 +336,22 @@ def _is_message(frame: Any) -> bool:
     return method == "thread/message" or kind == "message"
 
 
-READERS: dict[str, Callable[[Wire], list[Turn]]] = {
-    "pod": lambda wire: _PodReading().read(wire),
-    "smooth": lambda wire: _SmoothReading().read(wire),
-    "pando": lambda wire: _PandoReading().read(wire),
-    "codewhale": lambda wire: _CodewhaleReading().read(wire),
+class Reader(Protocol):
+    """A reader of one connection, which makes its turns by `make`."""
+
+    def __init__(self, make: MakeTurn) -> None: ...
+
+    def read(self, wire: Wire) -> list[Turn]: ...
+
+
+READERS: dict[str, type[Reader]] = {
+    "pod": _PodReading,
+    "smooth": _SmoothReading,
+    "pando": _PandoReading,
+    "codewhale": _CodewhaleReading,
 }
-"""Dialect -> the turns that a wire shows."""
+
+
+def turns_of(dialect: str, wire: Wire) -> list[Turn]:
+    """Return the turns that a wire of this dialect shows."""
+    return READERS[dialect](lambda ours: Turn(ours=ours)).read(wire)

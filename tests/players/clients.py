@@ -16,7 +16,7 @@ from tests.gateway.smooth_client_messages import AGENT
 from tests.oracle.history import Said
 from tests.oracle.pando import PandoOracle
 from tests.pando_frame_check import check_published
-from tests.players.capture_readers import READERS, Turn
+from tests.players.capture_readers import Turn, turns_of
 from tests.players.in_memory import AnyBackendGateway
 from tests.smooth_frame_check import check
 
@@ -69,7 +69,7 @@ class InMemoryClient:
 
     def turns(self) -> list[Turn]:
         """Return the turns that this client was shown."""
-        return READERS[self.dialect](self.wire())
+        return turns_of(self.dialect, self.wire())
 
     def wire(self) -> list[tuple[str, Any]]:
         """Return the sent and received frames, in that order."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.oracle.history import Said
-from tests.players.capture_readers import READERS, Turn
+from tests.players.capture_readers import Turn, turns_of
 from tests.players.captured import BACKENDS
 from tests.players.captured.codewhale import usual
 from tests.players.captured.pando import SESSION
@@ -90,7 +90,7 @@ class _RepeatedClient:
             self._learn(message.value)
 
     def _in_turn(self, at: int) -> bool:
-        turns = READERS[self._client.dialect]((message.way, message.value) for message in self._recorded[:at])
+        turns = turns_of(self._client.dialect, ((message.way, message.value) for message in self._recorded[:at]))
         return bool(turns) and not turns[-1].end
 
     def _learn(self, asked: dict[str, Any]) -> None:
@@ -164,7 +164,7 @@ def _acts(dialect: str, recorded: list[Message], turns: int) -> list[bool]:
         if message.way == "said" and _is_input(message.value):
             acts.append(False)
         elif message.way == "said" and acts:
-            shown = READERS[dialect](wire)
+            shown = turns_of(dialect, wire)
             acts[-1] = acts[-1] or (bool(shown) and not shown[-1].end)
         wire.append((message.way, message.value))
     return [*acts, *[False] * turns][:turns]

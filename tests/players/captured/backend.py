@@ -16,7 +16,7 @@ from dragoman.gateway.session.session import Session
 from tests.gateway.in_memory import InMemoryPeer
 from tests.idle import settle
 from tests.oracle.history import Said
-from tests.players.capture_readers import READERS, Turn
+from tests.players.capture_readers import Turn, turns_of
 from tests.players.capture_variants import BURST, VARIANTS
 from tests.players.captures import Message, messages
 from tests.players.clients import InMemoryClient
@@ -53,11 +53,11 @@ class CapturedBackend:
 
     def turns(self) -> list[Turn]:
         """Return the turns that the recording shows."""
-        return READERS[self.dialect]((message.way, message.value) for message in self.recorded)
+        return turns_of(self.dialect, ((message.way, message.value) for message in self.recorded))
 
     def upto(self, step: int) -> list[Turn]:
         """Return the turns that began before this step."""
-        return READERS[self.dialect]((message.way, message.value) for message in self.steps[:step])
+        return turns_of(self.dialect, ((message.way, message.value) for message in self.steps[:step]))
 
     def history(self) -> list[Said]:
         """Return the messages by the end of the recording, each with its speaker."""

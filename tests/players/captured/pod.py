@@ -7,7 +7,7 @@ from msgspec import structs
 from dragoman.gateway.session.session import Session
 from tests.gateway.in_memory import InMemoryPeer
 from tests.oracle.history import Said
-from tests.players.capture_readers import READERS, Turn
+from tests.players.capture_readers import Turn, turns_of
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message
 from tests.players.clients import InMemoryPodClient, flat, pod_said
@@ -60,7 +60,7 @@ class CapturedPod(CapturedBackend):
     def _text_before(self, message: Message) -> str:
         """Return the text of the open run before this message."""
         at = next(number for number, step in enumerate(self.recorded) if step is message)
-        turns = READERS["pod"]((step.way, step.value) for step in self.recorded[:at])
+        turns = turns_of("pod", ((step.way, step.value) for step in self.recorded[:at]))
         return turns[-1].text if turns and not turns[-1].end else ""
 
     @staticmethod
