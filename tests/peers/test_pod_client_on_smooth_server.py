@@ -17,7 +17,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from msgspec import structs
 
 from dragoman.gateway.config.model import Limits
 from tests.pairs.gateway import LIMITS, bridged
@@ -118,20 +117,6 @@ async def test_a_tool_call_is_shown_with_its_result(tmp_path: Path) -> None:
         assert tui.warnings == []
 
 
-async def test_input_typed_during_a_run_is_the_next_run(tmp_path: Path) -> None:
-    async with room(tmp_path) as (server, tui):
-        server.shelves.clear()
-        server.model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_text("One.").push_text("Two.")
-        await tui.enter("first")
-        await tui.until(lambda: "tool_call_done" in tui.names())
-        await tui.enter("second")
-        assert tui.held == ["second"]
-        server.shelves.set()
-        await tui.until(lambda: tui.names().count("run_end") == 2 and tui.status == "idle")
-        assert tui.lines == ["first", "second"]
-        assert tui.text(0) == "One.Two."
-
-
 async def test_a_pause_is_refused_and_the_turn_goes_on(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         server.shelves.clear()
@@ -195,17 +180,6 @@ async def test_an_approval_lets_the_tool_run(tmp_path: Path, words: str) -> None
         assert tui.warnings == []
 
 
-async def test_a_workflow_named_like_an_answer_is_the_answer_too(tmp_path: Path) -> None:
-    async with room(tmp_path) as (server, tui):
-        scripted(server)
-        await asked(tui, "delete record 42")
-        mark = len(tui.events)
-        await tui.send("run", input=[{"kind": "workflow_invoke", "slug": "approve"}])
-        await tui.rests(mark)
-        assert server.deleted == ["42"]
-        assert tui.events[mark] == ("user_message", {"segments": [{"kind": "workflow_invoke", "slug": "approve"}]})
-
-
 async def test_a_denial_keeps_the_tool_from_running(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         scripted(server)
@@ -216,79 +190,6 @@ async def test_a_denial_keeps_the_tool_from_running(tmp_path: Path) -> None:
         (result,) = [data for name, data in tui.events[mark:] if name == "tool_result"]
         assert result["is_error"]
         assert tui.text(mark) == "As you said."
-
-
-async def test_a_question_that_nobody_answers_is_denied_at_the_deadline(tmp_path: Path) -> None:
-    async with room(tmp_path, structs.replace(LIMITS, answer_deadline=0.3)) as (server, tui):
-        scripted(server)
-        await asked(tui, "delete record 42")
-        mark = len(tui.events)
-        names = await tui.rests(mark)
-        assert names[:4] == ["alert", "status", "invoke_start", "turn_start"], "nobody said anything"
-        assert "denied" in tui.events[mark][1]["message"]
-        assert tui.events[mark + 1][1] == {"status": "running"}
-        assert tui.events[mark + 2][1] == {"kind": "wakeup"}
-        assert names[-2:] == ["run_end", "status"]
-        assert tui.text(mark) == "As you said."
-        assert server.deleted == []
-        server.model.push_text("Fine.")
-        assert tui.text(await sends(tui, "never mind")) == "Fine."
-
-
-async def test_any_other_input_is_refused_until_the_question_is_answered(tmp_path: Path) -> None:
-    async with room(tmp_path) as (server, tui):
-        scripted(server)
-        await asked(tui, "delete record 42")
-        mark = len(tui.events)
-        await tui.enter("what is record 42?")
-        await tui.until(lambda: "error" in tui.since(mark))
-        code, text = refusal(tui, mark)
-        assert code == "already_running"
-        assert "approve or deny first" in text
-        assert tui.since(mark) == ["error"], "nothing was sent, nothing is queued"
-        mark = await sends(tui, "approve")
-        answered(tui, mark, "approve")
-        assert server.deleted == ["42"]
-        assert server.model.call_count == 2, "what was refused never reached the model"
-
-
-async def test_resume_shows_the_question_again_and_answers_nothing(tmp_path: Path) -> None:
-    async with room(tmp_path) as (server, tui):
-        scripted(server)
-        told = await asked(tui, "delete record 42")
-        mark = len(tui.events)
-        await tui.enter("")
-        await tui.until(lambda: ("status", {"status": "paused"}) in tui.events[mark:])
-        assert question(tui, mark) == told
-        assert "user_message" not in tui.since(mark)
-        assert server.deleted == []
-        await sends(tui, "approve")
-        assert server.deleted == ["42"]
-
-
-async def test_a_question_shown_again_is_a_run_like_any_resumed_one(tmp_path: Path) -> None:
-    async with room(tmp_path) as (server, tui):
-        scripted(server)
-        await asked(tui, "delete record 42")
-        mark = len(tui.events)
-        await tui.enter("")
-        names = await tui.rests(mark, "paused")
-        assert names == ["status", "turn_start", "text_delta", "text_done", "run_end", "status"]
-
-
-async def test_input_typed_before_the_question_does_not_answer_it(tmp_path: Path) -> None:
-    async with room(tmp_path) as (server, tui):
-        server.shelves.clear()
-        server.model.push_tool_call("c0", "lookup_order", '{"id": "42"}')
-        scripted(server)
-        mark = len(tui.events)
-        await tui.enter("look up 42, then delete it")
-        await tui.until(lambda: "tool_call_done" in tui.since(mark))
-        await tui.enter("approve")
-        server.shelves.set()
-        await tui.rests(mark, "paused")
-        question(tui, mark)
-        assert (tui.held, server.deleted) == (["approve"], [])
 
 
 async def test_two_questions_of_one_turn_are_asked_one_after_the_other(tmp_path: Path) -> None:
