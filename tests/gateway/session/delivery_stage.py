@@ -75,7 +75,8 @@ class Stage:
         self.seen: list[str] = []
         """The slices that were rendered, and the links that were heard."""
 
-    def join(self, name: str) -> tuple[Link, MemoryTransport]:
+    def join(self, name: str, *, reads: bool = True) -> tuple[Link, MemoryTransport]:
+        """Attach a smooth client. One that does not read gets nothing until its transport's `reading` is set."""
         transport, dialect = MemoryTransport(), registry.dialect("smooth")
         link = Link(
             Peer(id=name, dialect=dialect),
@@ -84,6 +85,8 @@ class Stage:
             self.services,
             LinkEvents(sink=lambda link, _bursts: self.seen.append(link.id), drained=self._drained),
         )
+        if not reads:
+            transport.reading.clear()
         self.links.append(link)
         self.group.create_task(link.run(), name=name)
         self.delivery.attach(link, "")

@@ -20,9 +20,8 @@ from tests.idle import run_turns, settle
 
 async def test_a_stalled_client_holds_bounded_frames_and_disturbs_nobody() -> None:
     async with stage(soft=10_000) as made:
-        slow, stalled = made.join("slow")
+        slow, stalled = made.join("slow", reads=False)
         _, fast = made.join("fast")
-        stalled.reading.clear()
         made.begin()
         expected = ""
         for number in range(5_000):
@@ -48,8 +47,7 @@ async def test_a_stalled_client_holds_bounded_frames_and_disturbs_nobody() -> No
 
 async def test_a_client_that_was_behind_at_the_start_of_its_turn_gets_it_under_its_request_id() -> None:
     async with stage(soft=1_000) as made:
-        _, stalled = made.join("slow")
-        stalled.reading.clear()
+        _, stalled = made.join("slow", reads=False)
         made.begin()
         for _ in range(100):
             made.play(TextDelta(text="x"))
@@ -75,8 +73,7 @@ async def test_the_frames_that_a_client_missed_are_recorded_in_their_session_and
     recording = RecorderHarness()
     acting: list[SessionRecorder] = []
     async with stage(soft=1_000, recorder=recording.recorder) as made:
-        link, stalled = made.join("slow")
-        stalled.reading.clear()
+        link, stalled = made.join("slow", reads=False)
         made.begin()
         await made.fill_outbox(link)
         made.play(TextDelta(text="missed"))
@@ -89,8 +86,7 @@ async def test_the_frames_that_a_client_missed_are_recorded_in_their_session_and
 
 async def test_a_client_whose_missed_events_were_dropped_for_memory_is_disconnected_once_it_reads() -> None:
     async with stage(soft=1_000) as made:
-        _, stalled = made.join("slow")
-        stalled.reading.clear()
+        _, stalled = made.join("slow", reads=False)
         made.begin()
         for number in range(200):
             made.play(Preamble(text=f"{number} "))
@@ -105,9 +101,8 @@ async def test_a_client_whose_missed_events_were_dropped_for_memory_is_disconnec
 
 async def test_a_client_that_reads_nothing_at_all_is_disconnected_when_the_log_drops_what_it_has_not_got() -> None:
     async with stage(soft=1_000, log_bytes=200) as made:
-        _, stalled = made.join("slow")
+        _, stalled = made.join("slow", reads=False)
         _, fast = made.join("fast")
-        stalled.reading.clear()
         made.begin()
         for number in range(1_000):
             made.play(TextDelta(text=f"{number} "))
@@ -123,9 +118,8 @@ async def test_a_client_that_reads_nothing_at_all_is_disconnected_when_the_log_d
 
 async def test_a_client_that_is_behind_when_its_session_ends_is_disconnected() -> None:
     async with stage(soft=1_000) as made:
-        link, stalled = made.join("slow")
+        link, stalled = made.join("slow", reads=False)
         other, _ = made.join("fast")
-        stalled.reading.clear()
         made.begin()
         await made.fill_outbox(link)
         made.play(TextDelta(text="x"))
@@ -158,8 +152,7 @@ async def test_a_client_that_reads_one_frame_at_a_time_gets_the_whole_text_of_20
 
 async def test_with_overflow_disconnect_a_slow_client_is_disconnected_at_once() -> None:
     async with stage(soft=1_000, coalesce=False) as made:
-        _, stalled = made.join("slow")
-        stalled.reading.clear()
+        _, stalled = made.join("slow", reads=False)
         made.begin()
         for _ in range(200):
             made.play(TextDelta(text="x"))
@@ -171,8 +164,7 @@ async def test_with_overflow_disconnect_a_slow_client_is_disconnected_at_once() 
 
 async def test_a_slow_client_gets_the_turn_end_after_many_events_hidden_from_it() -> None:
     async with stage(soft=1_000) as made:
-        slow, stalled = made.join("slow")
-        stalled.reading.clear()
+        slow, stalled = made.join("slow", reads=False)
         made.begin()
         await made.fill_outbox(slow)
         for _ in range(500):  # several slices of the log that smooth has no frame for
@@ -186,9 +178,8 @@ async def test_a_slow_client_gets_the_turn_end_after_many_events_hidden_from_it(
 
 async def test_an_innocent_client_is_served_between_two_slices_of_a_client_that_catches_up() -> None:
     async with stage(soft=1_000) as made:
-        slow, stalled = made.join("slow")
+        slow, stalled = made.join("slow", reads=False)
         _, innocent = made.join("innocent")
-        stalled.reading.clear()
         made.begin()
         await made.fill_outbox(slow)
         for _ in range(6_000):
@@ -207,8 +198,7 @@ async def test_an_innocent_client_is_served_between_two_slices_of_a_client_that_
 
 async def test_a_client_that_was_behind_at_the_end_of_its_turn_sees_later_turns_under_their_ids() -> None:
     async with stage(soft=1_000) as made:
-        slow, stalled = made.join("slow")
-        stalled.reading.clear()
+        slow, stalled = made.join("slow", reads=False)
         made.begin("slow", "r1")
         await made.fill_outbox(slow)
         made.end("x")
@@ -227,8 +217,7 @@ async def test_a_client_that_was_behind_at_the_end_of_its_turn_sees_later_turns_
 
 async def test_a_client_that_is_behind_gets_the_202_of_an_input_accepted_during_a_turn() -> None:
     async with stage(soft=1_000) as made:
-        slow, stalled = made.join("slow")
-        stalled.reading.clear()
+        slow, stalled = made.join("slow", reads=False)
         made.play(TextDelta(text="early"))
         await made.fill_outbox(slow)
         made.play(TextDelta(text="before"))
@@ -247,8 +236,7 @@ async def test_a_client_that_is_behind_gets_the_202_of_an_input_accepted_during_
 
 async def test_losses_of_a_client_that_is_behind_are_counted_when_it_catches_up() -> None:
     async with stage(soft=1) as made:
-        slow, stalled = made.join("slow")
-        stalled.reading.clear()
+        slow, stalled = made.join("slow", reads=False)
         made.begin()
         made.play(TextDelta(text="a" * 1000))
         await settle()
