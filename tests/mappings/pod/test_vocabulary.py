@@ -31,10 +31,6 @@ def test_every_wire_segment_has_a_case() -> None:
     assert {type(said) for said, _ in PAIRS} == set(get_args(wire.Segment))
 
 
-def test_segments_keep_their_order() -> None:
-    assert from_segments(to_segments([said for said, _ in PAIRS])) == [said for said, _ in PAIRS]
-
-
 def test_images_and_files_are_left_out_and_named() -> None:
     every: list[Any] = [full(kind) for kind in get_args(values.Segment)]
     left = values.attachments(every)
