@@ -941,6 +941,7 @@ async def test_a_plain_smooth_client_is_asked_a_form_in_words_and_answers_by_its
         )
         end = next(frame for frame in made.clients["b"].frames() if frame["type"] == "eventual_response")
         assert end["data"]["data"]["response"]["responseParts"] == ["Sure. " + names["$one"]], "as its tokens"
+        assert names["$one"].startswith("\n\n"), "a question after text is a paragraph of its own"
 
 
 async def test_another_client_asked_in_words_sees_each_run_under_a_new_id() -> None:

@@ -246,33 +246,9 @@ def told(frame: dict[str, Any]) -> str:
     return "".join(frame["data"]["data"]["response"]["responseParts"])
 
 
-def test_a_question_in_words_ends_the_run_with_the_text_of_its_tokens() -> None:
-    seen = frames(Projection("q", VIEW).render(batch(events.TextDelta(text="Sure. "), FORM, words())))
-    assert [frame["type"] for frame in seen] == ["stream_token", "stream_token", "eventual_response"]
-    assert told(seen[-1]) == "".join(frame["token"] for frame in seen[:-1])
-    assert seen[-2]["token"].endswith("Field 1?")
-    assert {frame["requestId"] for frame in seen} == {"q"}
-
-
 def test_a_question_in_words_at_the_start_of_a_run_is_its_whole_text() -> None:
     seen = frames(Projection("q", VIEW).render(batch(FORM, words(before=""))))
     assert told(seen[-1]) == "Field 1?"
-
-
-@pytest.mark.parametrize("view", ["", "choices"])
-def test_a_client_that_can_show_the_form_gets_it(view: str) -> None:
-    seen = frames(Projection("q", view).render(batch(FORM, words(), answered(), events.TextDelta(text="x"))))
-    assert [frame["type"] for frame in seen] == ["interaction_required", "stream_token"]
-    assert {frame["requestId"] for frame in seen} == {"q"}
-
-
-def test_an_approval_ends_no_run_of_clients_that_cannot_show_forms() -> None:
-    projection = Projection("q", VIEW)
-    asked = events.ApprovalRequested(tool="t", description="May I?")
-    projection.render(batch(events.TextDelta(text="Sure. "), asked, words(kind="")))
-    projection.render(batch(answered(kind="")))
-    seen = frames(projection.render(batch(events.TurnEnded(end="completed", text="Sure. "))))
-    assert [(frame["requestId"], told(frame)) for frame in seen] == [("q", "Sure. ")]
 
 
 def test_a_call_beside_an_approval_is_shown_at_once_also_after_a_question_in_words() -> None:
@@ -304,30 +280,6 @@ def test_after_a_question_in_words_each_run_has_its_own_id_and_text() -> None:
     assert all(len(run) == 1 for run in ids)
     assert len({"q", TURN} | ids[0] | ids[1]) == 4
     assert second[-1]["data"]["data"]["messageId"] != third[-1]["data"]["data"]["messageId"]
-
-
-def test_the_run_after_an_answer_has_a_202_for_its_link_and_the_held_events() -> None:
-    others = Projection("", VIEW)
-    call = events.ToolCallArguments(call="c", name="t", json="{}", done=True)
-    others.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
-    others.render(batch(call))
-    own = others.copy("q2")
-    seen = frames(own.render(batch(events.TurnAccepted(request="q2"), answered(), events.TextDelta(text="Thanks."))))
-    assert [frame["type"] for frame in seen] == ["immediate_response", "stream_chunk", "stream_token"]
-    assert {frame["requestId"] for frame in seen} == {"q2"}
-    (end,) = frames(own.render(batch(events.TurnEnded(end="completed", text="Sure. Thanks."))))
-    assert told(end) == "Thanks."
-
-
-def test_a_client_that_joins_after_the_answer_sees_only_that_run_with_the_common_id() -> None:
-    there, late = Projection("", VIEW), Projection("", VIEW)
-    there.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
-    there.render(batch(answered(), events.TextDelta(text="Than")))
-    assert frames(late.render(batch(events.TextDelta(text="Sure. "), answered()))) == []
-    (so_far,) = frames(late.render(batch(events.TextDelta(text="Than"))))
-    rest = batch(events.TextDelta(text="ks."), events.TurnEnded(end="completed", text="Sure. Thanks.", message=TURN))
-    assert late.render(rest).frames == there.render(rest).frames
-    assert so_far["requestId"] == frames(late.render(batch(events.TextDelta(text="x"))))[0]["requestId"]
 
 
 def test_the_turn_after_a_question_in_words_has_its_own_id() -> None:
