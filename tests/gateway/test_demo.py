@@ -25,7 +25,7 @@ from dragoman.gateway.demo.like_real import LikeReal, flavours
 from dragoman.gateway.demo.script import DELAY_MAX, Line, Scripts, load, read
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical import Command, SessionState, commands, events
-from dragoman.mappings.canonical.values import Cause, Message, Text
+from dragoman.mappings.canonical.values import Cause, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
 from tests.awaited import Awaited
@@ -484,19 +484,6 @@ async def test_a_conversation_is_opened_as_the_session_that_asks(command: Comman
         assert (opened.request, opened.session) == ("r", stage.state.id)
 
 
-async def test_an_unknown_session_is_not_found() -> None:
-    async with staged() as stage:
-        assert refusal(await stage.sent(commands.GetSession(request="r", session="gone"))) == ("r", "not_found")
-
-
-async def test_a_history_request_is_answered_from_the_session() -> None:
-    async with staged() as stage:
-        stage.state.transcript.append(Message(role="user", text="hello", id="m1"))
-        (page,) = await stage.sent(commands.GetHistory(request="r"))
-        assert (page.request, [item.text for item in page.items]) == ("r", ["hello"])
-        assert refusal(await stage.sent(commands.GetHistory(request="s", cursor="nope"))) == ("s", "invalid")
-
-
 # -- the rest ---------------------------------------------------------------------------------------
 
 
@@ -515,14 +502,6 @@ async def test_a_shutdown_is_answered_and_the_demo_backend_keeps_running() -> No
     async with staged() as stage:
         assert await stage.sent(commands.ShutdownBackend(request="r")) == [events.Reply(request="r")]
         assert len(await stage.sent(run("count 1"))) == 2
-
-
-async def test_a_failing_script_sends_its_error_before_the_end() -> None:
-    async with staged() as stage:
-        await stage.sent(run("fail"))
-        await stage.until(lambda: isinstance(stage.heard[-1], events.TurnEnded))
-        error, end = stage.heard[-2:]
-        assert (error.cause, end.end, end.failure.cause) == ("model_failed", "failed", "model_failed")
 
 
 # -- on a real socket, as a pod ---------------------------------------------------------------------
