@@ -19,7 +19,7 @@ import structlog
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.gateway.backends.target import ConnectionReport, UpstreamTarget
-from dragoman.gateway.first_frames import FirstFrames
+from dragoman.gateway.first_frames import FirstFrames, import_others
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.trace_context import OUTGOING
 from dragoman.gateway.overload.fair_queue import DIAL
@@ -203,11 +203,15 @@ class Upstream:
             await transport.close()
             self._report.note_unused()
             return False
+        services = self._services
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
-            services = self._services
             self._translator = self._target.dialect.client(services.clock, services.new_id, services.monotonic)
         self._first = FirstFrames(
-            self._target.dialect, self._services.all_dialects, self._services.schedule, self._give_up
+            self._target.dialect,
+            services.all_dialects,
+            services.schedule,
+            self._give_up,
+            lambda: services.start_task(import_others(services.all_dialects), f"{self._name}:import"),
         )
         traffic = self._services.ledger.counted_traffic(self._target.dialect.name, "backend")
         link = Link(

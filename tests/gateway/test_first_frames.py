@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dragoman.gateway import first_frames, registry
-from dragoman.gateway.first_frames import PATIENCE, FirstFrames
+from dragoman.gateway.first_frames import PATIENCE, FirstFrames, import_others
 from dragoman.mappings.dialect import Dialect, Frame, Oversize
 from tests.gateway.pod_messages import snapshot
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, socket_path
@@ -31,13 +32,17 @@ class Watched:
     def __init__(self, dialect: str, dialects: Callable[[], Mapping[str, Dialect]] = registry.ours) -> None:
         self.given_up: list[str] = []
         self.timers: list[tuple[float, Any]] = []
-        self.frames = FirstFrames(registry.dialect(dialect), dialects, self._schedule, self._give_up)
+        self.prepared: list[str] = []
+        self.frames = FirstFrames(registry.dialect(dialect), dialects, self._schedule, self._give_up, self._prepare)
 
     def _schedule(self, seconds: float, callback: Any) -> Any:
         self.timers.append((seconds, callback))
 
     def _give_up(self) -> None:
         self.given_up.append("given up")
+
+    def _prepare(self) -> None:
+        self.prepared.append("prepared")
 
     def pass_time(self) -> None:
         for _seconds, callback in self.timers:
@@ -58,7 +63,9 @@ def test_a_backend_of_another_dialect_is_disconnected_after_a_second(dialect: st
     watched = Watched(dialect)
     assert not watched.frames.take([frame])
     assert watched.given_up == []
+    watched.frames.take([frame])
     assert [seconds for seconds, _callback in watched.timers] == [PATIENCE]
+    assert len(watched.prepared) == 1
     watched.pass_time()
     assert len(watched.given_up) == 1
     assert watched.frames.complaint(quoted=False).endswith(words)
@@ -99,6 +106,17 @@ def test_a_slow_silent_or_newer_backend_is_never_disconnected(batches: Sequence[
     watched.pass_time()
     assert watched.given_up == []
     assert not watched.frames.are_wrong
+
+
+async def test_other_dialects_are_imported_in_a_thread_or_not_at_all() -> None:
+    threads: list[int] = []
+
+    def removed() -> Mapping[str, Dialect]:
+        threads.append(threading.get_ident())
+        raise ImportError("the package was removed")
+
+    await import_others(removed)
+    assert threads != [threading.get_ident()]
 
 
 def test_a_first_frame_is_quoted_shortened_and_redacted() -> None:
