@@ -11,6 +11,9 @@ from dragoman.gateway.session.runs import Runs
 from dragoman.mappings.canonical import OpenTurn, events
 from dragoman.mappings.canonical.state import CallBlock, ReasoningBlock, TextBlock
 
+INCOMPLETE_MAX = 256  # calls of a turn whose whole arguments were not sent: the end of the turn sends them in one step
+TOO_MANY_INCOMPLETE = f"the oldest of more than {INCOMPLETE_MAX} calls without their whole arguments was completed"
+
 
 class Content:
     """Brings the content of a turn into its normal form; content without a turn opens one of the backend's own."""
@@ -126,6 +129,9 @@ class Content:
             return  # pando says it twice; the second brings the arguments
         self.close_block()
         self._runs.emit(event if event.call else structs.replace(event, call=f"{turn.id}/{len(turn.calls)}"))
+        if len(turn.incomplete) > INCOMPLETE_MAX:
+            self.complete(next(iter(turn.incomplete.values())))
+            self._runs.lose(event, TOO_MANY_INCOMPLETE)
 
     def _begun_call(self, turn: OpenTurn, event: events.ToolCallArguments | events.ToolCallFinished) -> CallBlock:
         """Begin and return a call of which the backend did not tell the start."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.gateway.session.content import INCOMPLETE_MAX, TOO_MANY_INCOMPLETE
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import (
     Gap,
@@ -116,6 +117,18 @@ def test_calls_that_the_stream_of_the_model_began_before_it_broke_are_dropped() 
     assert "ToolCallArguments" not in kinds(session.feed(StatusChanged(status="idle")))
     assert [item.call for item in session.state.transcript if isinstance(item, ToolCall)] == ["a"]
     assert session.state.earlier_calls == {"a": None}
+
+
+def test_the_oldest_of_very_many_incomplete_calls_is_completed_before_the_end_of_the_turn() -> None:
+    session = accepted()
+    calls = [ToolCallStarted(call=f"c{number}", name="t") for number in range(INCOMPLETE_MAX + 2)]
+    said = session.feed(*calls[:-2], ToolCallArguments(call="c0", json="{}"))
+    assert ToolCallArguments(call="c0", name="t", json="{}", done=True) not in said
+    done = [event.call for event in session.feed(*calls[-2:]) if isinstance(event, ToolCallArguments)]
+    assert done == ["c0", "c1"]
+    assert [(loss.kind, loss.why) for loss in session.form.losses] == [("ToolCallStarted", TOO_MANY_INCOMPLETE)] * 2
+    ended = session.feed(StatusChanged(status="idle"))
+    assert kinds(ended).count("ToolCallArguments") == INCOMPLETE_MAX
 
 
 def test_a_result_completes_the_arguments_of_its_call() -> None:
