@@ -119,6 +119,23 @@ class LazyCommands(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name is not None else None, rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; if a signal ends one with `--json`, print that as its result."""
+        if not _wants_json():
+            return super().invoke(ctx)
+        from dragoman.gateway.cli.interrupts import KILLED, Interrupted, raising_on_signals
+
+        with raising_on_signals():
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt as error:
+                number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+                raise typer.Exit(_fail("interrupted", KILLED + number)) from None
+
+
+def _wants_json() -> bool:
+    return "--json" in takewhile("--".__ne__, sys.argv)
+
 
 convert_plainly()
 show_plainly()
@@ -193,7 +210,7 @@ def _fail(words: str, code: int, *, in_result: bool = False) -> int:
 
     for line in words.split("\n"):
         logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # the text may quote a peer
-    if "--json" in takewhile("--".__ne__, sys.argv) and not in_result:
+    if _wants_json() and not in_result:
         with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
             typer.echo(msgspec.json.encode({"error": words}))
     return code

@@ -15,6 +15,7 @@ from dragoman.gateway.backend_client.client import BackendClient, OpeningError
 from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
 from dragoman.gateway.backend_client.typed_answer import Asked, question_words
 from dragoman.gateway.cli import quick_start
+from dragoman.gateway.cli.interrupts import KILLED, Interrupted, raising_on_signals
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel
 from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.plain_values import is_encodable
@@ -35,7 +36,6 @@ EXAMPLES = (
 
 DEADLINE = 600.0  # seconds for each turn: a tool may work for minutes without a word
 UNANSWERED = 3  # the exit code if nobody is there to answer a question
-KILLED = 128  # plus the number of a signal: the exit code after it, as a shell reports it
 
 
 class SendResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
@@ -50,13 +50,6 @@ class SendResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="resul
     usage: Usage | None
     failure: Failure | None
     question: str | None
-
-
-class Interrupted(KeyboardInterrupt):
-    """Raised when SIGTERM or SIGHUP ends the command, for example by `timeout`, or when its terminal is closed."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
 
 
 def send(
@@ -119,28 +112,6 @@ def _telling_errors(as_json: bool) -> Iterator[None]:
             print_json(_result("", TurnOutcome(failure=Failure(cause=cause, text=str(error)))))
             error.in_result = True
         raise
-
-
-@contextmanager
-def raising_on_signals() -> Iterator[None]:
-    """Have the first SIGTERM or SIGHUP raise Interrupted in this context. The next ones are ignored.
-
-    `timeout` sends its signal twice, and the second one must not end the command before its cancel is sent. A signal
-    that is ignored at the start stays so, as `nohup` wants it.
-    """
-
-    def interrupt(number: int, _frame: object) -> None:
-        for handled in numbers:
-            signal.signal(handled, signal.SIG_IGN)
-        raise Interrupted(number)
-
-    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
-    former = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _run(turn: TurnRunner, text: str, deadline: float, *, streams: bool) -> TurnOutcome:

@@ -115,3 +115,21 @@ async def test_a_signal_cancels_the_turn_of_send_in_its_backend(tmp_path: Path, 
         assert b"Traceback" not in errors
         further = dragoman("send", backend, "count 3")
         assert (further.returncode, further.stdout, further.stderr) == (0, "0 1 2 \n", ""), "the backend is not busy"
+
+
+async def test_a_command_for_scripts_that_a_signal_ends_prints_one_json_value(tmp_path: Path) -> None:
+    asked: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def hold(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.put_nowait(writer)
+
+    async with (
+        asyncio.timeout(DEADLINE),
+        await asyncio.start_unix_server(hold, tmp_path / "ops"),
+        started(tmp_path, "status", "--ops", "unix:{folder}/ops", "--json") as process,
+    ):
+        writer = await asked.get()
+        process.send_signal(signal.SIGTERM)
+        out, _ = await process.communicate()
+        writer.close()
+    assert (process.returncode, out) == (143, b'{"error":"interrupted"}\n')
