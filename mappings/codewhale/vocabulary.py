@@ -123,6 +123,9 @@ TURN_OPTIONS: dict[str, Any] = {
 }
 """Options of one input or prompt, which `ext` has under the names of their fields -> their type."""
 
+ECHOED = ("approval_policy", "sandbox")
+"""Settings of a resume that a server repeats in its result."""
+
 CAPABILITIES: dict[str, type[requests.RequestBase]] = {
     "": requests.Capabilities,
     "thread": requests.ThreadCapabilities,

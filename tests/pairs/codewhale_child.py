@@ -85,7 +85,8 @@ CODE = """
         if method == "thread/start":
             return opened("thread-" + str(uuid.uuid4()), "started", params)
         if method == "thread/resume" and os.path.exists(os.path.join(store, params["thread_id"])):
-            return opened(params["thread_id"], "resumed", params)
+            echoed = {name: params[name] for name in ("approval_policy", "sandbox") if name in params}
+            return opened(params["thread_id"], "resumed", params) | echoed
         if method == "thread/read":
             known = os.path.exists(os.path.join(store, params["thread_id"]))
             shown = {"thread": thread(params["thread_id"], os.getcwd())} if known else {}

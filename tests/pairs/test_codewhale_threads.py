@@ -54,6 +54,14 @@ async def test_a_thread_has_one_id_in_every_dialect_and_in_each_new_gateway(tmp_
         assert conversation in [row["id"] for row in rows], "opened here, though the store has no message of it"
 
 
+async def test_the_settings_of_a_resume_are_repeated_to_the_client_that_asked_for_them(tmp_path: Path) -> None:
+    settings = {"approval_policy": "never", "sandbox": "read-only"}
+    async with gateway("codewhale", tmp_path) as url, CodewhaleClient.connected(url) as editor:
+        resumed = await editor.call("thread/resume", thread_id=editor.thread, **settings)
+        again = await editor.call("thread/resume", thread_id=editor.thread)
+    assert (settings.items() <= resumed.items(), settings.keys() & again.keys()) == (True, set())
+
+
 async def test_an_unknown_id_is_not_found_in_any_dialect(tmp_path: Path) -> None:
     unknown = str(uuid4())
     async with gateway("smooth", tmp_path) as url, SmoothClient.connected(url) as widget:

@@ -16,9 +16,9 @@ from dragoman.mappings.canonical import SessionState, commands, events
 from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import session_id, thread_id
-from dragoman.mappings.codewhale.vocabulary import NEW, given
+from dragoman.mappings.codewhale.vocabulary import ECHOED, NEW, given
 from dragoman.mappings.codewhale.wire import results
-from dragoman.mappings.codewhale.wire.requests import List
+from dragoman.mappings.codewhale.wire.requests import List, Resume
 from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
 from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.rfc3339 import NS
@@ -149,7 +149,14 @@ def showing(state: SessionState, asked: object, generation: str) -> results.Thre
     goal = read_raw(state.goal, ThreadGoal)
     shown_goal = None if goal is None else goal_in(goal, generation)
     model = given(state.backend_ids, "model", str, state.backend.model)
-    return _thread_response(thread, items, asked, model, shown_goal)
+    return replace(_thread_response(thread, items, asked, model, shown_goal), **_echoed(state, asked))
+
+
+def _echoed(state: SessionState, asked: object) -> dict[str, str]:
+    """Return the settings of a client's resume that the backend has repeated in its result."""
+    params = given(asked.ext, "params", Resume.Params, None) if isinstance(asked, commands.ResumeSession) else None
+    wanted = {name: getattr(params, name, None) for name in ECHOED}
+    return {name: text for name, text in wanted.items() if text and given(state.backend_ids, name, str, "") == text}
 
 
 STATUS: dict[type, str] = {commands.ResumeSession: "resumed", commands.OpenSession: "started"}

@@ -24,7 +24,7 @@ from dragoman.mappings.canonical.values import (
     ToolResult,
 )
 from dragoman.mappings.codewhale.ids import session_id
-from dragoman.mappings.codewhale.vocabulary import NEW, keep
+from dragoman.mappings.codewhale.vocabulary import ECHOED, NEW, keep
 from dragoman.mappings.codewhale.wire import saved_thread as wire
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, Interrupted, ThreadResponse
@@ -57,7 +57,8 @@ def session_opened(request: str, result: Raw | UnsetType) -> events.SessionOpene
     if not isinstance(known, ThreadResponse) or not isinstance(known.thread, Thread):
         return None
     thread = known.thread
-    ext = keep(thread_id=thread.id, thread=thread, model=UNSET if known.model is None else known.model)
+    told = {name: getattr(known, name) for name in ("model", *ECHOED) if getattr(known, name) is not None}
+    ext = keep(thread_id=thread.id, thread=thread, **told)
     return events.SessionOpened(request=request, session=session_id(thread.id), title=thread.name or "", ext=ext)
 
 
