@@ -169,7 +169,7 @@ def test_pieces_of_a_text_are_streamed_and_nothing_else_is() -> None:
 
 def test_events_with_a_request_answer_a_command_except_heartbeats() -> None:
     named = {kind for kind in get_args(Event) if "request" in kind.__struct_fields__}
-    assert {kind for kind in get_args(Event) if kind.answers != "never"} == named - {events.Heartbeat, Unmapped}
+    assert {kind for kind in get_args(Event) if kind.answers != "never"} == named - {events.Heartbeat}
 
 
 # -- segments (docs/translation.md, rule 3.10) ------------------------------------------------------
