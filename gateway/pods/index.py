@@ -19,10 +19,12 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from dragoman.gateway.pods.live import Pod, Pods
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.dialect import Clock
 
 SLICE = 128  # pods at a time: about 5 ms to index them, 4 ms to read them
 READ_AGAIN_NS = 1_000_000_000  # between two readings of all folders: 5,000 take about 15 ms of a thread
+GONE = 10_000  # names and agent ids of pods that have ended
 NEWEST = 64  # folders that came last: a pod makes its folder first, then binds its socket
 
 
@@ -37,6 +39,7 @@ class PodIndex:
         self._ids: dict[str, tuple[str, ...]] = {}  # pod -> ids of its session that clients know, our own first
         self._by_id: dict[str, str] = {}
         self._by_agent: dict[str, str] = {}
+        self._gone: dict[str, str] = {}  # agent id or name -> pod without a folder: who means it gets no other pod
         self._candidates: list[str] = []  # heap of the pods that may be free
         self._queued: set[str] = set()  # the names in the heap
         self._pods: dict[str, Pod] = {}  # name -> the pod when it was last read
@@ -57,7 +60,10 @@ class PodIndex:
         self.names = names
 
     def _drop(self, name: str) -> None:
-        self._by_agent.pop(self._agent_of(name), None)
+        agent = self._agent_of(name)
+        self._by_agent.pop(agent, None)
+        for known_as in (agent, name):
+            remember(self._gone, known_as, name, GONE)
         for known_as in self._ids.pop(name):
             self._by_id.pop(known_as, None)
         self._unlist(self._pods.pop(name, None))
@@ -72,8 +78,11 @@ class PodIndex:
         return name if name in self._ids else self._by_id.get(name)
 
     def find_agent(self, agent: str) -> str | None:
-        """Return the pod that a client means by this agent: its name, or the id that follows from its name."""
-        return agent if agent in self._ids else self._by_agent.get(agent)
+        """Return the pod that a client means by this agent: its name, or the id that follows from its name.
+
+        The pod may have ended since the gateway was started.
+        """
+        return agent if agent in self._ids else self._by_agent.get(agent) or self._gone.get(agent)
 
     # -- what is known of them -------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -125,6 +126,16 @@ async def test_naming_a_pod_that_does_not_run_is_refused_and_opens_no_other(
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
         assert (await opened(url, **naming))["error"]["code"] == "SESSION_NOT_FOUND"
         assert titles(app) == []
+
+
+@pytest.mark.parametrize("agent", ["gone", session_id("test", "gone")])
+async def test_naming_a_pod_that_has_ended_is_refused_and_opens_no_other(tmp_path: Path, agent: str) -> None:
+    async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
+        async with pods(tmp_path, "gone"):
+            assert (await opened(url, agentId=agent))["data"]["conversationId"] == conversation(tmp_path, "gone")
+        shutil.rmtree(tmp_path / "gone")
+        assert (await opened(url, agentId=agent))["error"]["code"] == "SESSION_NOT_FOUND"
+        assert "atlas" not in titles(app)
 
 
 @pytest.mark.parametrize("metadata", [{}, {"pod": 5}, {"else": "x"}])

@@ -31,11 +31,17 @@ def test_a_pod_is_found_by_its_name_and_by_each_id_of_its_session() -> None:
     assert [pods.find_agent("atlas"), pods.find_agent("agent-atlas"), pods.find_agent("x")] == ["atlas", "atlas", None]
 
 
-def test_a_pod_that_left_the_directory_is_forgotten() -> None:
+def test_a_pod_that_left_the_directory_is_forgotten_except_for_clients_that_name_it() -> None:
     pods = index("atlas", "hermes")
     pods.update_pod(Pod(name="atlas", listens=True))
     assert list(pods.update_names(("hermes",))) == []
-    assert [pods.find_pod("id-atlas"), pods.find_agent("agent-atlas")] == [None, None]
+    assert pods.find_pod("id-atlas") is None
+    assert [pods.find_agent(name) for name in ("agent-atlas", "atlas", "agent-new", "new")] == [
+        "atlas",
+        "atlas",
+        None,
+        None,
+    ]
     assert not list(pods.newest_first())
     assert free(pods) == ["hermes"]
 
