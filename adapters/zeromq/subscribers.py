@@ -30,9 +30,7 @@ from dragoman.adapters.send_queue import count_unread
 
 
 class Subscriber(Struct):
-    """A subscriber of a publication: its address, its send queue (bytes), the time (s) of that size's last change, and
-    its topics.
-    """
+    """A subscriber of a publication. Its send queue has had `queue` bytes since `since` (s)."""
 
     peer: object
     queue: int = 0

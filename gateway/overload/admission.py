@@ -2,7 +2,7 @@
 
 A WebSocket listener counts each connection from its accept, so that connections without a handshake count too. Any
 other peer counts, and is refused in its dialect, when its link is made. The limit `links` of the whole gateway counts
-links alone: a client too many gets its dialect's error in any case.
+links alone: a client above it gets its dialect's error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Admission:
         self._limits = limits
         self._memory = memory
         self._clock = clock
-        self._connections: Counter[str] = Counter()  # of each address
+        self._connections: Counter[str] = Counter()  # connections of each address
         self._rates: dict[str, TokenBucket] = {}  # the address that connected last at the end
         self._links = 0
         self._counters = ledger.counters

@@ -65,16 +65,16 @@ class RecordingParts:
         self._monotonic = monotonic
         self._part = 0
         self._file: OutputFile | None = None
-        self._bytes = 0  # given to this file
-        self._items = 0  # given to this file
+        self._bytes = 0  # bytes given to this file
+        self._items = 0  # items given to this file
         self._lost = 0
-        self._told = 0  # of the lost items, those in the header of this file
+        self._told = 0  # lost items that the header of this file tells
         self._again_at = 0
         self._has_input = False
-        self._stem = ""  # of the names of its files: known when the thread creates the first one
+        self._stem = ""  # the beginning of the names of its files: known when the thread creates the first one
         self._early = bytearray() if recordings.writer.place.prefers_inputs and header.session else None
         self._early_items = 0
-        self._meter = Meter()  # of the bytes that wait
+        self._meter = Meter()  # counts the bytes that wait
 
     def take_input(self) -> None:
         """Note that the session has an input, for the name of its file."""

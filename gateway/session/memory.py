@@ -24,7 +24,7 @@ _FRAME = attrgetter("frame")
 class SessionMemory:
     """Counts what a session holds, and drops the oldest half of it if the gateway is out of memory.
 
-    If most of it are commands without an answer, `drop_commands` is called instead.
+    If most of it is commands without an answer, `drop_commands` is called instead.
     """
 
     __slots__ = ("_commands", "_drop_commands", "_log", "_meter", "_services", "_state", "digest")

@@ -13,20 +13,22 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """The facts about a kind of event, with their usual values."""
 
     visibility: ClassVar[Visibility] = "public"
-    # A piece of a text, which may be joined with the next piece.
     streamed: ClassVar[bool] = False
-    # Belongs to a turn, and opens one if none is open.
+    """True for a piece of a text, which may be joined with the next piece."""
     of_a_turn: ClassVar[bool] = False
-    # May come while its turn waits for an answer. Any other event of the turn, but ErrorReported and the answers,
-    # closes the open question first.
+    """True if the event belongs to a turn. It opens one if none is open."""
     comes_while_parked: ClassVar[bool] = False
-    # Whether it answers a command: always, if it names its request, or never.
+    """True if the event may come while its turn waits for an answer. Any other event of the turn, but ErrorReported
+    and the answers, closes the open question first.
+    """
     answers: ClassVar[Literal["always", "by_request", "never"]] = "never"
-    # The gateway adds it for backends whose dialect does not have it: it completes turns
-    # (docs/design.md, section 3), reports gaps and answers commands.
+    """Tells if the event answers a command: always, if it names its request, or never."""
     gateway_adds: ClassVar[bool] = False
-    # A client misses nothing without it: it only counts steps of the model, or clients request its content.
+    """True if the gateway adds the event for backends whose dialect does not have it: it completes turns
+    (docs/design.md, section 3), reports gaps and answers commands.
+    """
     bookkeeping: ClassVar[bool] = False
+    """True if a client misses nothing without it: it only counts steps of the model, or clients request its content."""
 
     def implies(self, _field: str) -> bool:
         """Return True if other fields or earlier events already tell clients the value of this field."""
