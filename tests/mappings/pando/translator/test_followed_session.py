@@ -373,16 +373,6 @@ def test_the_update_at_the_end_of_a_run_is_not_for_a_call_of_the_next() -> None:
     assert asks_at(session, 25)
 
 
-def test_a_call_runs_if_the_session_was_updated_about_when_it_began() -> None:
-    """The update and the call are published by two tasks of a primary, in any order."""
-    session = FollowedSession(LatestCall())
-    session.take_event(UPDATE, 9 * NS)
-    session.take_event(CALL, 10 * NS)
-    session.take_event(ARGUED, 10 * NS)
-    session.check_time(1000 * NS)
-    assert not session.wants
-
-
 def test_a_call_of_a_primary_that_publishes_the_start_of_turns_needs_no_session_update() -> None:
     session = FollowedSession(LatestCall())
     for event in (events.ModelTurnStarted(), CALL, ARGUED):
