@@ -143,11 +143,6 @@ class App:
         self._watch = TurnWatch(time.monotonic_ns, self._trace_of, spans)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # set once every listener accepts clients
-        for route in config.routes:
-            for endpoint in route.listen:
-                registry.check_listen(endpoint)
-            for upstream in route.upstreams if make_backend is None else ():
-                registry.check_upstream(upstream)
 
     async def run(self, listening: Listening = _tell_nobody, meanwhile: Meanwhile = _do_nothing) -> None:
         """Serve until `stop` is set. `listening` is called with each bound endpoint. `meanwhile` ends before the drain.

@@ -150,21 +150,6 @@ async def test_a_gateway_in_another_program_leaves_the_garbage_collection_of_tha
         assert gc.get_threshold() == thresholds
 
 
-@pytest.mark.parametrize(
-    ("listen", "upstream", "words"),
-    [
-        ("smooth+unix:/x", "pod+unix:/y", "cannot listen on this"),
-        (LISTEN, "pod+ws://127.0.0.1:1/ws", "cannot connect to this"),
-        ("esperanto+ws://h:1/", "pod+unix:/y", "unknown dialect 'esperanto'"),
-    ],
-)
-def test_an_endpoint_that_cannot_be_served_is_refused_before_any_listener_opens(
-    listen: str, upstream: str, words: str
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        app_of(listen, upstream=upstream)
-
-
 # -- the end -----------------------------------------------------------------------------------------
 
 

@@ -70,15 +70,6 @@ def test_each_dialect_can_be_listened_on_and_dialled() -> None:
 # -- look-up ----------------------------------------------------------------------------------------
 
 
-def test_find_dialect_returns_the_dialect_of_that_name() -> None:
-    assert {name: registry.dialect(name).name for name in DIALECTS} == {name: name for name in DIALECTS}
-
-
-def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown dialect 'pud'; the dialects are smooth, pod"):
-        registry.dialect("pud")
-
-
 class Entry:
     """Stands for an entry point of the package `acme-dialects`; `load` returns what it names, or fails."""
 
@@ -186,11 +177,6 @@ def test_an_unsupported_listen_endpoint_is_refused_with_the_supported_ones(text:
     with pytest.raises(ConfigError) as caught:
         registry.check_listen(parse(text))
     assert words in str(caught.value)
-
-
-def test_an_unsupported_dial_endpoint_is_refused_with_the_supported_ones() -> None:
-    with pytest.raises(ConfigError, match=r"cannot connect to this; it can connect to smooth\+ws:.*pod\+unix:\.\.\."):
-        registry.check_upstream(parse("pod+ws://h:1/"))
 
 
 async def test_a_connector_raises_os_error_if_nobody_listens(tmp_path: Any) -> None:
