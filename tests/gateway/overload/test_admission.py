@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from dragoman.adapters.meter import Meter
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload import admission
@@ -68,13 +67,6 @@ def test_refusals_are_counted_and_logged_once_a_second() -> None:
 def test_no_client_is_admitted_without_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "descriptor_shortage", lambda: "too many open files")
     assert admitting(ManualClock()).connect("a") == "too many open files"
-
-
-def test_no_client_is_admitted_without_memory() -> None:
-    memory, meter = MemoryBudget(100_000), Meter()
-    memory.watch(meter, lambda: None)
-    meter.add(90_000)
-    assert "`memory`" in Admission(LIMITS, memory, Ledger(), ManualClock().clock).connect("a")
 
 
 def test_the_latest_of_very_many_addresses_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
