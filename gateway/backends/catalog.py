@@ -27,6 +27,7 @@ from dragoman.mappings.dialect import Burst, Loss
 
 # rows that are asked for: the largest page of servers (docs/dialects/smooth.md, section 3: list_conversations)
 STORED_MAX = 200
+ROWS_MAX = 1_000  # rows that are read if a backend sends more than it is asked for: 20 to 40 us each, in one step
 # Lists that wait for one answer; a further one shows only the sessions that live here. A page asks once in a while, so
 # so many are a flood, and each holds its command.
 WAITING_MAX = 1024
@@ -104,7 +105,9 @@ class BackendCatalog(RelayedBackend):
             self._lose("the backend did not return its list in time")
             return
         if isinstance(listed, SessionsListed):
-            self._rows[archived] = tuple(map(self._remembered, listed.sessions))
+            self._rows[archived] = tuple(map(self._remembered, listed.sessions[:ROWS_MAX]))
+            if len(listed.sessions) > ROWS_MAX:
+                self._lose(f"behind the first {ROWS_MAX:,} of a list", len(listed.sessions) - ROWS_MAX)
             if listed.next_cursor is not None:
                 self._lose(f"older than the {STORED_MAX} conversations that a store is asked for")
 
@@ -116,8 +119,8 @@ class BackendCatalog(RelayedBackend):
             remember(self._names, name, row, NAMES_MAX)
         return known
 
-    def _lose(self, why: str) -> None:
-        self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why=why)])
+    def _lose(self, why: str, count: int = 1) -> None:
+        self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why=why, count=count)])
 
 
 def _tell(waiting: Sequence[Told], rows: Rows) -> None:

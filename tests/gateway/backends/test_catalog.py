@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.backends.catalog import WAITING_MAX
+from dragoman.gateway.backends.catalog import ROWS_MAX, WAITING_MAX
 from dragoman.gateway.backends.conversations import ConversationsKind
 from dragoman.gateway.config.model import Limits
 from tests.gateway.codewhale_messages import answers, asked, editor_with_thread, line, refuses, shown, thread
@@ -33,6 +33,16 @@ async def test_a_list_has_each_open_and_each_stored_session_once() -> None:
         (listed,) = client.news()
         assert rows(listed) == [OWN, KEPT, "ghost"], "newest first: what is open here was opened just now"
         assert listed["result"]["threads"][0]["name"] == "Atlas", "as the backend says now"
+
+
+async def test_only_the_first_rows_of_a_list_that_is_longer_than_asked_for_are_read() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = await editor_with_thread(made, f"thread-{OWN}")
+        client.sends(LIST)
+        threads = [thread(f"thread-{number}", updated_at=ROWS_MAX - number) for number in range(ROWS_MAX + 3)]
+        await answers(made, "thread/list", threads=threads)
+        lost = [(entry.why, entry.count) for entry in made.ledger.entries() if entry.kind == "SessionsListed"]
+        assert lost == [(f"behind the first {ROWS_MAX:,} of a list", 3)]
 
 
 async def test_a_session_that_had_an_id_before_its_thread_is_listed_once() -> None:
