@@ -1,7 +1,8 @@
 """Tell a backend that speaks another dialect from one that is slow or silent.
 
 A backend is wrong if its first frame is no message of its dialect and none that follows within a second is one. So a
-banner before the first message, or an answer that takes minutes, never counts as wrong.
+banner before the first message, or an answer that takes minutes, never counts as wrong. Nor does a very long frame: it
+would be decoded twice, here and by its link, and a pod begins with its whole history.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 
+from dragoman.adapters.inbound import memory
 from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.dialect import Dialect, Frame, Parts, Step
 
 PATIENCE = 1.0  # seconds for a good frame after a bad one: a backend writes its banner and its first message together
+READ_MAX = 64 * 1024  # bytes of a frame that is decoded here: 1 ms
 QUOTED = 120  # characters of the first frame that the log shows
 
 
@@ -50,7 +53,7 @@ class FirstFrames:
         said = [frame for frame in frames if isinstance(frame, Parts) or (isinstance(frame, bytes) and frame.strip())]
         if not said:  # empty lines, or a message over the size limit
             return False
-        self.are_wrong = not any(map(self._dialect.events.can_read, said))
+        self.are_wrong = not any(memory(frame) > READ_MAX or self._dialect.events.can_read(frame) for frame in said)
         if self.are_wrong and not self._first:
             self._first = said[0]
             self._prepare()

@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dragoman.gateway import first_frames, registry
-from dragoman.gateway.first_frames import PATIENCE, FirstFrames, import_others
+from dragoman.gateway.first_frames import PATIENCE, READ_MAX, FirstFrames, import_others
 from dragoman.mappings.dialect import Dialect, Frame, Oversize
 from tests.gateway.pod_messages import snapshot
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, socket_path
@@ -96,8 +96,9 @@ def test_a_wrong_frame_is_compared_with_the_other_dialects_once() -> None:
         [[b"Welcome!"], [POD]],
         [[b""], [b"  "]],
         [[Oversize(size=9, limit=8)]],
+        [[b"x" * (READ_MAX + 1)]],
     ],
-    ids=["silent", "good", "newer", "banner", "banner alone", "empty lines", "too large"],
+    ids=["silent", "good", "newer", "banner", "banner alone", "empty lines", "too large", "very long"],
 )
 def test_a_slow_silent_or_newer_backend_is_never_disconnected(batches: Sequence[Sequence[Frame]]) -> None:
     watched = Watched("pod")
