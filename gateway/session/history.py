@@ -230,9 +230,8 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
             new.append(message)
             continue
         gap = list(transcript[at:place])
-        begin = _start_of_turn(gap, transcript[place] if message is not None else None)
         corrected = _correct(gap, new)
-        begin = max(begin, corrected)
+        begin = max(corrected, _start_of_turn(gap, transcript[place] if message is not None else None))
         merged += gap[:begin]
         for one in new:
             turn = new_id() if one.role == "user" else turn
@@ -281,12 +280,17 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
     Two answers are the same if no input is between them: then the store contradicts what was streamed, and is right.
     A store may join the blocks of an answer, as a gateway in the place of a pando does: then nothing is corrected.
     Such a gateway stores neither its questions in words nor their answers: only the text behind those is added.
+    If the store has inputs between the parts of what was heard, its answers take the place of what was heard.
     """
     stored = [*takewhile(lambda message: message.role == "assistant", new)]
     asked = max((i for i, item in enumerate(gap) if _is_spoken(item, "user")), default=0)
     text = "".join(message.text for message in stored)
     rest = without_runs(text, _answers(gap[:asked]))
     heard = _answers(gap[asked:])
+    if heard and len(stored) < len(new) and "".join(_answers(new)) == "".join(heard):
+        place = next(i for i, item in enumerate(gap[asked:], asked) if _is_spoken(item, "assistant"))
+        gap[place:] = [item for item in gap[place:] if not _is_spoken(item, "assistant")]
+        return place
     if (heard or asked) and rest == "".join(heard):
         del new[: len(stored)]
         return 0

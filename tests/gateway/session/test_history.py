@@ -339,12 +339,21 @@ def test_an_answer_of_which_only_the_end_was_heard_gets_the_stores_texts_in_thei
     assert folded(listed, [said("user", "1"), *heard]) == ["1", "Hi.", "Hello.", "ToolCall", "ToolResult", "Done."]
 
 
-def test_two_runs_that_were_heard_as_one_get_the_order_of_the_store() -> None:
+RUNS = [said("user", "1"), said("assistant", "He"), said("user", "2"), said("assistant", "Two.")]
+
+
+@pytest.mark.parametrize("heard", ["He Two.", "HeTwo."], ids=["a piece is wrong", "all of it"])
+def test_two_runs_that_were_heard_as_one_get_the_order_of_the_store(heard: str) -> None:
     """A pando does not publish that a run broke off, and the next one may begin at once."""
-    heard = [said("assistant", "He Two.", turn="t"), *call("t"), said("assistant", "Done.", turn="t")]
-    runs = [said("user", "1"), said("assistant", "He"), said("user", "2"), said("assistant", "Two.")]
-    listed: list[Item] = [*runs, said("assistant", "Done.")]
-    assert folded(listed, [runs[0], *heard]) == ["1", "He", "2", "Two.", "ToolCall", "ToolResult", "Done."]
+    transcript = [RUNS[0], said("assistant", heard, turn="t"), *call("t"), said("assistant", "Done.", turn="t")]
+    listed: list[Item] = [*RUNS, said("assistant", "Done.")]
+    assert folded(listed, transcript) == ["1", "He", "2", "Two.", "ToolCall", "ToolResult", "Done."]
+
+
+def test_the_end_of_a_run_that_was_heard_with_the_next_ones_is_not_told_twice() -> None:
+    transcript: list[Item] = [*RUNS[:2], *call("t"), said("assistant", "Two.Three.", turn="t")]
+    listed: list[Item] = [*RUNS, said("user", "3"), said("assistant", "Three.")]
+    assert folded(listed, transcript) == ["1", "He", "ToolCall", "ToolResult", "2", "Two.", "3", "Three."]
 
 
 def test_an_answer_whose_blocks_the_store_joins_keeps_its_blocks() -> None:
