@@ -21,7 +21,7 @@ from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping
 from dragoman.mappings.canonical.values import flatten
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, NewId, Rendered, Step
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.losses import sample_text
+from dragoman.mappings.losses import find_ext, sample_text
 
 
 class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,9 +64,18 @@ def translate(
         good = good and not problems
         for problem in problems:
             report(problem)
-        for loss in writer.write(step, out) if is_written else ():
+        losses = [*writer.write(step, out), *_lost_ext(source, target, reading, step)] if is_written else []
+        for loss in losses:
             report(Report(line=number, loss=structs.replace(loss, sample=sample_text(loss.sample))))
     return good
+
+
+def _lost_ext(source: Dialect, target: Dialect, reading: Direction[Any], step: Step[Any]) -> Iterator[Loss]:
+    """Yield the fields with content that only peers of the source dialect can represent."""
+    own = reading.to_canonical.ext if source.name != target.name else {}
+    for item in chain.from_iterable(burst.items for burst in step.bursts):
+        for field in find_ext(item.ext, source.name, own[type(item)]) if type(item) in own and item.ext else ():
+            yield Loss(kind=type(item).__name__, field=field, why=f"{target.name} cannot represent this field")
 
 
 def _writer(source: Dialect, target: Dialect, *, commands: bool) -> _Writer:

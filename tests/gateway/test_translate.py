@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 import jsonschema
 import msgspec
@@ -329,6 +329,17 @@ def test_internal_events_are_losses_with_their_line() -> None:
     (report,) = done.reports
     assert report["line"] == 2
     assert (report["loss"]["kind"], report["loss"]["count"]) == ("Alert", 1)
+
+
+@pytest.mark.parametrize(("target", "lost"), [("smooth", []), ("codewhale", [(1, "OpenSession", "ext.authContext")])])
+def test_fields_that_only_the_source_has_are_losses_with_their_line(
+    target: str, lost: list[tuple[int, str, str]]
+) -> None:
+    auth = {"userId": "u", "signature": "00", "timestamp": 1}
+    create = {"action": "create_conversation_session", "requestId": "c", "agentId": str(uuid4()), "authContext": auth}
+    done = translated("smooth", target, [json.dumps(create).encode()], "--commands")
+    reports = [(report["line"], report["loss"]["kind"], report["loss"]["field"]) for report in done.reports]
+    assert (len(done.lines), done.code, reports) == (1, 0, lost)
 
 
 # -- bad lines, and the stream of lines -------------------------------------------------------------
