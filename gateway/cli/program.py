@@ -204,13 +204,13 @@ def _run() -> int:
 
 def _fail(words: str, code: int, *, in_result: bool = False) -> int:
     """Print an error, for scripts too unless a result has told it; return the exit code."""
-    import msgspec  # not needed for `--help` and `--version`
-
     from dragoman.gateway.observability import logs
 
     for line in words.split("\n"):
         logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # the text may quote a peer
     if _wants_json() and not in_result:
+        import msgspec  # not needed for other errors of usage
+
         with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
             typer.echo(msgspec.json.encode({"error": words}))
     return code

@@ -465,9 +465,9 @@ async def test_a_disconnected_client_leaves_no_state(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("backend", "told"),
     [
-        ("pod+unix:{}/b", []),
+        ("pod+unix:{}/b", [("OpenSession", "supports")]),  # which these clients send
         ("smooth+ws://127.0.0.1:0/ws", []),
-        ("codewhale+unix:{}/b", [("OpenSession", "agent, supports")]),  # which this client sends
+        ("codewhale+unix:{}/b", [("OpenSession", "agent, supports"), ("SubmitInput", "ext.allowed_tools")]),
     ],
 )
 async def test_the_log_of_a_chat_without_losses_mentions_no_loss(

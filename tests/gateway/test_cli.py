@@ -232,7 +232,6 @@ def test_the_version_is_one_line() -> None:
         (("translate", "--from", "pod", "--to", "pud"), "unknown dialect 'pud'; the dialects are smooth, pod"),
         (("serve",), "Missing option '--config'"),
         (("check",), "Missing argument 'FILE'"),
-        (("matrix", "--json", "--markdown"), "exclude each other"),
         (("config", "show"), "config show needs a file"),
         (("config", "example", "x.toml"), "config example takes neither a file nor --json"),
         (("config",), "Missing argument 'example|show'. Choose from: example, show"),
