@@ -12,7 +12,7 @@ from dragoman.mappings.pando.translator import followed_session
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, FollowedSessions, Interrupt
 from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
 from dragoman.mappings.pando.translator.output import TEXT_MAX, LatestCall
-from dragoman.mappings.pando.translator.silence import INPUT_MAX, TURN_QUIET
+from dragoman.mappings.pando.translator.silence import TURN_QUIET
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.pando.wire.topics import LlmToken
 from dragoman.mappings.rfc3339 import NS
@@ -234,7 +234,7 @@ def test_a_row_without_text_behind_the_last_answer_is_no_answer() -> None:
     session.begin_turn(0)
     rows = [*STORED, RESULT, answer("n", "")]
     assert session.take_list(rows, 0) == []
-    assert session.take_list(rows, int(INPUT_MAX * NS))[-2:] == [
+    assert session.take_list(rows, QUIET)[-2:] == [
         events.ErrorReported(cause="internal", text="the run ended without an answer"),
         DONE[1],
     ]
@@ -511,14 +511,31 @@ def test_a_silence_behind_the_result_of_a_hidden_call_does_not_end_the_turn(list
     assert asks_at(session, 2 + quiet)
 
 
+def test_a_model_may_think_behind_the_result_of_any_call() -> None:
+    session = broken_off(CALL, ARGUED, UPDATE, result("c"))
+    assert session.take_list([*BROKEN, RESULT, answer("n", "")], 11 * NS) == []
+    assert asks_at(session, 11 + 120)
+
+
+def test_a_run_of_ours_is_probably_over_after_an_update() -> None:
+    session = FollowedSession(LatestCall())
+    session.begin_turn(0, "hi")
+    session.take_event(events.TextDelta(text="I look."), NS)
+    session.take_event(UPDATE, NS)
+    assert session.take_list(BROKEN, NS) == []
+    assert asks_at(session, 4)
+
+
 def test_a_model_may_write_the_input_of_a_call_that_is_hidden_in_any_session_of_its_primary() -> None:
     sessions = FollowedSessions()
     for event in LOOK:
         sessions.follow("s").take_event(event, 0)
-    sessions.follow("t").take_event(events.TextDelta(text="I write."), NS)
-    assert asks_at(sessions["t"], 16)
-    assert sessions["t"].take_list([INPUT, answer("m", "I write.")], 16 * NS) == []
-    assert asks_at(sessions["t"], 16 + 120)
+    for session, quiet in ("t", 120), ("u", 15):
+        sessions.follow(session).take_event(events.TextDelta(text="I look."), NS)
+        assert asks_at(sessions[session], 16)
+        assert sessions[session].take_list(BROKEN, 16 * NS) == []
+        assert asks_at(sessions[session], 16 + quiet)
+        sessions.lose_turns()  # another primary answers
 
 
 def test_the_events_that_wait_for_the_answer_to_an_input_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
