@@ -20,6 +20,7 @@ class SessionIndex:
 
     def __init__(self, dialects: Callable[[], Mapping[str, Dialect]]) -> None:
         self._dialects = dialects
+        self._named_in = 0  # dialects in which every session that lives has its names
         self._sessions: dict[str, Session] = {}
         self._names: dict[str, Session] = {}
         self._given: dict[str, dict[str, None]] = {}  # the names of each session, those last given last
@@ -85,8 +86,17 @@ class SessionIndex:
         return self._sessions.get(id)
 
     def find_session(self, name: str) -> Session | None:
-        """Return the session that some client knows by this name."""
-        return self._names.get(name)
+        """Return the session that some client knows by this name.
+
+        A reload may have added a listener of another dialect: then each session gets its names in that dialect, too.
+        """
+        found = self._names.get(name)
+        if found is None and self._named_in < (known := len(self._dialects())):
+            self._named_in = known
+            for session in self._sessions.values():
+                self.add(session)
+            found = self._names.get(name)
+        return found
 
 
 def completed(session: Session, row: SessionSummary, *, stored: bool = False) -> SessionSummary:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.routing.session_index import NAMES_MAX, completed
+from dragoman.gateway import registry
+from dragoman.gateway.routing.session_index import NAMES_MAX, SessionIndex, completed
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import Gap
 from dragoman.mappings.canonical.values import Message, SessionSummary
@@ -28,6 +29,16 @@ async def test_a_session_is_found_by_its_id_and_its_public_ids_until_it_is_dropp
         assert index.find_session(name) is None
         assert made.session not in index
         assert list(index) == []
+
+
+async def test_a_session_is_found_by_its_ids_in_a_dialect_that_was_imported_after_it_began() -> None:
+    async with in_memory_gateway() as made:
+        dialects = {"pod": registry.dialect("pod")}
+        index = SessionIndex(lambda: dialects)
+        index.add(made.session)
+        assert index.find_session(SHOWN) is None
+        dialects["smooth"] = registry.dialect("smooth")
+        assert index.find_session(SHOWN) is made.session
 
 
 async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> None:
