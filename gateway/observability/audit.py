@@ -38,8 +38,9 @@ def note(action: Action, by: Actor | str, *, session: str = "", outcome: str = "
         return
     link, principal, trace = ("", by, None) if isinstance(by, str) else (by.id, by.principal, by.trace)
     facts = {"link": link, "session": session, "trace": trace_id(trace)}
-    line = {"action": action, "principal": principal, "outcome": outcome, **facts, **details}
-    log.info("audit", **{name: _shortened(value) for name, value in line.items() if value or name not in facts})
+    line = {"principal": principal, "outcome": outcome, **facts, **details}
+    told = {name: _shortened(value) for name, value in line.items() if value or name not in facts}
+    log.info("audit", action=action, **told)
 
 
 def refuse(by: Actor | str, reason: str, *, session: str = "", **details: object) -> None:
