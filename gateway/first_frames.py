@@ -53,7 +53,11 @@ class FirstFrames:
         said = [frame for frame in frames if isinstance(frame, Parts) or (isinstance(frame, bytes) and frame.strip())]
         if not said:  # empty lines, or a message over the size limit
             return False
-        self.are_wrong = not any(memory(frame) > READ_MAX or self._dialect.events.can_read(frame) for frame in said)
+        self.are_wrong = True
+        for frame in said:
+            if memory(frame) > READ_MAX or self._dialect.events.can_read(frame):
+                self.are_wrong = False
+                break
         if self.are_wrong and not self._first:
             self._first = said[0]
             self._prepare()

@@ -19,7 +19,7 @@ class SessionIndex:
     """All sessions that live. A client's dialect shows a session under ids of its own: those are names too."""
 
     def __init__(self, dialects: Callable[[], Mapping[str, Dialect]]) -> None:
-        self._dialects = dialects
+        self._dialects = dialects()  # it grows while the process runs
         self._named_in = 0  # dialects in which every session that lives has its names
         self._sessions: dict[str, Session] = {}
         self._names: dict[str, Session] = {}
@@ -36,7 +36,7 @@ class SessionIndex:
         state = session.state
         self._sessions[state.id] = session
         names = [state.id]
-        for dialect in self._dialects().values():
+        for dialect in self._dialects.values():
             names += dialect.public_ids(state.id, state.backend_ids)
             if state.backend_ids is None and state.chosen_ids is not None:
                 names += dialect.public_ids(state.id, state.chosen_ids)
@@ -91,8 +91,8 @@ class SessionIndex:
         A reload may have added a listener of another dialect: then each session gets its names in that dialect, too.
         """
         found = self._names.get(name)
-        if found is None and self._named_in < (known := len(self._dialects())):
-            self._named_in = known
+        if found is None and self._named_in < len(self._dialects):
+            self._named_in = len(self._dialects)
             for session in self._sessions.values():
                 self.add(session)
             found = self._names.get(name)
