@@ -53,16 +53,15 @@ class FirstFrames:
         said = [frame for frame in frames if isinstance(frame, Parts) or (isinstance(frame, bytes) and frame.strip())]
         if not said:  # empty lines, or a message over the size limit
             return False
-        self.are_wrong = True
-        for frame in said:
-            if memory(frame) > READ_MAX or self._dialect.events.can_read(frame):
-                self.are_wrong = False
-                break
+        self.are_wrong = not any(map(self._may_be_ours, said))
         if self.are_wrong and not self._first:
             self._first = said[0]
             self._prepare()
             self._schedule(PATIENCE, self._look)
         return not self.are_wrong
+
+    def _may_be_ours(self, frame: Frame) -> bool:
+        return memory(frame) > READ_MAX or self._dialect.events.can_read(frame)
 
     def _look(self) -> None:
         if self.are_wrong:
