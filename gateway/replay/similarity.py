@@ -21,6 +21,8 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import flatten
+from dragoman.mappings.codec import read_json
+from dragoman.mappings.errors import PeerError
 
 MatchLevel = Literal["exact", "same", "near", "other"]
 
@@ -28,6 +30,7 @@ NEAR = 0.8  # ratio: allows one word or a few typing errors in a sentence; "yes"
 TEXT_MAX = 400  # characters compared for `near`: 0.1 ms
 ESTIMATED_MAX = 1_000  # candidates whose ratio is estimated: 5 ms
 TRIED_MAX = 8  # candidates compared for `near`, the most similar by that estimate
+DEPTH_MAX = 100  # levels of a JSON value whose members are compared: `_plain` calls itself for each
 FIELD_SAMPLE = 80  # characters of a differing field in a report
 
 ANSWERS = (commands.AnswerApproval, commands.AnswerInteraction)
@@ -129,8 +132,16 @@ def _fields(command: Command) -> dict[str, Any]:
             attached = [msgspec.to_builtins(s) for s in value if not flatten((s,))]
             fields["text"], fields["attached"] = flatten(value), attached
         else:
-            fields[name] = msgspec.json.decode(value) if isinstance(value, Raw) else None if value is UNSET else value
+            fields[name] = _read(value) if isinstance(value, Raw) else None if value is UNSET else value
     return fields
+
+
+def _read(raw: Raw) -> object:
+    """Return a JSON value, or its text if it is nested too deep or has a number that is out of range."""
+    try:
+        return read_json(bytes(raw), DEPTH_MAX)
+    except PeerError:
+        return bytes(raw).decode("utf-8", "replace")
 
 
 def _unlike_fields(recorded: ComparedCommand, new: ComparedCommand) -> list[str]:

@@ -27,6 +27,7 @@ from dragoman.mappings.canonical.commands import (
     AnswerInteraction,
     AnswerOtp,
     ListCompletions,
+    StoreWrite,
     SubmitInput,
 )
 from dragoman.mappings.canonical.values import FileAttachment, FileRef, Paste, Text
@@ -121,6 +122,21 @@ def test_an_answer_known_only_from_the_log_matches_any_answer_but_a_refusal() ->
     known = AnswerInteraction(question="q")
     assert is_same(known, AnswerInteraction(question="q", values=Raw(b'{"name":"Ann"}')))
     assert not is_same(known, AnswerInteraction(question="q", declined=True))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now"),
+    [
+        (b'{"a":' * 500 + b"1" + b"}" * 500, b'{"a":' * 500 + b"2" + b"}" * 500),
+        (b'{"a":1e400}', b'{"a":1e401}'),
+        (b'{"a":%s1}' % (b"1" * 5_000), b'{"a":%s2}' % (b"1" * 5_000)),
+    ],
+    ids=["deep", "large", "long"],
+)
+def test_values_that_cannot_be_looked_into_are_compared_as_text(recorded: bytes, now: bytes) -> None:
+    one = StoreWrite(method="SaveX", params=Raw(recorded))
+    assert compared(one, StoreWrite(method="SaveX", params=Raw(recorded))).level == "exact"
+    assert not is_same(one, StoreWrite(method="SaveX", params=Raw(now)))
 
 
 def test_the_reported_differences_are_shortened() -> None:
