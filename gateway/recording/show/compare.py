@@ -39,7 +39,7 @@ COMPARED = frozenset(
 )
 """Events that are compared, besides the input and the end of a turn, which every dialect has."""
 
-MATCHED_MAX = 1_000_000  # items of one range times items of the other: 0.2 s
+MATCHED_MAX = 100_000  # items of one range times items of the other: 0.1 s if every second one is equal in both
 SHOWN = 160  # characters of a long text on each side of where it begins to differ
 
 Range = tuple[bool, int, int, int, int]

@@ -179,6 +179,14 @@ def test_the_cost_of_long_recordings_grows_with_their_length(monkeypatch: pytest
     assert growth(work, [50, 100, 200, 400]) < GROWTH
 
 
+def test_the_cost_grows_with_the_length_if_every_second_input_is_equal_in_both() -> None:
+    def work(number: int) -> Callable[[], object]:
+        one, other = (asked(*[text for n in range(number) for text in (f"{of} {n}", "go on")]) for of in "ab")
+        return lambda: compare(one, other)
+
+    assert growth(work, [100, 200, 400]) < GROWTH
+
+
 def test_events_outside_of_turns_are_not_compared() -> None:
     assert compare(turns_of(said(user("hi"), turn="")), turns_of([])) == []
 
