@@ -136,6 +136,8 @@ async def test_naming_a_pod_that_has_ended_is_refused_and_opens_no_other(tmp_pat
         shutil.rmtree(tmp_path / "gone")
         assert (await opened(url, agentId=agent))["error"]["code"] == "SESSION_NOT_FOUND"
         assert "atlas" not in titles(app)
+        async with pods(tmp_path, "gone"):
+            assert (await opened(url, agentId=agent))["data"]["conversationId"] == conversation(tmp_path, "gone")
 
 
 @pytest.mark.parametrize("metadata", [{}, {"pod": 5}, {"else": "x"}])
