@@ -121,9 +121,9 @@ class Reader:
         """Return frames, events and commands one by one, from the first with at least this `seq` and this `t`."""
         return (line for step in self.steps(seq=seq, t=t) for line in step.lines() if line.seq >= seq and line.t >= t)
 
-    def events(self, *, seq: int = 0) -> Iterator[tuple[EventLine, Event]]:
-        """Return the events of the session's log, each once, from the number `seq`."""
-        for line in self.lines(seq=seq):
+    def events(self) -> Iterator[tuple[EventLine, Event]]:
+        """Return the events of the session's log, each once."""
+        for line in self.lines():
             if isinstance(line, EventLine) and line.logged:
                 yield line, line.event
 
