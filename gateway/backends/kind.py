@@ -121,7 +121,7 @@ class BackendKind(ABC):
         """Return the session for a client that opens one, or None if the backend is asked for it; raise Refused."""
 
     def agent_of(self, _session: Session, wanted: str) -> str:
-        """Return the agent id that a client gets which asked for the agent `wanted`, and got this session."""
+        """Return the agent id for the answer to a client that asked for the agent `wanted` and got this session."""
         return wanted
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:

@@ -37,7 +37,7 @@ from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenS
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 NONE_FREE = Failure(
-    cause="busy", text="no pod is free; a pod is kept for its client until `session_ttl` after it has left"
+    cause="busy", text="no pod is free; each stays with its client until `session_ttl` after the client has left"
 )
 NONE_RUNS = Failure(cause="busy", text="no pod is running")
 

@@ -119,7 +119,7 @@ class SessionCommands:
             ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
         if session is not None:
             ledger.count_partial(link.dialect, upstream, [command], commands=True)
-            self.show_session(link, session, command.request, command.agent)
+            self.show_session(link, session, command.request, self._backend.agent_of(session, command.agent))
             session.describe(SessionActivated)
         elif self._sessions.past.is_hidden(command.session):
             refuse_unknown(link, command)

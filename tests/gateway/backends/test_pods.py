@@ -110,6 +110,18 @@ async def test_a_client_that_names_a_pod_gets_that_pod(tmp_path: Path, by: str) 
         assert by in ("metadata", "conversation") or again["data"] == reply["data"], "the id selects the same pod"
 
 
+async def test_a_client_that_names_its_pod_again_gets_the_same_agent_id(tmp_path: Path) -> None:
+    async with (
+        pods(tmp_path, "hermes"),
+        served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)),
+        SmoothClient.connected(url) as client,
+    ):
+        create = {"action": "create_conversation_session", "agentId": "hermes"}
+        first = await client.ask(create)
+        again = await client.ask({**create, "conversationId": first["data"]["conversationId"]})
+        assert again["data"]["agentId"] == first["data"]["agentId"] == session_id("test", "hermes")
+
+
 @pytest.mark.parametrize(
     "naming",
     [
