@@ -95,7 +95,7 @@ def _printable(text: str, style: str = "") -> Text:
 
 def _row(problem: Problem) -> dict[str, object]:
     """Return a problem as a JSON row; only a warning has its level in it."""
-    row = structs.asdict(problem)
+    row = structs.asdict(problem) | {"file": logs.escaped(problem.file)}  # its name may not be UTF-8
     if problem.level == "error":
         del row["level"]
     return row

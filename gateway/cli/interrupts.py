@@ -1,4 +1,4 @@
-"""Signals that end a command are raised as exceptions in it, so that it can still tell a result."""
+"""Signals that end a command are raised as exceptions in it, so that it can still print a result."""
 
 from __future__ import annotations
 

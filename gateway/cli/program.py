@@ -120,7 +120,7 @@ class LazyCommands(TyperGroup):
         return name, load_command(name) if name is not None else None, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; if a signal ends one with `--json`, print that as its result."""
+        """Run a command. If a signal ends a command with `--json`, print an error as its JSON value."""
         if not _wants_json():
             return super().invoke(ctx)
         from dragoman.gateway.cli.interrupts import KILLED, Interrupted, raising_on_signals
@@ -203,11 +203,12 @@ def _run() -> int:
 
 
 def _fail(words: str, code: int, *, in_result: bool = False) -> int:
-    """Print an error, for scripts too unless a result has told it; return the exit code."""
+    """Print an error, with `--json` also as JSON unless a printed result has it; return the exit code."""
     from dragoman.gateway.observability import logs
 
+    words = logs.escaped(words)  # the text may quote a peer, or a file name that is not UTF-8
     for line in words.split("\n"):
-        logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # the text may quote a peer
+        logs.tell(f"error: {line}", sys.stderr)
     if _wants_json() and not in_result:
         import msgspec  # not needed for other errors of usage
 

@@ -41,6 +41,7 @@ def test_an_address_without_the_right_to_bind_it_exits_2(
     [
         *(f"{name} none" for name in ("show", "scan", "redact", "config show")),
         *("diff none none", "drive none pod+unix:/none", "matrix --from none"),
+        *("show \udcff", "check \udcff"),  # a name that is not UTF-8
         *("send none hello", "send --deadline x", "check none", "status", "status --none", "sessions", "sessions show"),
     ],
 )
