@@ -92,7 +92,7 @@ class FirstFrames:
 
 
 async def import_others(dialects: Callable[[], Mapping[str, Dialect]]) -> None:
-    """Import in a thread what a complaint needs; it does without what cannot be imported."""
+    """Import in a thread what a complaint needs. If a module is missing, the complaint does without it."""
     with suppress(ImportError):
         await asyncio.to_thread(dialects)
         await asyncio.to_thread(import_module, "dragoman.gateway.recording.redaction.rules")

@@ -5,7 +5,8 @@ looks at the read first. A message is pushed only while the parser is between tw
 after a read of one whole frame from which the parser made a message with the same text.
 
 A large read is parsed in pieces, each in an iteration of the event loop: it may have 131,072 pings. A piece grows until
-it has about PIECE_MESSAGES messages, because each of many connections parses one. The connection is not read meanwhile.
+it has about PIECE_MESSAGES messages, because each of many connections parses one in the same iteration. The connection
+is not read meanwhile.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ QUEUE = 1024  # events that the caller has not taken: a screenful, many times ov
 
 
 class OpeningError(ConfigError):
-    """Raised if the backend opens no session for the client, for this cause."""
+    """Raised if the backend opens no session for the client. `cause` says why."""
 
     def __init__(self, cause: Cause, text: str) -> None:
         super().__init__(text)

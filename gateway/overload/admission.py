@@ -2,7 +2,7 @@
 
 A WebSocket listener counts each connection from its accept, so that connections without a handshake count too. Any
 other peer counts, and is refused in its dialect, when its link is made. The limit `links` of the whole gateway counts
-links alone: a client above it gets its dialect's error.
+links alone: a client above this limit gets an error in its dialect.
 """
 
 from __future__ import annotations

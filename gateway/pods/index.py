@@ -39,7 +39,7 @@ class PodIndex:
         self._ids: dict[str, tuple[str, ...]] = {}  # pod -> ids of its session that clients know, our own first
         self._by_id: dict[str, str] = {}
         self._by_agent: dict[str, str] = {}
-        self._gone: dict[str, str] = {}  # agent id or name -> pod without a folder: who means it gets no other pod
+        self._gone: dict[str, str] = {}  # agent id or name -> a pod that has ended: who names it gets no other
         self._candidates: list[str] = []  # heap of the pods that may be free
         self._queued: set[str] = set()  # the names in the heap
         self._pods: dict[str, Pod] = {}  # name -> the pod when it was last read

@@ -166,9 +166,9 @@ def _ranges_between(a: Sequence[Hashable], b: Sequence[Hashable], pairings: Sequ
 
 
 def _in_order(pairs: Iterable[Pair]) -> list[Pair]:
-    """Return as many of the pairs, which are sorted by their first place, as have their second places in order too."""
-    ends: list[int] = []  # the least second place with which so many pairs in order end
-    chains: list[Chain] = []  # these pairs: the last one, and the chain before it
+    """Return the longest sequence of pairs whose second places grow too. The pairs are sorted by their first places."""
+    ends: list[int] = []  # number of pairs in order, less one -> the least second place of the last of so many
+    chains: list[Chain] = []  # the same number -> this last pair, and the chain before it
     for pair in pairs:
         length = bisect_left(ends, pair[1])
         ends[length : length + 1] = [pair[1]]

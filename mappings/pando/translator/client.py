@@ -420,7 +420,7 @@ class ClientTranslator(Translator[Event, Command]):
 
 
 def _with_short_names(bursts: Sequence[Burst[Event]], step: Step[Event]) -> list[Burst[Event]]:
-    """Return the bursts without those of sessions whose ids are too long; thousands of sessions are kept."""
+    """Return the bursts without those of sessions whose ids are too long: the ids of thousands of sessions are kept."""
     for burst in bursts:
         if len(burst.session) > NAME_MAX:
             kind = type(burst.items[0]).__name__

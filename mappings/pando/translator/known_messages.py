@@ -183,8 +183,8 @@ class KnownMessages:
     def missed_events(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return events for stored messages outside of a run that were not published.
 
-        New inputs are MessageAppended events. If other messages are new, too, a HistorySnapshot tells all messages, but
-        not the last one if it is a new input: that of a run that begins, which clients must be shown.
+        New inputs are MessageAppended events. If other messages are new too, a HistorySnapshot has all messages but
+        a new input at the end. That is an event of its own, because it begins a run.
         """
         whole = not self._listed or any(m.role != "user" and m.id not in self.ids for m in listed)
         missed = self.missed_inputs(listed)

@@ -11,6 +11,8 @@ With most model providers it publishes a call only when the call has ended. Then
     answer with text          result of a call in the answer      its next call runs               TOOL_MAX
     answer without text       any other                           the model thinks                 INPUT_MAX
     answer with text          any other, and it hides its calls   the model writes a call's input  INPUT_MAX
+
+In a run that our input began, the first two rows apply only if the primary hides its calls.
 """
 
 from __future__ import annotations
