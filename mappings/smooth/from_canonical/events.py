@@ -452,7 +452,7 @@ def unmapped(event: Unmapped, context: Context) -> Messages:
     if event.dialect != "smooth":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()
-    message, request = msgspec.json.decode(event.raw), event.request or context.top
+    message, request = msgspec.json.decode(event.raw), context.top or event.request
     for part in (message, message.get("data")):
         if request and isinstance(part, dict) and "requestId" in part:
             part["requestId"] = request
