@@ -65,12 +65,15 @@ def dialects() -> dict[str, Dialect]:
 
 
 def ours() -> dict[str, Dialect]:
-    """Import and return the dialects of this package by name: those that a backend can speak."""
-    return {name: dialect(name) for name in OURS}
+    """Import and return the dialects of this package by name, also in a thread: none of them counts as used."""
+    return {name: _import_dialect(name) for name in OURS}
 
 
 def imported() -> Mapping[str, Dialect]:
-    """Return the dialects that this process has used so far, by name: those of its clients and backends."""
+    """Return the dialects that this process has used so far, by name: those of its clients and backends.
+
+    A reload adds further ones in a thread, so only a copy of the values may be iterated over.
+    """
     return _IMPORTED
 
 

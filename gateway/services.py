@@ -35,7 +35,7 @@ class Services(Struct, frozen=True, kw_only=True):
     limits: Limits
     ledger: Ledger
     dialects: Callable[[], Mapping[str, Dialect]]
-    """Returns the dialects of the clients and backends of this gateway, by name."""
+    """Returns the dialects of the clients and backends of this gateway, by name; a thread may add one at any time."""
     all_dialects: Callable[[], Mapping[str, Dialect]]
     """Imports and returns every dialect that a backend can speak."""
     memory: MemoryBudget = field(default_factory=MemoryBudget)

@@ -114,7 +114,7 @@ class BackendCatalog(RelayedBackend):
     def _remembered(self, row: SessionSummary) -> SessionSummary:
         """Return a row under its canonical id, and remember it by every name that a client is shown for it."""
         known = structs.replace(row, session=canonical_id(self._route, row.session))
-        shown = [dialect.public_ids(known.session, known.ext) for dialect in self._services.dialects().values()]
+        shown = [dialect.public_ids(known.session, known.ext) for dialect in [*self._services.dialects().values()]]
         for name in chain(*shown, [known.session]):
             remember(self._names, name, row, NAMES_MAX)
         return known

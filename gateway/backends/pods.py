@@ -267,7 +267,7 @@ class PodsKind(BackendKind):
 
     def _ids_of(self, name: str) -> tuple[str, ...]:
         own = session_id(self._sessions.route.name, str(self._pods.endpoint(name)))
-        dialects = self._services.dialects().values()
+        dialects = [*self._services.dialects().values()]
         return (own, *(shown for dialect in dialects for shown in dialect.public_ids(own, None)))
 
     def _session_of(self, name: str | None, principal: str) -> Session | None:

@@ -65,7 +65,7 @@ class UnusedRows:
             self.remove_row(gone)
 
     def _names(self, row: SessionSummary) -> list[str]:
-        shown = [dialect.public_ids(row.session, row.ext) for dialect in self._dialects().values()]
+        shown = [dialect.public_ids(row.session, row.ext) for dialect in [*self._dialects().values()]]
         return [row.session, *(name for names in shown for name in names)]
 
 

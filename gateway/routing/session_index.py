@@ -36,7 +36,7 @@ class SessionIndex:
         state = session.state
         self._sessions[state.id] = session
         names = [state.id]
-        for dialect in self._dialects.values():
+        for dialect in [*self._dialects.values()]:  # a copy: a reload may add one in a thread
             names += dialect.public_ids(state.id, state.backend_ids)
             if state.backend_ids is None and state.chosen_ids is not None:
                 names += dialect.public_ids(state.id, state.chosen_ids)

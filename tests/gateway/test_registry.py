@@ -112,6 +112,14 @@ def test_a_broken_dialect_of_another_package_does_not_hide_ours(monkeypatch: pyt
     assert list(registry.ours()) == list(registry.OURS)
 
 
+def test_a_dialect_that_only_a_wrong_frame_is_compared_with_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_IMPORTED", {})
+    registry.ours()
+    assert registry.imported() == {}
+    registry.dialect("pod")
+    assert list(registry.imported()) == ["pod"]
+
+
 def test_a_dialect_of_an_entry_point_is_added_and_replaces_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = structs.replace(DIALECTS["pod"], name="acme")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from dragoman.gateway import registry
 from dragoman.gateway.routing.session_index import NAMES_MAX, SessionIndex, completed
@@ -38,6 +39,18 @@ async def test_a_session_is_found_by_its_ids_in_a_dialect_that_was_imported_afte
         index.add(made.session)
         assert index.find_session(SHOWN) is None
         dialects["smooth"] = registry.dialect("smooth")
+        assert index.find_session(SHOWN) is made.session
+
+
+async def test_a_session_is_added_while_a_thread_imports_another_dialect() -> None:
+    def import_another(*_ids: object) -> tuple[str, ...]:
+        dialects["smooth"] = registry.dialect("smooth")
+        return ()
+
+    async with in_memory_gateway() as made:
+        dialects = {"pod": structs.replace(registry.dialect("pod"), public_ids=import_another)}
+        index = SessionIndex(lambda: dialects)
+        index.add(made.session)
         assert index.find_session(SHOWN) is made.session
 
 
