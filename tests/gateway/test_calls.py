@@ -361,7 +361,7 @@ def test_a_smooth_client_is_connected_to_its_pod_and_leaves_in_few_calls(tmp_pat
 
 async def calls_of_a_connect(folder: Path) -> tuple[list[str], list[str]]:
     """Return the calls of a connect, and those of its end. A session gets names in all dialects that are imported."""
-    registry.ours()
+    registry.dialects()
     pods = socket_path(folder).parent
     async with AsyncExitStack() as stack:
         for number in range(WARM_CONNECTS + 1):
