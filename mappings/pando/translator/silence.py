@@ -38,16 +38,18 @@ class Silence:
     def __init__(self) -> None:
         self._updated_at = NEVER  # ns: the last session.update since a call ended
         self._saved_at = NEVER  # ns: the last of them that was published because an answer of the model is complete
-        self._update = ("", 0, 0)  # title and number of messages of the last session.update, and its time in ns
+        self._update: tuple[str, int, int] | None = None  # title, number of messages and time (ns) of the last one
         self._called_at = 0  # ns: the last tool.start
         self._severed_at = -1  # ns: when the connection was made again during an open turn
 
     def note_update(self, session: SessionSummary, now: int) -> None:
         """Note a session.update; a session without messages was just made, and has no call.
 
-        A session is also updated with its first title, and a primary with a terminal publishes each update twice.
+        A session is also updated with its first title, and a primary with a terminal publishes each update twice. A
+        session that was made before we subscribed has its title.
         """
-        (title, messages, at), self._update = self._update, (session.title, session.messages, now)
+        title, messages, at = self._update or (session.title, 0, 0)
+        self._update = session.title, session.messages, now
         if session.messages:
             self._updated_at = now
             if session.title == title and (session.messages != messages or now - at >= REPEATED * NS):

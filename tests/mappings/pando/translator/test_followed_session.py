@@ -482,8 +482,9 @@ TITLED = titled("Greeting", 2)
         ([(BEGUN, 1.0), (titled("New Session", 2), 2.0)], True),
         ([(BEGUN, 1.0), (TITLED, 2.0), (TITLED, 2.1)], False),
         ([(BEGUN, 1.0), (TITLED, 2.0), (TITLED, 2.1), (TITLED, 2.9)], True),
+        ([(TITLED, 2.9)], True),
     ],
-    ids=["the answer is complete", "the title is new, and told twice", "title, then the answer"],
+    ids=["the answer is complete", "the title is new, and told twice", "title, then the answer", "a stored session"],
 )
 def test_the_first_call_of_a_primary_is_open_after_an_update_that_brings_no_title(
     updates: list[tuple[Event, float]], is_open: bool
