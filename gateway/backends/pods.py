@@ -196,11 +196,11 @@ class PodsKind(BackendKind):
         return self._session_of(await self._find_free(), principal)
 
     async def _named_session(self, name: str | None, principal: str) -> Session | None:
-        """Return the session of this pod if the pod is alive."""
+        """Return the session of this pod if the pod is listed and alive."""
         if name is None:
             return None
         (pod,) = await self._known.probe([name])
-        return self._session_of(name if pod.listens else None, principal)
+        return self._session_of(self._index.find_pod(name) if pod.listens else None, principal)
 
     async def _newest_session(self, principal: str) -> Session | None:
         """Return the session of the live pod whose status changed last."""

@@ -18,6 +18,7 @@ from msgspec import structs
 from dragoman.gateway.app import App
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, serving
 from tests.pairs.pod_client import PodClient
@@ -141,7 +142,9 @@ async def test_naming_a_pod_that_does_not_run_is_refused_and_opens_no_other(
 
 
 @pytest.mark.parametrize("agent", ["gone", session_id("test", "gone")])
-async def test_naming_a_pod_that_has_ended_is_refused_and_opens_no_other(tmp_path: Path, agent: str) -> None:
+async def test_naming_a_pod_that_has_ended_is_refused_and_opens_no_other(
+    tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
         async with pods(tmp_path, "gone"):
             assert (await opened(url, agentId=agent))["data"]["conversationId"] == conversation(tmp_path, "gone")
@@ -149,6 +152,9 @@ async def test_naming_a_pod_that_has_ended_is_refused_and_opens_no_other(tmp_pat
         assert (await opened(url, agentId=agent))["error"]["code"] == "SESSION_NOT_FOUND"
         assert "atlas" not in titles(app)
         async with pods(tmp_path, "gone"):
+            with monkeypatch.context() as patch:
+                patch.setattr(Pods, "is_changed", lambda _pods: False)
+                assert (await opened(url, agentId=agent))["error"]["code"] == "SESSION_NOT_FOUND", "not listed yet"
             assert (await opened(url, agentId=agent))["data"]["conversationId"] == conversation(tmp_path, "gone")
 
 
