@@ -99,7 +99,7 @@ def _cut(plan: ReplayPlan, until: Until | None) -> ReplayPlan:
         return plan
     if until.turn > len(plan.ends):
         raise ConfigError(f"{plan.recording.path}: the recording has no turn {until.turn}, only {len(plan.ends)}")
-    if until.seq and next(iter(plan.recording.lines(seq=until.seq)), None) is None:
+    if until.seq > plan.turns[-1].parts[-1].last:
         raise ConfigError(f"{plan.recording.path}: the recording has no line {until.seq}: it ends earlier")
     return cut_plan(plan, plan.ends[until.turn - 1] if until.turn else until.seq)
 
