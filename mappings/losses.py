@@ -69,7 +69,7 @@ class Losses:
 
 
 def find_ext(ext: Ext, dialect: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return those of these fields of a dialect that `ext` has, as `ext.NAME`; an empty member has no content."""
+    """Return each of these fields of a dialect that `ext` has, as `ext.NAME`; an empty member counts as missing."""
     found = []
     for name in names:
         field, _, member = name.partition(".")
