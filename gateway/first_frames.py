@@ -86,14 +86,14 @@ class FirstFrames:
         """Return the names of the other dialects that have the first frame; none if they cannot be imported."""
         try:
             others = self._dialects()
-        except ImportError:  # the package was removed or replaced while the gateway ran
+        except Exception:  # noqa: BLE001  # a module that was removed or replaced while the gateway ran
             return []
         return [d.name for d in others.values() if d.name != self._dialect.name and _is_said_by(d, self._data)]
 
 
 async def import_others(dialects: Callable[[], Mapping[str, Dialect]]) -> None:
-    """Import in a thread what a complaint needs. If a module is missing, the complaint does without it."""
-    with suppress(ImportError):
+    """Import in a thread what a complaint needs. If that fails, the complaint does without it."""
+    with suppress(Exception):  # a module that was replaced while the gateway ran may raise anything
         await asyncio.to_thread(dialects)
         await asyncio.to_thread(import_module, "dragoman.gateway.recording.redaction.rules")
 

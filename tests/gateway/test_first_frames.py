@@ -109,12 +109,14 @@ def test_a_slow_silent_or_newer_backend_is_never_disconnected(batches: Sequence[
     assert not watched.frames.are_wrong
 
 
-async def test_other_dialects_are_imported_in_a_thread_or_not_at_all() -> None:
+@pytest.mark.parametrize("error", [ImportError, TypeError], ids=["removed", "replaced"])
+async def test_other_dialects_are_imported_in_a_thread_or_not_at_all(error: type[Exception]) -> None:
+    """The task belongs to the gateway, which an error in it would end."""
     threads: list[int] = []
 
     def removed() -> Mapping[str, Dialect]:
         threads.append(threading.get_ident())
-        raise ImportError("the package was removed")
+        raise error("the package was removed or replaced")
 
     await import_others(removed)
     assert threads != [threading.get_ident()]
