@@ -26,6 +26,7 @@ SESSIONS = 100_000
 FIRST = 1_000  # sessions after which the memory is the one to compare with
 AT_ONCE = 50  # clients at the same time
 LIMITS = Limits(session_ttl=5.0, connection_rate=1e5, connection_burst=1_000_000)
+RATE = FIRST / LIMITS.session_ttl  # sessions a second: as many live at the same time later as after the first thousand
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -75,11 +76,13 @@ def memory_growth(samples: list[SessionsSample]) -> float:
 
 
 async def _open_and_leave(address: str, count: int) -> None:
-    """Let so many clients open a session and leave, some at a time."""
-    waiting = iter(range(count))
+    """Let so many clients open a session and leave, RATE a second."""
+    waiting, now = iter(range(count)), asyncio.get_running_loop().time
+    begun = now()
 
     async def visit() -> None:
-        for _ in waiting:
+        for number in waiting:
+            await asyncio.sleep(begun + number / RATE - now())
             async with connected("smooth", address) as client:
                 await client.open()
 
