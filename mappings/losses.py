@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from msgspec import json, structs
+from msgspec import Raw, json, structs
 
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.values import Ext
@@ -31,6 +31,7 @@ CLIENT_DETAILS = ("agent", "user_name", "user_email", "supports", "metadata")
 """Fields of an OpenSession or ResumeSession that only smooth has."""
 
 EMPTY: tuple[object, ...] = (None, "", [])
+NULL = Raw(b"null")
 
 OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", count=0)
 
@@ -78,7 +79,7 @@ def find_ext(ext: Ext, dialect: str, names: Iterable[str]) -> tuple[str, ...]:
             members = read_raw(value, dict[str, object]) or {}
             has_content = members.get(member) not in EMPTY
         else:
-            has_content = value is not None and bytes(value) != b"null"
+            has_content = value is not None and value != NULL
         if has_content:
             found.append(f"ext.{name}")
     return tuple(found)
