@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
+
+import structlog
 
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.endpoint import masked_text
@@ -22,6 +23,8 @@ from dragoman.mappings.dialect import Dialect, Frame, Parts, Step
 PATIENCE = 1.0  # seconds for a good frame after a bad one: a backend writes its banner and its first message together
 READ_MAX = 64 * 1024  # bytes of a frame that is decoded here: 1 ms
 QUOTED = 120  # characters of the first frame that the log shows
+
+log = structlog.get_logger("dragoman.upstream")
 
 
 class FirstFrames:
@@ -84,18 +87,23 @@ class FirstFrames:
     @cached_property
     def _spoken(self) -> list[str]:
         """Return the names of the other dialects that have the first frame; none if they cannot be imported."""
-        try:
-            others = self._dialects()
-        except Exception:  # noqa: BLE001  # a module that was removed or replaced while the gateway ran
-            return []
-        return [d.name for d in others.values() if d.name != self._dialect.name and _is_said_by(d, self._data)]
+        others = [one for one in _load(self._dialects).values() if one.name != self._dialect.name]
+        return [one.name for one in others if _is_said_by(one, self._data)]
 
 
 async def import_others(dialects: Callable[[], Mapping[str, Dialect]]) -> None:
     """Import in a thread what a complaint needs. If that fails, the complaint does without it."""
-    with suppress(Exception):  # a module that was replaced while the gateway ran may raise anything
-        await asyncio.to_thread(dialects)
-        await asyncio.to_thread(import_module, "dragoman.gateway.recording.redaction.rules")
+    await asyncio.to_thread(_load, dialects)
+
+
+def _load(dialects: Callable[[], Mapping[str, Dialect]]) -> Mapping[str, Dialect]:
+    """Import what a complaint needs, and return the dialects; none if that fails, which is logged."""
+    try:
+        import_module("dragoman.gateway.recording.redaction.rules")
+        return dialects()
+    except Exception:  # a module that was replaced while the gateway ran may raise anything
+        log.warning("the other dialects cannot be imported: restart the gateway", exc_info=True)
+        return {}
 
 
 def _is_said_by(dialect: Dialect, data: bytes) -> bool:

@@ -118,8 +118,10 @@ async def test_other_dialects_are_imported_in_a_thread_or_not_at_all(error: type
         threads.append(threading.get_ident())
         raise error("the package was removed or replaced")
 
-    await import_others(removed)
+    with capture_logs() as logs:
+        await import_others(removed)
     assert threads != [threading.get_ident()]
+    assert [line["event"] for line in logs] == ["the other dialects cannot be imported: restart the gateway"]
 
 
 def test_a_first_frame_is_quoted_shortened_and_redacted() -> None:
