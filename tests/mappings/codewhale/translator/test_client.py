@@ -109,8 +109,7 @@ def played(path: Path) -> tuple[list[Any], list[str]]:
     losses: list[str] = []
     for conn, way, line in captured(path):
         if conn not in translators:
-            numbers = count(1)
-            translators[conn] = ClientTranslator(lambda: AT, lambda numbers=numbers: f"{next(numbers)}", lambda: AT)  # type: ignore[misc]  # a default that lambdas cannot annotate
+            translators[conn] = ClientTranslator(lambda: AT, map(str, count(1)).__next__, lambda: AT)
             translators[conn].opened()
             can = methods(SEED if path.stem.startswith("13") else HEAD)
             translators[conn].receive([json.dumps({"id": 1, "result": {"methods": can}}).encode()])
