@@ -2,7 +2,7 @@
 
 transcript   the entries that people read      turns        the turns in figures
 page         a recording as one HTML page      wire         the rows of frames and events in it
-compare      two conversations turn by turn
+compare      two conversations turn by turn    equal_ranges  the equal parts of two sequences
 projected    a recording as frames of a dialect, and what clients did not get
 cloudevents  a recording as CloudEvents
 """

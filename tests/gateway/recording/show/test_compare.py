@@ -7,8 +7,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.show import compare as compared
-from dragoman.gateway.recording.show.compare import ComparedTurn, Difference, compare, turns, turns_of
+from dragoman.gateway.recording.show.compare import Difference, compare, turns, turns_of
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message, Usage
 from tests.gateway.recording.lines import FROZEN
@@ -141,50 +140,6 @@ def test_the_cost_of_equal_turns_grows_with_their_number() -> None:
         return lambda: compare(turns, [*turns[: number // 2], *turns_of(said(user("stop"), ENDED)), *turns])
 
     assert growth(work, [50, 100, 200, 400]) < GROWTH
-
-
-def asked(*texts: str) -> list[ComparedTurn]:
-    return list(turns_of([item for n, text in enumerate(texts) for item in said(user(text), ENDED, turn=str(n))]))
-
-
-REPEATED = ["go on"] * 40
-NEW = [f"do {n}" for n in range(40)]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "found"),
-    [
-        (["x", *REPEATED, "y"], ["u", *REPEATED, "v"], 2),
-        (["x", *NEW, "y"], ["u", *NEW[:20], *NEW[21:], "v"], 3),
-        (["x", *NEW, *REPEATED, *NEW, "y"], ["u", *NEW, *REPEATED[1:], *NEW, "v"], 3),
-        (["x", *REPEATED, "y"], [*NEW, "v"], 42),
-    ],
-    ids=["equal inputs", "different inputs", "both", "nothing in common"],
-)
-def test_long_recordings_are_divided_at_equal_inputs(
-    a: list[str], b: list[str], found: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compared, "MATCHED_MAX", 50)
-    assert len(compare(asked(*a), asked(*b))) == found
-
-
-def test_the_cost_of_long_recordings_grows_with_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compared, "MATCHED_MAX", 50)
-
-    def work(number: int) -> Callable[[], object]:
-        inputs = [text for n in range(number) for text in ("go on", f"do {n}")]
-        one, other = asked("x", *inputs, "y"), asked("u", *inputs[1:], "v")
-        return lambda: compare(one, other)
-
-    assert growth(work, [50, 100, 200, 400]) < GROWTH
-
-
-def test_the_cost_grows_with_the_length_if_every_second_input_is_equal_in_both() -> None:
-    def work(number: int) -> Callable[[], object]:
-        one, other = (asked(*[text for n in range(number) for text in (f"{of} {n}", "go on")]) for of in "ab")
-        return lambda: compare(one, other)
-
-    assert growth(work, [100, 200, 400]) < GROWTH
 
 
 def test_events_outside_of_turns_are_not_compared() -> None:
