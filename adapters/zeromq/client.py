@@ -35,6 +35,9 @@ UNREAD = 32
 QUIET = 0.5  # seconds without a message after which the other connection of a lost primary is given up
 LOOKS = 10  # periods of QUIET after which it is given up in any case: it may be alive
 NEVER = 3_600_000  # ms before libzmq reconnects by itself: practically never
+# ms in which the primary's system must confirm what was written. The kernel waits for a quarter of an hour, in which
+# each call fails: the publications of a primary that is alive hide that the connection for calls is dead.
+CONFIRMED = 30_000
 
 FAILED = (
     zmq.EVENT_CONNECT_RETRIED
@@ -79,7 +82,7 @@ class Intake:
         self._stopped = False  # only `pull` reads
         self._reached = False  # the TCP connection was accepted
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, zmq.RCVHWM: UNREAD})
+        socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, zmq.RCVHWM: UNREAD, zmq.TCP_MAXRT: CONFIRMED})
         self.polled = sockets.poll(socket, self._arrived)
         sockets.monitor(self.polled, EVENTS, self._hear)
 

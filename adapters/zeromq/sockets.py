@@ -7,7 +7,8 @@ When the last holder releases them, the sockets are closed, each with a linger, 
 sockets leave it when their lingering messages are sent or given up and their ports are free. The last event of a
 socket's monitor tells that. The last to leave the context waits for all lingering messages.
 
-No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9).
+No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9). TCP keepalives detect a
+peer that vanished without a word (a lost network, a reset machine). They also keep an idle connection known to a NAT.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
 
 STOP_MAX = 1.0  # seconds beyond its linger in which libzmq ends a socket, on a busy machine
 LISTENING = frozenset((zmq.ROUTER, zmq.XPUB))
+KEEPALIVE = {  # an idle peer that vanished is noticed after 2 minutes; NATs forget a connection after 4 or more
+    zmq.TCP_KEEPALIVE: 1,
+    zmq.TCP_KEEPALIVE_IDLE: 60,  # seconds
+    zmq.TCP_KEEPALIVE_INTVL: 15,
+    zmq.TCP_KEEPALIVE_CNT: 4,
+}
 # With a domain for authentication libzmq refuses peers of ZMTP 1 and 2, which cannot authenticate; peers of ZMTP 3 are
 # accepted without an authenticator. A peer of ZMTP 1 can abort this process (libzmq 4.3.5, zmtp_engine.cpp:422).
 ZMTP_3_ONLY = b"dragoman"
@@ -150,7 +157,7 @@ class Sockets:
         socket.setsockopt(zmq.LINGER, 0)  # `close` sets its own
         if self.curve is None and kind in LISTENING:
             socket.setsockopt(zmq.ZAP_DOMAIN, ZMTP_3_ONLY)
-        for option, value in options.items():
+        for option, value in (KEEPALIVE | options).items():
             socket.setsockopt(option, value)
         if self.curve is not None and kind != zmq.PAIR:  # a PAIR does not leave the process
             largest += CURVE_OVERHEAD

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from stat import S_ISSOCK
 
 import zmq
 
@@ -21,6 +26,8 @@ DEADLINE = 20.0  # what should happen at once happens far below
 PATIENCE = 10_000  # ms that a peer waits for what must come
 LIMITS = TransportLimits(close_deadline=1.0)
 BOUNDS = ZeroMQLimits()
+SO_ATTACH_FILTER = 26  # socket(7), for Linux
+DROP = struct.pack("HBBI", 6, 0, 0, 0)  # a filter of one instruction: BPF_RET, with 0 bytes of the packet
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -140,3 +147,19 @@ def peer(kind: zmq.SocketType, address: str = "", /, **options: int | bytes) -> 
 def bound(socket: zmq.Socket[bytes]) -> str:
     """Bind to a port that the OS chooses."""
     return f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
+
+
+def local_connections(port: int) -> Iterator[socket.socket]:
+    """Yield each established TCP connection of this process whose own port is this one."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # it is not connected, or that of the listing
+            if S_ISSOCK(os.stat(int(name)).st_mode):  # else `fromfd` leaves a copy of it open
+                with socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as connection:
+                    if connection.getsockname()[1:2] == (port,) and connection.getpeername():
+                        yield connection
+
+
+def make_deaf(connection: socket.socket) -> None:
+    """Drop every packet that arrives at a connection, also confirmations and the end: like a lost network."""
+    instructions = ctypes.create_string_buffer(DROP)
+    connection.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(instructions)))

@@ -19,7 +19,18 @@ from dragoman.adapters.zeromq.client import UNREAD, DialledSockets, connect
 from dragoman.adapters.zeromq.polled import BYTES
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
 from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
-from tests.adapters.zeromq.peers import DEADLINE, LIMITS, PATIENCE, bound, peer, until
+from tests.adapters.zeromq.peers import (
+    DEADLINE,
+    LIMITS,
+    PATIENCE,
+    bound,
+    dialled,
+    local_connections,
+    make_deaf,
+    peer,
+    primary,
+    until,
+)
 from tests.transport_reader import receive, receive_all
 
 Socket = zmq.Socket[bytes]
@@ -247,6 +258,34 @@ async def test_the_publications_that_a_dead_primary_left_with_the_system_are_del
         await until(lambda: transport._answered.is_lost)
         transport._published.polled.resume()
         assert len(await receive_all(transport)) == 1_000_000 // size
+
+
+async def test_a_connection_for_calls_that_are_not_confirmed_ends_while_publications_arrive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "CONFIRMED", 100)
+    async with connected() as (transport, publisher, router):
+        address = router.getsockopt_string(zmq.LAST_ENDPOINT)
+        for connection in local_connections(int(address.rpartition(":")[2])):
+            make_deaf(connection)
+        await transport.send([b"a call"])
+        publish(publisher, 10)
+        assert len(await receive_all(transport)) == 10
+
+
+async def test_both_ends_of_an_idle_connection_are_kept_alive() -> None:
+    async with primary() as ours, dialled(ours):
+        accepting = [ours.listener.publish_port, ours.listener.call_port]
+        dialling = [end.getpeername()[1] for port in accepting for end in local_connections(port)]
+        for port in accepting + dialling:
+            kept = [
+                (
+                    end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                    end.getsockopt(socket.SOL_TCP, socket.TCP_KEEPIDLE),
+                )
+                for end in local_connections(port)
+            ]
+            assert kept == [(1, 60)]
 
 
 async def test_a_lost_connection_is_not_reconnected_by_libzmq() -> None:
