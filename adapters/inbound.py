@@ -4,9 +4,6 @@ A future and a task that wakes for each read cost more than a token does (docs/p
 G21, G22)"). So a transport pushes its frames to the sink at once, and the sink returns how many it took. The frames
 that it left wait here and the transport pauses reading, which puts back-pressure on the peer. `resume` continues.
 Frames that arrive before a sink is set wait in the same place.
-
-    Inbound         for transports whose callbacks receive data: push, then end
-    PulledInbound   for transports that read in a task of their own
 """
 
 from __future__ import annotations
@@ -208,46 +205,6 @@ class Inbound:
     def _finish(self) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
-
-
-class PulledInbound:
-    """Passes frames to a sink for a task that reads them itself, and waits while the sink takes no more."""
-
-    __slots__ = ("_frames", "_gives", "_sink", "_taken")
-
-    def __init__(self) -> None:
-        self._sink: Sink | None = None
-        self._frames: Sequence[Frame] = ()
-        self._gives = False  # `resume` pushes frames
-        self._taken: asyncio.Future[None]
-
-    async def give(self, sink: Sink, frames: Sequence[Frame]) -> None:
-        """Push frames to the sink and return once it has taken all of them."""
-        if not frames or (taken := sink(frames)) == len(frames):
-            return
-        self._sink, self._frames = sink, frames[taken:]
-        self._taken = asyncio.get_running_loop().create_future()
-        del frames
-        try:
-            await self._taken
-        finally:
-            self._sink, self._frames = None, ()
-
-    def resume(self) -> None:
-        """Push the remaining frames to the sink; `give` raises what it raises."""
-        if self._sink is None or self._gives or not self._frames:
-            return
-        self._gives = True
-        try:
-            self._frames = self._frames[self._sink(self._frames) :]
-        except Exception as error:  # noqa: BLE001  # `give` raises it, in the task of the link
-            self._sink = None
-            self._taken.set_exception(error)
-            return
-        finally:
-            self._gives = False
-        if not self._frames and not self._taken.done():
-            self._taken.set_result(None)
 
 
 def memory(frame: Frame) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from dragoman.adapters.base import CloseReason, Sink
-from dragoman.adapters.inbound import PulledInbound
+from dragoman.adapters.base import RECEIVE_HIGH, CloseReason, Sink, do_nothing
+from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame
 
 
 class MemoryTransport:
-    """A transport in memory: `said` are the frames of the peer, `got` those sent to it. With `reading` cleared the peer
+    """A transport in memory: `got` are the frames that were sent to its peer. With `reading` cleared the peer
     does not read. Without `eager` it accepts no frame at once, like a transport that must wait.
     """
 
@@ -21,8 +21,8 @@ class MemoryTransport:
     def __init__(self) -> None:
         self.meter = Meter()
         self.discarded = False
-        self.said: asyncio.Queue[list[Frame]] = asyncio.Queue()
-        self._pulled = PulledInbound()
+        self._inbound = Inbound(RECEIVE_HIGH, do_nothing, do_nothing)
+        self._unread: list[Sequence[Frame]] = []
         self.got: list[bytes] = []
         self.writes = 0
         self.reading = asyncio.Event()
@@ -34,12 +34,11 @@ class MemoryTransport:
         self.half_closed = False  # a peer that hangs up has ended its own direction alone
 
     async def run(self, sink: Sink) -> None:
-        while frames := await self.said.get():
-            await self._pulled.give(sink, frames)
-            del frames  # or it would hold them until the next ones
+        with self._inbound.feeding(sink) as over:
+            await over
 
     def resume(self) -> None:
-        self._pulled.resume()
+        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         if self.broken:
@@ -67,19 +66,21 @@ class MemoryTransport:
 
     def say(self, *frames: Frame) -> None:
         """Send these frames as the peer, in one piece."""
-        self.said.put_nowait(list(frames))
+        self._unread.append(frames)
+        asyncio.get_running_loop().call_soon(self._read)
+
+    def _read(self) -> None:
+        if self._unread:
+            self._inbound.push(self._unread.pop(0))
 
     def join_pieces(self) -> None:
         """Join the frames of the peer that are not read yet into one piece."""
-        frames: list[Frame] = []
-        while not self.said.empty():
-            frames += self.said.get_nowait()
-        if frames:
-            self.said.put_nowait(frames)
+        if self._unread:
+            self._unread = [[frame for piece in self._unread for frame in piece]]
 
     def hang_up(self) -> None:
         """Disconnect the peer."""
-        self.said.put_nowait([])
+        asyncio.get_running_loop().call_soon(self._inbound.end)
 
     def is_open(self) -> bool:
         """Return True if the transport was not closed."""

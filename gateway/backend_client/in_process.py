@@ -14,8 +14,8 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Struct, structs
 
-from dragoman.adapters.base import CloseReason, Sink
-from dragoman.adapters.inbound import PulledInbound
+from dragoman.adapters.base import RECEIVE_HIGH, CloseReason, Sink, do_nothing
+from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.dialect import (
@@ -59,7 +59,8 @@ class InProcessTransport:
     """The transport of the client in this process.
 
     `take` is called with each event, and with the reason if the gateway disconnects the client. It returns False if it
-    has no room: the transport waits, and the gateway merges text as for any slow client.
+    has no room: the transport waits, and the gateway merges text as for any slow client. `send_command` and `leave` are
+    called in a step of the event loop of their own, never inside a step of a session.
     """
 
     peer = "inside"
@@ -67,23 +68,21 @@ class InProcessTransport:
     def __init__(self, take: Callable[[InProcessEvent | DragomanError], bool]) -> None:
         self.meter = Meter()
         self._take = take
-        self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._pulled = PulledInbound()
+        self._inbound = Inbound(RECEIVE_HIGH, do_nothing, do_nothing)
 
     def send_command(self, command: Command) -> None:
-        self._said.put_nowait(ENCODER.encode(command))
+        self._inbound.push([ENCODER.encode(command)])
 
     def leave(self) -> None:
         """Disconnect the client."""
-        self._said.put_nowait(None)
+        self._inbound.end()
 
     async def run(self, sink: Sink) -> None:
-        # Commands wait in a queue, because one sent within a step of the session must be handled after that step.
-        while (frame := await self._said.get()) is not None:
-            await self._pulled.give(sink, [frame])
+        with self._inbound.feeding(sink) as over:
+            await over
 
     def resume(self) -> None:
-        self._pulled.resume()
+        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         for incoming in map(EVENT.decode, frames):
@@ -102,7 +101,7 @@ class InProcessTransport:
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if text:
             self._take(DragomanError(f"the gateway disconnected this client: {text}"))
-        self._said.put_nowait(None)
+        self.leave()
 
 
 def in_process_dialect(like: Dialect) -> Dialect:

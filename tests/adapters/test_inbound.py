@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
 from dragoman.adapters.base import do_nothing
-from dragoman.adapters.inbound import FRAME_OVERHEAD, SLICE, Inbound, PulledInbound, memory, memory_of_all
+from dragoman.adapters.inbound import FRAME_OVERHEAD, SLICE, Inbound, memory, memory_of_all
 from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize, Parts
@@ -142,18 +140,6 @@ def test_the_memory_of_lines_is_added_up_without_a_call_for_each(monkeypatch: py
     assert memory_of_all([b"12"] * 16_000) == 16_000 * (2 + FRAME_OVERHEAD)
 
 
-async def test_a_reading_task_waits_until_the_sink_has_taken_all_frames() -> None:
-    sink, pulled = Taker(room=1), PulledInbound()
-    async with asyncio.TaskGroup() as group:
-        giving = group.create_task(pulled.give(sink, [b"one", b"two", b"three"]))
-        await asyncio.sleep(0)
-        assert sink.taken == [b"one"]
-        sink.room = 2
-        pulled.resume()
-        await giving
-    assert sink.taken == [b"one", b"two", b"three"]
-
-
 async def test_the_meter_counts_frames_that_wait_until_the_sink_takes_them() -> None:
     sink = Taker(room=1)
     with sink.inbound.feeding(sink):
@@ -164,25 +150,6 @@ async def test_the_meter_counts_frames_that_wait_until_the_sink_takes_them() -> 
         assert sink.meter.size == memory(b"three")
         sink.inbound.clear()
         assert (sink.meter.size, sink.inbound.empty) == (0, True)
-
-
-async def test_a_task_that_reads_is_told_what_the_sink_raises_later() -> None:
-    pulled = PulledInbound()
-    room = [1]
-
-    def sink(frames: Sequence[Frame]) -> int:
-        return room.pop()
-
-    async with asyncio.TaskGroup() as group:
-        giving = group.create_task(raises(pulled.give(sink, [b"one", b"two"]), IndexError))
-        await asyncio.sleep(0)
-        pulled.resume()
-        await giving
-
-
-async def raises(giving: Coroutine[Any, Any, None], kind: type[Exception]) -> None:
-    with pytest.raises(kind):
-        await giving
 
 
 async def test_waiting_frames_are_shown_in_slices_so_that_taking_few_is_cheap() -> None:

@@ -891,7 +891,7 @@ async def test_requests_of_a_disconnected_peer_are_not_executed() -> None:
 
 async def test_a_client_that_reads_slowly_gets_all_answers_to_requests_that_it_sends_at_once() -> None:
     step = Step(frames=[b"x" * 200], bursts=[Burst(items=["asked"])])
-    async with served(soft=50, hard=300, limited=True, ask=step) as made:
+    async with served(soft=50, hard=3000, limited=True, ask=step) as made:
         await made.stop_reading()
         for _ in range(10):
             made.transport.say(b"ask")

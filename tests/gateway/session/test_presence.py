@@ -130,6 +130,6 @@ async def test_pod_clients_that_join_a_long_history_share_its_rendering_and_are_
         assert len(asked) == len(others)
         assert list(gateway.session.state.rendered) == ["pod"]
         for client in (first, *others):
-            client.transport.say()
+            client.transport.hang_up()
         await gateway.settle()
         assert (gateway.session.presence.has_no_clients, gateway.session.state.rendered) == (True, {})
