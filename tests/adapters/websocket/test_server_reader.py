@@ -79,7 +79,7 @@ async def test_a_large_read_is_parsed_in_pieces_and_the_end_stays_behind_it() ->
 
 
 @pytest.mark.parametrize(
-    ("size", "most"), [(0, 2 * PIECE_MESSAGES), (100, 2 * PIECE_MESSAGES), (2_000, PIECE // 2_000 + 1)]
+    ("size", "most"), [(0, 2 * PIECE_MESSAGES), (100, PIECE // 100 + 1), (2_000, PIECE // 2_000 + 1)]
 )
 async def test_a_piece_has_few_messages_and_few_bytes(size: int, most: int) -> None:
     class Counting(Receiver):
@@ -93,6 +93,21 @@ async def test_a_piece_has_few_messages_and_few_bytes(size: int, most: int) -> N
     await run_turns(1_100)  # one for each piece
     assert sum(counts) == 16 * PIECE // len(frame)
     assert most / 4 < max(counts) <= most
+
+
+async def test_a_read_of_32_kib_is_parsed_in_pieces_also_after_large_messages() -> None:
+    class Counting(Receiver):
+        def messages_received(self, messages: Sequence[Message]) -> None:
+            counts.append(len(messages))
+
+    counts: list[int] = []
+    reader = ServerReader(Counting(), Meter(), 1 << 20, lambda _frames: None, 1 << 20)
+    reader.feed_data(server_frame(FINAL | TEXT, b"x" * 16_000) * 16)
+    await run_turns(100)
+    reader.feed_data(server_frame(0x89, b"") * 16_384)
+    await run_turns(100)
+    assert sum(counts) == 16 + 16_384
+    assert max(counts) <= 4_096
 
 
 async def test_a_failure_in_a_later_piece_of_a_large_read_disconnects_the_server() -> None:
