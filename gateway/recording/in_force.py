@@ -6,6 +6,7 @@ there are released. Without a configuration of recordings, the modules that reco
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -61,7 +62,8 @@ class RecordingsInForce:
         if wanted == self._wanted:
             yield False
             return
-        former, self.current = self.current, self._opener(wanted)()
+        start = await asyncio.to_thread(self._opener, wanted)  # it may import 80 ms of modules, and compile patterns
+        former, self.current = self.current, start()
         try:
             yield True
         except BaseException:
@@ -102,6 +104,7 @@ class RecordingsInForce:
     def _opener(self, wanted: Recording | None) -> Callable[[], Recordings | None]:
         if wanted is None:
             return lambda: None
+        import dragoman.gateway.recording.recorder  # noqa: F401  # its modules take 60 ms: `make_recorder` is in the loop
         from dragoman.gateway.recording.recordings import recordings_opener
 
         return recordings_opener(wanted, self._ledger, self._memory)

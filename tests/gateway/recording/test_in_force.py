@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -11,6 +14,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Recording
 from dragoman.gateway.recording.in_force import RecordingsInForce
 from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.recordings import Recordings, recordings_opener
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.test_recordings import recorded, turn
@@ -51,6 +55,20 @@ async def test_recordings_can_be_turned_on_and_off(tmp_path: Path) -> None:
         async with SmoothClient.connected(url) as client:
             await turn(client, "count 5")
     assert words(tmp_path / "rec") == "0 1 2 "
+
+
+async def test_a_reload_prepares_recordings_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def noting(*arguments: Any) -> Callable[[], Recordings]:
+        threads.append(threading.get_ident())
+        return recordings_opener(*arguments)
+
+    async with recorded(tmp_path, None) as (app, _):
+        monkeypatch.setattr("dragoman.gateway.recording.recordings.recordings_opener", noting)
+        await reload_recording(app, Recording(path=str(tmp_path / "rec")))
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
 
 
 async def test_former_recordings_close_once_no_router_uses_them(tmp_path: Path) -> None:
