@@ -44,6 +44,7 @@ from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
     CancelTurn,
@@ -67,6 +68,7 @@ from dragoman.mappings.dialect import Burst, Dialect, Loss, StreamedBlock
 from dragoman.mappings.errors import ConfigError
 
 LISTED = 4096  # units of work (gateway/overload/fair_queue.py) of a listed row, whose ids are computed: about 40 us
+DELETED_KEPT = 1024  # newest deleted sessions that are known: a run may go on for hours after its session was deleted
 ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
 GONE = Failure(cause="upstream_lost", text="the backend does not have this session any more")
 
@@ -84,6 +86,7 @@ class SharedKind(RememberingOpener):
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # canonical id -> session
         self._announced = AnnouncedSessions()
+        self._deleted: dict[str, None] = {}  # ids of sessions whose runs may still publish
         self._texts = SharedTexts()
         self.requests = SharedRequests()
         sessions.watchers.append(self._note_end)
@@ -137,7 +140,7 @@ class SharedKind(RememberingOpener):
 
     def _make(self, name: str, ids: Ext | None = None, principal: str | None = None) -> Session:
         """Return a new session that a client of `principal` asks for, or that the backend has; "" gives it a new id."""
-        own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()
+        own = self._own_id(name) if name else self._services.new_id()
         return self._sessions.make(own, self._connect, ids=ids, principal=principal)
 
     def _connect(self, session: Session) -> Backend:
@@ -156,6 +159,9 @@ class SharedKind(RememberingOpener):
 
     def _make_listed(self, name: str) -> Session:
         return self._make(name, self._ids_of(name))
+
+    def _own_id(self, name: str) -> str:
+        return canonical_id(self._sessions.route.name, name)
 
     def _ids_of(self, name: str) -> Ext | None:
         """Return the ids of the session that the backend calls `name`."""
@@ -232,11 +238,12 @@ class SharedKind(RememberingOpener):
         return self._texts
 
     def _receive_events(self, burst: Burst[Event]) -> None:
-        """Bring events to the session that they name; make the session if it is unknown, unless the route ends."""
+        """Bring events to the session that they name; make the session if it is unknown and is not over."""
         known = self._sessions.index.find_session(burst.session)
-        if known is None and (self._announced.closed or all(isinstance(one, MAKES_NO_SESSION) for one in burst.items)):
-            if any(isinstance(item, SessionClosed) for item in burst.items):
-                self._unused.remove_row(burst.session)
+        if any(isinstance(item, SessionClosed) for item in burst.items):
+            self._unused.remove_row(burst.session)
+            remember(self._deleted, self._own_id(burst.session), None, DELETED_KEPT)
+        if known is None and self._is_over(burst):
             losses = [_lost(item, "of a session that is over") for item in burst.items]
             self._services.ledger.record(losses, source=self.dialect.name)
             return
@@ -250,6 +257,15 @@ class SharedKind(RememberingOpener):
                 self._end(session)
         if known is None:
             self._show_newest()
+
+    def _is_over(self, burst: Burst[Event]) -> bool:
+        """Return True if events make no session: the route ends, or a pando goes on with a run of a deleted session."""
+        if self._announced.closed or all(isinstance(one, MAKES_NO_SESSION) for one in burst.items):
+            return True
+        own = self._own_id(burst.session)
+        if any(isinstance(one, SessionUpdated) for one in burst.items):
+            self._deleted.pop(own, None)
+        return own in self._deleted
 
     def _announce(self, name: str) -> Session:
         """Return a new session, of which the backend tells something."""
@@ -291,7 +307,7 @@ class SharedKind(RememberingOpener):
         if known is not None:
             self._describe(known, row)
             return known.state.id
-        own = canonical_id(self._sessions.route.name, row.session)
+        own = self._own_id(row.session)
         ids = {**(row.ext or {}), **(self._ids_of(row.session) or {})}
         self._keep_row(structs.replace(row, session=own, ext=ids), self._sessions.past.owner_of(own))
         return own

@@ -315,6 +315,22 @@ async def test_a_session_that_the_backend_deletes_twice_is_removed_once() -> Non
         assert frames(pod)[-1]["event"] == "segment_rotated"
 
 
+async def test_the_run_of_a_deleted_session_makes_no_session_until_the_backend_has_it_again() -> None:
+    """A pando goes on with the run of a session that was deleted, and publishes its tokens."""
+    async with in_memory_pando_gateway() as made:
+        smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
+        await send(smooth, ask("get_session", "open", sessionId=ONE))
+        await watched(made, row(ONE))
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        await made.publishes("session.deleted", **row(ONE))
+        told = len(frames(pando))
+        await made.publishes("llm.token", session_id=ONE, token=" there")
+        await made.answers("message.list", [])
+        assert (made.router.sessions, len(frames(pando))) == ([], told)
+        await made.publishes("session.update", **row(ONE))
+        assert [session.state.id for session in made.router.sessions] == [ONE]
+
+
 async def test_the_pod_folder_of_a_session_is_removed_with_it() -> None:
     async with in_memory_pando_gateway() as made:
         folder = Ingress(endpoint="pod+unix:/pods/one/sock", session=ONE, about_pods=lambda *_asked: Heartbeat())
