@@ -9,6 +9,7 @@ only are parsed once for all of their words.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
@@ -71,13 +72,18 @@ class ParsedFrame(Struct):
 class FieldTexts:
     """The fields of all frames of one recording."""
 
-    __slots__ = ("_alone", "_fields", "_touched", "_unfinished")
+    __slots__ = ("_alone", "_fields", "_gaps", "_touched", "_unfinished")
 
     def __init__(self) -> None:
         self._touched: list[FieldText] = []  # the fields with new parts
         self._alone: dict[str, list[int]] = {}  # words that are searched alone, and the numbers of their frames
         self._fields: dict[int, FieldText] = {}  # by the hash of their places
+        self._gaps: Counter[TapKey] = Counter()
         self._unfinished: set[FieldText] = set()
+
+    def begin_anew(self, tap: TapKey) -> None:
+        """Join no later text of this tap to the texts so far: a frame between them was emptied before."""
+        self._gaps[tap] += 1
 
     def parse(self, tap: TapKey, text: str) -> ParsedFrame:
         """Return a frame of this tap, parsed. Nothing of it is gathered before `add`."""
@@ -135,9 +141,10 @@ class FieldTexts:
         """Keep the memory within its bounds. Return True if all fields were forgotten."""
         if len(self._unfinished) > UNFINISHED_MAX:
             self._unfinished = {one for one in self._unfinished if len(one.behind) > LONG}
-        if len(self._fields) <= FIELDS_MAX and len(self._unfinished) <= UNFINISHED_MAX:
+        if len(self._fields) + len(self._gaps) <= FIELDS_MAX and len(self._unfinished) <= UNFINISHED_MAX:
             return False
         self._fields.clear()
+        self._gaps.clear()
         self._unfinished.clear()
         return True
 
@@ -150,13 +157,14 @@ class FieldTexts:
             elif key in CALLS:
                 call += f"|{text}"
         counts: dict[str, int] = {}
+        gap = self._gaps.get(tap, 0)
         for key, text in texts:
             if key in FIXED or key in CALLS or key.endswith(NAMES) or key.endswith(CLOCKS):
                 if not key.endswith(CLOCKS) or text.strip(NUMBERS):
                     parsed.fixed.append(text)
                 continue
             nth = counts[key] = counts.get(key, -1) + 1
-            place = hash((*tap, kind, call, key, nth))  # peers choose the length of keys and ids
+            place = hash((*tap, gap, kind, call, key, nth))  # peers choose the length of keys and ids
             field_text = self._fields.get(place)
             if field_text is None:
                 field_text = self._fields[place] = FieldText()

@@ -14,7 +14,7 @@ from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules
 from dragoman.gateway.recording.rewriting import redact, scan
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.recording.lines import FROZEN, in_parts, numbered, written
+from tests.gateway.recording.lines import FROZEN, frames_of, in_parts, numbered, written
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 KEY = SHAPES["github_token"]
@@ -150,6 +150,17 @@ def test_scan_finds_no_secret_in_a_redacted_recording(path: Path) -> None:
     before = path.read_bytes()
     redact(open_recording(path), Redactor(RULES, b"other"))
     assert path.read_bytes() == before
+
+
+def test_scan_joins_no_frames_around_one_that_was_emptied(tmp_path: Path) -> None:
+    frames: list[Line] = [
+        FrameLine(seq=seq, t=seq, link="up", dir="receive", dialect="pod", text=f'{{"event":"text","text":"{text}"}}')
+        for seq, text in enumerate(("password:", " hunter2", " is", "fine"))
+    ]
+    path = written(tmp_path / "rec.jsonl", frames)
+    assert len(redact(open_recording(path), Redactor(RULES, b"salt"))) == 1
+    assert [line.text is None for line in frames_of(open_recording(path))] == [False, True, False, False]
+    assert scan(open_recording(path), Redactor(RULES, b"salt")) == []
 
 
 def test_a_frozen_recording_is_rewritten_in_this_version(tmp_path: Path) -> None:
