@@ -6,9 +6,8 @@ kind            what a router asks            single           one session
 pods            a directory of pods           shared           one connection for many sessions
 conversations   one opened for each session   catalog          what a backend's store lists
 history_loader  whole histories, in pages     demultiplexing   answers and text over such a connection
-unused_rows     sessions that nobody uses     dials            how often a route dials
+unused          sessions that nobody uses     dials            how often a route dials
 target          what can be dialled, and what operators are told of it
-announced       sessions that a backend told of and nobody uses
 list_wait       actions that wait until a backend has listed its sessions
 spare_children  which child is ended when a further one is needed
 """

@@ -2,7 +2,7 @@
 
 An answer goes to the session that asked, and an event to the session that it names; an unknown session is made. The
 backend lists its sessions when the connection stands, and again when another instance answers. There may be thousands,
-so only their rows are kept until somebody uses them (unused_rows.py). A list may lack sessions
+so only their rows are kept until somebody uses them (unused.py). A list may lack sessions
 (docs/dialects/pando.md, section 6), so the backend is asked for each missing one before it counts as gone.
 
 Until the backend has listed its sessions, commands of clients wait in their order, for a short time. They wait again
@@ -22,7 +22,6 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.backends.announced import AnnouncedSessions
 from dragoman.gateway.backends.asking import (
     TOO_MANY_HELD,
     Asking,
@@ -33,7 +32,7 @@ from dragoman.gateway.backends.asking import (
 )
 from dragoman.gateway.backends.demultiplexing import SharedRequest, SharedRequests, SharedTexts
 from dragoman.gateway.backends.kind import MakeBackend
-from dragoman.gateway.backends.unused_rows import RememberingOpener
+from dragoman.gateway.backends.unused import AnnouncedSessions, RememberingOpener
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link

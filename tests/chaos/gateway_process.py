@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from dragoman.gateway.app import App
-from dragoman.gateway.backends import catalog, unused_rows
+from dragoman.gateway.backends import catalog, unused
 from dragoman.gateway.config.check import load
 from dragoman.gateway.observability import logs
 from dragoman.gateway.process.heap import return_free_memory
@@ -28,7 +28,7 @@ REMEMBERED = 100  # names and rows of forgotten sessions
 
 async def main(config: Path) -> None:
     logs.configure("warning", as_json=False)
-    unused_rows.ROWS_MAX = catalog.NAMES_MAX = REMEMBERED
+    unused.ROWS_MAX = catalog.NAMES_MAX = REMEMBERED
     app = App(load(config))
     app.on_signals()
     async with asyncio.TaskGroup() as group:

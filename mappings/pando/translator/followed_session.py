@@ -55,7 +55,7 @@ HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a 
 FOLLOWED_MAX = 2_048
 """Sessions of one primary that are followed without a client; past the limit the oldest is removed.
 
-That is twice what the gateway holds of them (gateway/backends/announced.py). Only those that wait for something are
+That is twice what the gateway holds of them (gateway/backends/unused.py). Only those that wait for something are
 looked at once a second; if all of them have an open turn, that takes 0.1 s of CPU, in parts.
 """
 OLDEST = 8  # sessions among which the removed one has no open turn, if possible

@@ -1,8 +1,11 @@
-"""The list rows of sessions that their backend has and that nobody uses here.
+"""What is kept of the sessions that their backend has and that nobody uses here: their list rows, or the sessions.
 
 A pando names its sessions once for each connection, and never again. It may have thousands of them. So its list makes
 no session: each row is kept, like that of a session that the gateway has forgotten. Clients see all of them in lists.
 A session is made when a client names it, or when the backend tells something of it.
+
+A backend may tell of ever more sessions. So there are at most ANNOUNCED_MAX of them: with one more, the first is
+forgotten. Its row stays in lists, and it is made again with the next event or client that names it.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import ListSessions
-from dragoman.mappings.canonical.values import SessionSummary
+from dragoman.mappings.canonical.values import Failure, SessionSummary
 from dragoman.mappings.dialect import Dialect, Loss
 
 ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dropped first
-TOO_MANY = f"more than {ROWS_MAX:,} sessions of a backend that nobody uses"
+TOO_MANY_ROWS = f"more than {ROWS_MAX:,} sessions of a backend that nobody uses"
+ANNOUNCED_MAX = 1024  # sessions: together they count as 16 MiB in `memory`
+TOO_MANY = Failure(cause="busy", text=f"the backend told of more than {ANNOUNCED_MAX:,} further sessions")
 
 
 class UnusedRows:
@@ -69,6 +74,31 @@ class UnusedRows:
         return [row.session, *(name for names in shown for name in names)]
 
 
+class AnnouncedSessions:
+    """The announced sessions of one route, the first one first; some of them may have clients by now."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+        self.closed = False
+        """True once no further session may be announced."""
+
+    def add_session(self, session: Session) -> None:
+        """Add a new session. If there are too many, remove the first one, and forget it if nobody uses it."""
+        self._sessions[session.state.id] = session
+        if len(self._sessions) > ANNOUNCED_MAX:
+            first = self._sessions.pop(next(iter(self._sessions)))
+            if first.presence.unused:
+                first.give_up(TOO_MANY)
+                first.presence.rest(TOO_MANY.text)
+
+    def remove_session(self, session: Session) -> None:
+        self._sessions.pop(session.state.id, None)
+
+    def close(self) -> None:
+        """Announce no further session: the end of the connection releases events of up to 2,048 of them."""
+        self.closed = True
+
+
 class RememberingOpener(SessionOpener):
     """A backend that names its sessions once for each connection. The rows of those that nobody uses are kept."""
 
@@ -111,7 +141,7 @@ class RememberingOpener(SessionOpener):
         if self.is_worth_listing(row):
             self._sessions.list.keep_row(owner, row)
         if self._unused.add_row(row) is not None:
-            self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why=TOO_MANY)])
+            self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why=TOO_MANY_ROWS)])
 
     def _newest(self) -> Session | None:
         """Return the backend's session with the latest event.

@@ -1,4 +1,7 @@
-"""A pando lists its sessions once: clients also see and use those that the gateway has forgotten."""
+"""A pando lists its sessions once: clients also see and use those that the gateway has forgotten.
+
+It tells of ever more sessions: the gateway holds a bounded number of those that nobody uses.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.backends import unused_rows
+from dragoman.gateway.backends import unused
 from dragoman.gateway.backends.shared import LISTED
-from dragoman.gateway.backends.unused_rows import TOO_MANY, RememberingOpener, UnusedRows
+from dragoman.gateway.backends.unused import TOO_MANY, TOO_MANY_ROWS, RememberingOpener, UnusedRows
 from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing.session_commands import ID_IN_USE
 from dragoman.gateway.routing.session_index import SessionIndex
@@ -20,7 +23,12 @@ from tests.gateway.steps_of_queue import count_in_steps
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 
-ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
+ONE, OTHER, THIRD = (f"0b0e9b0e-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))
+
+
+@pytest.fixture(autouse=True)
+def at_most_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unused, "ANNOUNCED_MAX", 2)
 
 
 async def forgotten(made: InMemoryPandoGateway) -> MemoryTransport:
@@ -82,7 +90,7 @@ async def test_a_pod_client_is_shown_the_newest_session_though_it_was_forgotten(
 
 
 def test_the_rows_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unused_rows, "ROWS_MAX", 2)
+    monkeypatch.setattr(unused, "ROWS_MAX", 2)
     rows = UnusedRows(dict)
     dropped = [rows.add_row(SessionSummary(session=name)) for name in ("a", "b", "c")]
     assert [row.session if row is not None else "" for row in dropped] == ["", "", "a"]
@@ -91,10 +99,10 @@ def test_the_rows_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("most", "lost"), [(1, 1), (2, 0)])
 async def test_a_row_beyond_the_limit_is_counted_as_lost(monkeypatch: pytest.MonkeyPatch, most: int, lost: int) -> None:
-    monkeypatch.setattr(unused_rows, "ROWS_MAX", most)
+    monkeypatch.setattr(unused, "ROWS_MAX", most)
     async with in_memory_pando_gateway() as made:
         await forgotten(made)
-        assert [entry.why for entry in made.ledger.entries()].count(TOO_MANY) == lost
+        assert [entry.why for entry in made.ledger.entries()].count(TOO_MANY_ROWS) == lost
 
 
 def test_a_row_that_was_removed_leaves_no_name_behind() -> None:
@@ -173,8 +181,70 @@ async def test_a_long_list_is_read_in_several_steps(monkeypatch: pytest.MonkeyPa
 
 async def test_the_newest_sessions_of_a_long_list_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pando lists the newest session first (docs/dialects/pando.md, section 6)."""
-    monkeypatch.setattr(unused_rows, "ROWS_MAX", 1)
+    monkeypatch.setattr(unused, "ROWS_MAX", 1)
     async with in_memory_pando_gateway() as made:
         client = await listed(made, row(ONE), row(OTHER))
         (reply,) = frames(client)
         assert [one["conversationId"] for one in reply["data"]["conversations"]] == [ONE]
+
+
+def lives(made: InMemoryPandoGateway) -> list[str]:
+    return [session.state.id for session in made.router.sessions]
+
+
+async def test_the_first_session_is_forgotten_if_there_are_too_many() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await listed(made)
+        for name in (ONE, OTHER, THIRD):
+            await made.publishes("session.update", **row(name))
+        assert lives(made) == [OTHER, THIRD]
+        client.got.clear()
+        await send(client, ask("list_conversations", "r1"))
+        (reply,) = frames(client)
+        assert {one["conversationId"] for one in reply["data"]["conversations"]} == {ONE, OTHER, THIRD}
+
+
+async def test_a_session_with_a_client_is_not_forgotten() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await listed(made)
+        await made.publishes("session.update", **row(ONE))
+        await send(client, ask("get_session", "r1", sessionId=ONE))
+        for name in (OTHER, THIRD):
+            await made.publishes("session.update", **row(name))
+        assert lives(made) == [ONE, OTHER, THIRD]
+
+
+async def test_subscribers_are_told_that_the_open_turn_of_a_forgotten_session_failed() -> None:
+    async with in_memory_pando_gateway() as made:
+        told = made.join("pando", publishes=True)
+        await listed(made)
+        await made.publishes("session.update", **row(ONE))
+        await made.publishes("llm.start", session_id=ONE)
+        await made.answers_each("message.list", [])
+        for name in (OTHER, THIRD):
+            await made.publishes("session.update", **row(name))
+        of_one = [frame for frame in frames(told) if frame["payload"].get("session_id") == ONE]
+        assert [frame["topic"] for frame in of_one] == ["llm.start", "message.append", "llm.end"]
+        assert of_one[1]["payload"]["content"] == TOO_MANY.text
+
+
+async def test_a_session_that_is_over_is_no_longer_counted() -> None:
+    async with in_memory_pando_gateway() as made:
+        await listed(made)
+        for name in (ONE, OTHER):
+            await made.publishes("session.update", **row(name))
+        await made.publishes("session.deleted", **row(OTHER))
+        await made.publishes("session.update", **row(THIRD))
+        assert lives(made) == [ONE, THIRD]
+
+
+async def test_events_that_the_end_releases_make_no_session() -> None:
+    async with in_memory_pando_gateway() as made:
+        await listed(made)
+        await made.publishes("session.update", **row(ONE))
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        for name in (OTHER, THIRD):
+            await made.publishes("session.update", **row(name))
+        assert (lives(made), made.asked()) == ([OTHER, THIRD], ["message.list"]), "who began the run of the first one"
+        await made.router.stop()
+        assert lives(made) == [OTHER, THIRD]
