@@ -110,6 +110,7 @@ class PrimaryCalls(Calls[PrimaryCall]):
         self.time = 0.0
         """Seconds, counted by the alarms of the link. The clock is not used: it may jump, and it goes on while this
         process is stopped."""
+        self._replaced_at = -1.0
 
     def ask(self, step: Step[Event], command: Command, why: CallReason) -> str:
         """Add the call for this command to the step's frames, remember it until its reply, and return its id."""
@@ -120,6 +121,11 @@ class PrimaryCalls(Calls[PrimaryCall]):
         step.losses += losses.take_losses()
         self[own] = PrimaryCall(why=why, session=command.session, command=command, at=self.time)
         return own
+
+    def note_replacement(self) -> bool:
+        """Note that the primary was replaced; return True for the first time since the last alarm."""
+        is_first, self._replaced_at = self._replaced_at != self.time, self.time
+        return is_first
 
     def overdue(self) -> list[str]:
         """Return the request ids of the oldest calls that have waited longer than CALL_MAX."""
@@ -327,7 +333,10 @@ class ClientTranslator(Translator[Event, Command]):
         self._sessions.lose_turns()
         if not is_asked:
             self._fail_calls(step, "the primary was replaced by another")
-            self._resynchronise(step)
+            if self._pending.note_replacement():
+                self._resynchronise(step)
+            else:  # two primaries publish in turns
+                self._changed_at = self._monotonic()
 
     def _note_missed(self, count: int, step: Step[Event]) -> None:
         """Add a Gap to each session with a client or an open turn: the `count` messages may belong to any of them."""
@@ -362,8 +371,7 @@ class ClientTranslator(Translator[Event, Command]):
             case "command":
                 self._take_answer(asked, reply, now, step)
             case "alive":
-                known = pong("", reply.result, self._clock())
-                if known is not None:
+                if (known := pong("", reply.result, self._clock())) is not None:
                     self._note_primary(given(known.ext, "instance_id", str, ""), step)
             case "sessions":
                 listed = sessions_listed("", reply.result) if reply.failure is None else None
@@ -388,10 +396,8 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _take_list(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
         messages = stored_rows(reply.result) if reply.failure is None else None
-        if asked.why == "text":
-            self._sessions.take_list(asked.session, messages, now, step)
-        else:
-            self._sessions.take_history(asked.session, messages, now, step)
+        take = self._sessions.take_list if asked.why == "text" else self._sessions.take_history
+        take(asked.session, messages, now, step)
 
     # -- time -------------------------------------------------------------------------------------------
 

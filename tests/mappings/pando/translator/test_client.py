@@ -19,6 +19,7 @@ from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.to_canonical.replies import MESSAGES_MAX, SESSIONS_MAX
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
+    CHANGED_QUIET,
     CHECKED_MAX,
     NAME_MAX,
     READ_AT_ONCE,
@@ -964,6 +965,17 @@ def test_another_instance_ends_open_turns_and_is_asked_for_everything() -> None:
     said += primary.passes(TICK)
     assert [type(item) for item in said[2:]] == [events.ErrorReported, events.StatusChanged]
     assert (said[0].failure.cause, said[2].cause) == ("upstream_lost", "upstream_lost")
+
+
+def test_two_primaries_that_publish_in_turns_are_asked_once_in_a_tick_and_once_more_when_one_is_quiet() -> None:
+    primary = Primary().opened()
+    for asked in (1, 2):
+        for number in range(100):
+            primary.publishes("instance.heartbeat", instance=f"i-{number % 2}")
+        assert primary.asked() == ["session.list"] * asked
+        primary.passes(TICK)
+    primary.passes(CHANGED_QUIET)
+    assert primary.asked() == ["session.list"] * 3
 
 
 def test_a_few_turns_of_a_primary_that_was_replaced_end_at_once() -> None:
