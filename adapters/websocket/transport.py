@@ -348,10 +348,10 @@ class WebSocketTransport:
         """Ping a peer that was silent for one heartbeat; abort if it stays silent for half of one more.
 
         A peer that reads slowly answers late: the ping is behind all that was sent before. So it may be silent as long
-        as it takes what waits for it.
+        as it takes what waits for it. A peer that is not read cannot be heard, but it must take what waits for it too.
         """
         heartbeat = self._limits.heartbeat
-        if (self._parser is not None and self._parser.was_heard()) or self._is_paused:
+        if self._parser is not None and self._parser.was_heard():
             self._look_in(heartbeat)
         elif since == heartbeat and not self._tcp.is_closing():
             self._reads_on()
@@ -364,13 +364,13 @@ class WebSocketTransport:
             self._tcp.abort()
 
     def _reads_on(self) -> bool:
-        """Return True if the peer has taken something since the last call, and more waits for it."""
+        """Return True if the peer has taken something since the last call, and more waits for it, or is not read."""
         connection = self._tcp.get_extra_info("socket")
         descriptor = connection.fileno() if connection is not None else -1
         if descriptor < 0:
             return False
         before, self._confirmed = self._confirmed, count_confirmed(descriptor)
-        return self._confirmed != before and count_unread(descriptor) > 0
+        return self._confirmed != before if count_unread(descriptor) > 0 else self._is_paused
 
 
 def _count_nothing(_count: int) -> None:

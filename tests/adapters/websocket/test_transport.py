@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import ServerConnection
 
 from dragoman.adapters.base import CloseReason, TransportLimits
+from dragoman.adapters.send_queue import count_unread
 from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect
 from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import address
@@ -324,6 +325,24 @@ async def test_a_peer_that_died_silently_is_detected(receiving: bool, side: str)
             assert await receive(ours) == []
         assert head(await peer.until_end()) == (0x89, 0), "a ping came first"
         assert await receive(ours) == []
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_peer_that_is_not_read_must_take_what_waits_for_it(reads: bool, side: str) -> None:
+    limits = TransportLimits(heartbeat=1800, close_deadline=1.0, send_high=1024)
+    async with ends(side, limits) as (ours, other):
+        ours.hold(waits=True)
+        if not reads:
+            other._tcp.pause_reading()
+            while ours.try_send([b"x" * 1_000_000]):
+                pass
+        for since in (1800, 900, 900):
+            ours._lives(since)
+            await settle()
+            while reads and count_unread(ours._tcp.get_extra_info("socket").fileno()):  # noqa: ASYNC110  # the kernel's
+                await asyncio.sleep(0.001)
+        assert ours._tcp.is_closing() is not reads
+        other._tcp.abort()
 
 
 async def test_close_gives_up_on_a_peer_that_does_not_answer(side: str) -> None:
