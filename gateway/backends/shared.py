@@ -43,7 +43,6 @@ from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
     CancelTurn,
@@ -56,7 +55,6 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.events import (
     Heartbeat,
-    HistorySnapshot,
     SessionClosed,
     SessionsListed,
     SessionUpdated,
@@ -67,12 +65,8 @@ from dragoman.mappings.dialect import Burst, Dialect, Loss, StreamedBlock
 from dragoman.mappings.errors import ConfigError
 
 LISTED = 4096  # units of work (gateway/overload/fair_queue.py) of a listed row, whose ids are computed: about 40 us
-DELETED_KEPT = 1024  # newest deleted sessions that are known: a run may go on for hours after its session was deleted
 ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
 GONE = Failure(cause="upstream_lost", text="the backend does not have this session any more")
-
-MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
-"""Events about sessions that were asked for, or are over."""
 
 
 class SharedKind(RememberingOpener):
@@ -85,7 +79,6 @@ class SharedKind(RememberingOpener):
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # canonical id -> session
         self._announced = AnnouncedSessions()
-        self._deleted: dict[str, None] = {}  # ids of sessions whose runs may still publish
         self._texts = SharedTexts()
         self.requests = SharedRequests()
         sessions.watchers.append(self._note_end)
@@ -139,7 +132,7 @@ class SharedKind(RememberingOpener):
 
     def _make(self, name: str, ids: Ext | None = None, principal: str | None = None) -> Session:
         """Return a new session that a client of `principal` asks for, or that the backend has; "" gives it a new id."""
-        own = self._own_id(name) if name else self._services.new_id()
+        own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()
         return self._sessions.make(own, self._connect, ids=ids, principal=principal)
 
     def _connect(self, session: Session) -> Backend:
@@ -158,9 +151,6 @@ class SharedKind(RememberingOpener):
 
     def _make_listed(self, name: str) -> Session:
         return self._make(name, self._ids_of(name))
-
-    def _own_id(self, name: str) -> str:
-        return canonical_id(self._sessions.route.name, name)
 
     def _ids_of(self, name: str) -> Ext | None:
         """Return the ids of the session that the backend calls `name`."""
@@ -241,8 +231,8 @@ class SharedKind(RememberingOpener):
         known = self._sessions.index.find_session(burst.session)
         if any(isinstance(item, SessionClosed) for item in burst.items):
             self._unused.remove_row(burst.session)
-            remember(self._deleted, self._own_id(burst.session), None, DELETED_KEPT)
-        if known is None and self._is_over(burst):
+            self._announced.note_deleted(burst.session)
+        if known is None and not self._announced.may_announce(burst.session, burst.items):
             losses = [_lost(item, "of a session that is over") for item in burst.items]
             self._services.ledger.record(losses, source=self.dialect.name)
             return
@@ -256,15 +246,6 @@ class SharedKind(RememberingOpener):
                 self._end(session)
         if known is None:
             self._show_newest()
-
-    def _is_over(self, burst: Burst[Event]) -> bool:
-        """Return True if events make no session: the route ends, or a pando goes on with a run of a deleted session."""
-        if self._announced.closed or all(isinstance(one, MAKES_NO_SESSION) for one in burst.items):
-            return True
-        own = self._own_id(burst.session)
-        if any(isinstance(one, SessionUpdated) for one in burst.items):
-            self._deleted.pop(own, None)
-        return own in self._deleted
 
     def _announce(self, name: str) -> Session:
         """Return a new session, of which the backend tells something."""
@@ -306,7 +287,7 @@ class SharedKind(RememberingOpener):
         if known is not None:
             self._describe(known, row)
             return known.state.id
-        own = self._own_id(row.session)
+        own = canonical_id(self._sessions.route.name, row.session)
         ids = {**(row.ext or {}), **(self._ids_of(row.session) or {})}
         self._keep_row(structs.replace(row, session=own, ext=ids), self._sessions.past.owner_of(own))
         return own
@@ -421,4 +402,4 @@ def _take_answer(command: Command, session: Session, shared: SharedKind, answer:
     """Bring an answer to its session. A pando publishes no `session.deleted` for a client's DeleteSession."""
     session.receive([answer])
     if isinstance(command, DeleteSession) and failure_in(answer.items) is None:
-        shared.receive([Burst(items=[SessionClosed(session=session.summary())], session=session.state.id)])
+        shared.receive([Burst(items=[SessionClosed(session=session.summary())], session=command.session)])

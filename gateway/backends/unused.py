@@ -11,7 +11,7 @@ forgotten. Its row stays in lists, and it is made again with the next event or c
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 
@@ -21,14 +21,21 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
+from dragoman.mappings.bounded import remember
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import HistorySnapshot, SessionClosed, SessionUpdated
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 from dragoman.mappings.dialect import Dialect, Loss
 
 ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dropped first
 TOO_MANY_ROWS = f"more than {ROWS_MAX:,} sessions of a backend that nobody uses"
+DELETED_KEPT = 1024  # newest deleted sessions
 ANNOUNCED_MAX = 1024  # sessions: together they count as 16 MiB in `memory`
 TOO_MANY = Failure(cause="busy", text=f"the backend told of more than {ANNOUNCED_MAX:,} further sessions")
+
+MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
+"""Events about sessions that were asked for, or are over."""
 
 
 class UnusedRows:
@@ -79,8 +86,8 @@ class AnnouncedSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
-        self.closed = False
-        """True once no further session may be announced."""
+        self._closed = False
+        self._deleted: dict[str, None] = {}  # a pando goes on with the run of a session that was deleted
 
     def add_session(self, session: Session) -> None:
         """Add a new session. If there are too many, remove the first one, and forget it if nobody uses it."""
@@ -91,12 +98,23 @@ class AnnouncedSessions:
                 first.give_up(TOO_MANY)
                 first.presence.rest(TOO_MANY.text)
 
+    def note_deleted(self, name: str) -> None:
+        """Note that the backend deleted the session that it calls `name`."""
+        remember(self._deleted, name, None, DELETED_KEPT)
+
+    def may_announce(self, name: str, told: Sequence[Event]) -> bool:
+        """Return True if an unknown session may be made, because the backend told these events of it."""
+        if any(isinstance(event, SessionUpdated) for event in told):
+            self._deleted.pop(name, None)
+        makes = not all(isinstance(event, MAKES_NO_SESSION) for event in told)
+        return makes and name not in self._deleted and not self._closed
+
     def remove_session(self, session: Session) -> None:
         self._sessions.pop(session.state.id, None)
 
     def close(self) -> None:
         """Announce no further session: the end of the connection releases events of up to 2,048 of them."""
-        self.closed = True
+        self._closed = True
 
 
 class RememberingOpener(SessionOpener):
