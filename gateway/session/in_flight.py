@@ -81,7 +81,7 @@ class InFlight:
         services.queue.spend(TURN)
         limits, request = services.limits, services.new_id()
         deadline = limits.open_deadline if isinstance(command, OpeningCommand) else limits.accept_deadline
-        timer = services.schedule(deadline, lambda: self._late(request, LATE))
+        timer = services.schedule(deadline, lambda: self._late(request, LATE + upstream.why_late))
         size = weight.of_command(command) + (weight.of_command(then) if then is not None else 0)
         self._pending[request] = PendingCommand(
             command=command, weight=size, timer=timer, client=client, segments=segments, then=then

@@ -15,6 +15,12 @@ from dragoman.mappings.large_parts import part_size
 
 __all__ = ["DIALECT"]
 
+WHY_LATE = (
+    ": from 0.10.2 on, codewhale runs one turn at a time for all sessions of its data directory. "
+    "Try again after that turn, or give this route a CODEWHALE_HOME of its own"
+)
+"""Why a server may be late, and what to do (docs/dialects/codewhale.md, section 12)."""
+
 DIALECT = Dialect(
     name="codewhale",
     generations=GENERATIONS,
@@ -33,6 +39,7 @@ DIALECT = Dialect(
     answers_with_history=True,
     takes_images=True,
     forgets_context=True,
+    why_late=WHY_LATE,
     keeps_turns=True,
     overheard=Overheard,
     takes_history=history_for_resume,

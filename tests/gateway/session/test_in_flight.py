@@ -12,7 +12,7 @@ from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import CancelTurn, Compact, RenameSession, SubmitInput
+from dragoman.mappings.canonical.commands import CancelTurn, Compact, OpenSession, RenameSession, SubmitInput
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.in_memory import ManualClock
 from tests.services import services
@@ -21,14 +21,14 @@ from tests.services import services
 class Flight:
     """Commands in flight, with those that were written and those that were late."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, upstream: str = "pod") -> None:
         self.time, self.written, self.late = ManualClock(), list[Command](), list[tuple[str, str]]()
         self.weight = 0
         numbers = count(1)
         made = services(self.time, limits=limits, new_id=lambda: f"r{next(numbers)}")
         self.budget = made.queue.budget
         self.commands = InFlight(
-            registry.dialect("pod"), made, self.written.append, lambda *late: self.late.append(late), self._count
+            registry.dialect(upstream), made, self.written.append, lambda *late: self.late.append(late), self._count
         )
 
     def _count(self, change: int) -> None:
@@ -66,6 +66,17 @@ def test_an_unanswered_command_is_reported_and_stays_pending() -> None:
     flight.time.passes(1)
     assert flight.late == [("r1", "the backend did not answer in time")]
     assert flight.commands.settle("r1") is not None
+
+
+def test_the_error_of_a_late_codewhale_says_why_and_what_to_do() -> None:
+    """A codewhale 0.10.2 opens no thread while another runs a turn (docs/dialects/codewhale.md, section 12)."""
+    flight = Flight(upstream="codewhale")
+    flight.commands.forward(None, OpenSession())
+    flight.time.passes(9)
+    [(_, why)] = flight.late
+    assert why.startswith("the backend did not answer in time: ")
+    assert "one turn at a time" in why
+    assert "CODEWHALE_HOME" in why
 
 
 def test_a_command_is_refused_while_too_many_are_pending() -> None:
