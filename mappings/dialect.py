@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from msgspec import Struct, field
 
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
-from dragoman.mappings.canonical.commands import ResumeSession
+from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
 from dragoman.mappings.canonical.values import Ext, Item
 from dragoman.mappings.codec import MALFORMED, Format
@@ -459,7 +459,7 @@ def _nothing(_command: object) -> int:
     return 0
 
 
-def _never(_command: object) -> bool:
+def _never(_command: object, _opening: object) -> bool:
     return False
 
 
@@ -507,8 +507,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     # The number of history items that a client's ResumeSession contains.
     brings_history: Callable[[ResumeSession], int] = _nothing
-    # True for a ResumeSession that also changes its session: a server of this dialect gets it for an open session too.
-    changes_session: Callable[[ResumeSession], bool] = _never
+    # True for a ResumeSession that also changes its session, which was opened by this OpenSession: a server of this
+    # dialect gets it for an open session too.
+    changes_session: Callable[[ResumeSession, OpenSession | None], bool] = _never
     # The CPU time of a small request of a client, in pings of smooth.
     request_work: int = 1
     # The size (bytes) of the parts of a client's command that do not count for `max_command`: attachments and the like.

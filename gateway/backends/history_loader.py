@@ -91,11 +91,12 @@ class HistoryLoader(AskingBackend):
         if self._asking.active:
             self._hold(commands)
             return
+        knows = self._stored and self.connected().backend_ids is not None
         for command in commands:
             if isinstance(command, GetHistory) and command.limit > PAGE:
                 self._read(command)
                 continue
-            if isinstance(command, ResumeSession | GetSession | PromptOnce):
+            if isinstance(command, GetSession | PromptOnce) or (isinstance(command, ResumeSession) and not knows):
                 self._openings.add(command.request)
             self._backend.send([command])
 

@@ -108,7 +108,9 @@ class SessionCommands:
         """Show a client the session that it resumes, or let the backend change or find the session."""
         session, upstream = self.find_session(link, command.session), self._sessions.upstream
         ledger = self._sessions.services.ledger
-        if session is not None and link.dialect.name == upstream.name and link.dialect.changes_session(command):
+        may_open = link.roles is None or "open" in link.roles
+        may_change = may_open and link.dialect.name == upstream.name
+        if session is not None and may_change and link.dialect.changes_session(command, session.state.opening):
             self._sessions.claim(link, session)
             session.delivery.enter()
             session.command(link, command)
@@ -123,7 +125,7 @@ class SessionCommands:
             session.describe(SessionActivated)
         elif self._sessions.past.is_hidden(command.session):
             refuse_unknown(link, command)
-        elif link.roles is not None and "open" not in link.roles:  # an unknown name may open another session
+        elif not may_open:  # an unknown name may open another session
             self.get_session(link, GetSession(request=command.request, session=command.session))
         else:
             self._show_opened(link, command, lambda: self._backend.resume_session(link, command))

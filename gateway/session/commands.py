@@ -113,9 +113,12 @@ class Commands:
         """
         if isinstance(command, commands.OpenSession):
             self._context.state.opening = command
-        elif isinstance(command, commands.ResumeSession):
-            self._context.state.opening = _opening_of(command)
+        self._note_resumed(command)
         self._in_flight.forward(client, command, then=then)
+
+    def _note_resumed(self, command: Command) -> None:
+        if isinstance(command, commands.ResumeSession):
+            self._context.state.opening = _opening_of(command)
 
     def _pause(self, client: Client, command: commands.PauseTurn) -> None:
         if self._questions.waits_for_words(client):
@@ -227,6 +230,7 @@ class Commands:
             self._context.effects.note_quiet()  # only now: with the input's turn the session was busy all the time
         elif isinstance(event, SessionOpened):
             self._settle(event.request)
+            self._note_resumed(pending.command)
             if pending.client is not None:
                 shown.show(pending.client, pending.command.request, event, pending.then)
         elif isinstance(event, Unmapped):

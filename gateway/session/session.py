@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import MethodType
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.observability import audit
@@ -330,7 +330,11 @@ class Session:
         if not client.alive:
             return
         audit.note("open", client, session=self.state.id)
-        self.presence.attach(client, "" if then is not None else request)
+        if self.state.turn is not None and client.id in self.delivery.attachments:  # it was shown the turn
+            client.send([structs.replace(event, request=request, session=self.state.id, ext=self.state.ids)])
+        else:
+            self.delivery.detach(client)  # it may see other forms now
+            self.presence.attach(client, "" if then is not None else request)
         if then is not None:
             self.command(client, then)
 

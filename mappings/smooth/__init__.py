@@ -5,6 +5,7 @@
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.large_parts import part_size
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from dragoman.mappings.smooth.from_canonical.commands import changes_conversation
 from dragoman.mappings.smooth.from_canonical.replies import public_ids
 from dragoman.mappings.smooth.projection import Projection
 from dragoman.mappings.smooth.translator.client import ClientTranslator
@@ -34,4 +35,5 @@ DIALECT = Dialect(
     keeps_turns=True,
     seeks_turns=True,
     renames_listed=True,
+    changes_session=changes_conversation,
 )

@@ -141,19 +141,29 @@ PATIENT = structs.replace(LIMITS, cancel_deadline=60.0, accept_deadline=60.0)
 with_and_without = pytest.mark.parametrize("way", ["server", "gateway"])
 
 
+ANN = {"userEmail": "ann@example.com", "supports": ["identity_form"]}
+
+
 @asynccontextmanager
-async def plain(way: str, agent: str, **parts: Any) -> AsyncIterator[tuple[RealServer, SmoothClient]]:
-    """Connect a bare client whose user has an address, in a session of this agent."""
+async def plain(
+    way: str, agent: str, user: dict[str, Any] = ANN, **parts: Any
+) -> AsyncIterator[tuple[RealServer, SmoothClient]]:
+    """Connect a bare client of this user, in a session of this agent."""
     async with (
         asyncio.timeout(AT_ONCE),
         serving(**parts) as server,
         bridged(server.endpoint, limits=PATIENT) as (_, url),
         SmoothClient.connected(url if way == "gateway" else server.url) as client,
     ):
-        said = {"agentId": agent, "userEmail": "ann@example.com", "supports": ["identity_form"]}
-        opened = await client.ask({"action": "create_conversation_session", **said})
-        client.session = opened["data"]["sessionId"]
+        await create(client, agentId=agent, **user)
         yield server, client
+
+
+async def create(client: SmoothClient, **details: Any) -> str:
+    """Have the client open a session, or another one of a conversation; return the conversation."""
+    opened = await client.ask({"action": "create_conversation_session", **details})
+    client.session = opened["data"]["sessionId"]
+    return str(opened["data"]["conversationId"])
 
 
 async def turn(client: SmoothClient, text: str) -> list[str]:
@@ -194,6 +204,35 @@ async def test_a_refused_form_is_answered_to_the_sender_and_stays_open(way: str)
         assert (taken["type"], taken["status"]) == ("immediate_response", 200)
         await client.until(lambda: any(frame["type"] in TERMINALS for frame in client.of(request)))
         assert client.of(request)[-1]["type"] == "eventual_response"
+
+
+@with_and_without
+async def test_a_client_that_resumes_an_open_conversation_brings_its_contact_and_forms(way: str) -> None:
+    agent = str(uuid4())
+    async with plain(way, agent, {}, **verified_only(agent)) as (server, client):
+        conversation = await create(client, agentId=agent)
+        server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}').push_text("I may not.")
+        assert "otp_sent" not in await turn(client, "where is order 123?")
+        assert await create(client, agentId=agent, conversationId=conversation, **ANN) == conversation
+        server.model.push_tool_call("c2", "lookup_order", '{"id": "123"}').push_text("Please verify.")
+        assert "otp_sent" in await turn(client, "where is order 123?")
+        server.model.push_tool_call("c3", "request_identity_intake", IDENTITY)
+        await client.say("a quote, please")
+        await client.until(lambda: any(frame["type"] == "interaction_required" for frame in client.frames))
+
+
+async def test_a_client_that_resumes_while_a_write_waits_can_confirm_it() -> None:
+    agent = str(uuid4())
+    async with plain("gateway", agent, {}) as (server, client):
+        conversation = await create(client, agentId=agent)
+        server.model.push_tool_call("c1", "delete_record", '{"id": "42"}').push_text("Deleted.")
+        await client.say("delete record 42")
+        await client.until(lambda: any(frame["type"] == "write_confirmation_required" for frame in client.frames))
+        await create(client, agentId=agent, conversationId=conversation, **ANN)
+        confirm = {"action": "confirm_tool_action", "sessionId": client.session, "approved": True}
+        assert (await client.ask(confirm))["type"] == "immediate_response"
+        await client.until(lambda: bool(client.terminals()))
+        assert server.deleted == ["42"]
 
 
 async def test_a_client_that_claims_no_forms_is_asked_by_the_server_itself(

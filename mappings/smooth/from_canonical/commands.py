@@ -15,8 +15,9 @@ from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, 
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import Lossy, Rules
 from dragoman.mappings.smooth.from_canonical.context import Messages
-from dragoman.mappings.smooth.vocabulary import given
+from dragoman.mappings.smooth.vocabulary import carried, given, omits_supports
 from dragoman.mappings.smooth.wire import actions as wire
+from dragoman.mappings.smooth.wire.events import FORMS
 
 FROM_COMMAND = Rules[[Losses], object]("canonical commands -> smooth")
 
@@ -60,6 +61,23 @@ def open_session(command: commands.OpenSession, _context: Losses) -> Messages:
 @FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.CreateConversationSession,))
 def resume_session(command: commands.ResumeSession, _context: Losses) -> Messages:
     return _create(command, command.session)
+
+
+def changes_conversation(command: commands.ResumeSession, opening: commands.OpenSession | None) -> bool:
+    """Return True if a create tells the server more than the one before: credentials, another user, further forms."""
+    known = opening or commands.OpenSession()
+    return (
+        carried(command.ext, "authContext") is not None
+        or command.user_name not in ("", known.user_name)
+        or command.user_email not in ("", known.user_email)
+        or not set(command.supports or ()) <= set(declared_forms(known) or ())
+        or command.metadata not in (UNSET, known.metadata)
+    )
+
+
+def declared_forms(command: commands.OpenSession | commands.ResumeSession) -> tuple[str, ...] | None:
+    """Return the forms for `supports`: all for clients of other dialects, which the gateway can ask in words."""
+    return FORMS if command.supports is None and not omits_supports(command.ext) else command.supports
 
 
 @FROM_COMMAND.rule(commands.GetSession, produces=(wire.GetSession,))

@@ -13,8 +13,11 @@ from msgspec import structs
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.opening import LOST, SessionOpening
-from dragoman.mappings.smooth.vocabulary import given, omits_supports
-from dragoman.mappings.smooth.wire.events import FORMS
+from dragoman.mappings.smooth.from_canonical.commands import declared_forms
+from dragoman.mappings.smooth.vocabulary import given
+
+OF_TURN = (commands.AnswerApproval, commands.AnswerInteraction, commands.AnswerOtp, commands.CancelTurn)
+"""Commands about the last turn, which may be of an earlier session of the conversation."""
 
 
 class Opening(SessionOpening):
@@ -29,6 +32,7 @@ class Opening(SessionOpening):
         super().__init__()
         self._conversation = ""
         self._has_context = False  # something was said in that conversation, as far as we know
+        self._turn_session = ""  # where the last input went: the server asks and is answered there
 
     def resume(self, state: SessionState) -> list[Command]:
         """Return the commands for a new connection: none for a session that was never opened."""
@@ -44,13 +48,19 @@ class Opening(SessionOpening):
         return self._ask(commands.GetSession(session=session))
 
     def _in_session(self, command: Command) -> Command:
-        named = self._conversation if isinstance(command, commands.RenameSession) else self.session
+        if isinstance(command, commands.SubmitInput):
+            self._turn_session, self._has_context = self.session, True
+        named = self.session
+        if isinstance(command, commands.RenameSession):
+            named = self._conversation
+        elif isinstance(command, OF_TURN):
+            named = self._turn_session or self.session
         return structs.replace(command, session=named)
 
     def _open(self, command: Command, event: events.SessionOpened) -> list[Event]:
         self.session = given(event.ext, "sessionId", str, "")
         known, self._conversation = self._conversation, event.session
-        lost = known and event.session != known and not command.request and self._has_context
+        lost = known and event.session != known and self._has_context
         return [events.Gap(text=LOST, context=True)] if lost else []
 
     def _second_attempt(self, command: Command, failure: Failure | None) -> Command | None:
@@ -59,10 +69,8 @@ class Opening(SessionOpening):
         return commands.resume_session(structs.replace(self._wanted, request=""), self._conversation)
 
     def _ask(self, command: Command) -> list[Command]:
-        if (
-            isinstance(command, commands.OpenSession | commands.ResumeSession)
-            and command.supports is None
-            and not omits_supports(command.ext)
-        ):
-            command = structs.replace(command, supports=FORMS)
+        if isinstance(command, commands.OpenSession | commands.ResumeSession):
+            command = structs.replace(command, supports=declared_forms(command))
+        if isinstance(command, commands.ResumeSession) and self._conversation:
+            command = structs.replace(command, session=self._conversation)  # a client may use another name of it
         return super()._ask(command)

@@ -6,9 +6,10 @@ import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical.commands import GetHistory
+from tests.gateway import smooth_server_messages as smooth_server
 from tests.gateway.backends.in_memory_pando import frames, in_memory_pando_gateway, row
 from tests.gateway.backends.in_memory_pando import send as sends
-from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
 from tests.gateway.pod_messages import delta, run, snapshot, took
 from tests.gateway.smooth_client_messages import (
     AGENT,
@@ -224,3 +225,73 @@ async def test_a_codewhale_client_does_not_wait_for_a_history_that_does_not_come
         await settle()
         (answer,) = frames(client)
         assert (answer["result"]["status"], answer["result"]["data"]["history"]) == ("resumed", [])
+
+
+# -- a smooth server's open conversation, resumed with details of the user --------------------------
+
+KNOWN = {"userName": "Ann", "userEmail": "ann@example.com", "metadata": {"k": 1}, "supports": ["choice_chips"]}
+PROOF = {"userId": "ann", "signature": "00", "timestamp": 1}
+RESUME = CREATE | {"requestId": "again", "conversationId": smooth_server.CONVERSATION}
+
+
+def shown(request: str, session: str = smooth_server.SERVER_SESSION) -> Frame:
+    """Return the response that describes the smooth server's conversation."""
+    return reply(request, sessionId=session, conversationId=smooth_server.CONVERSATION)
+
+
+async def opened_on_smooth(made: InMemoryGateway) -> None:
+    """Open a conversation of the smooth server for client `a`, who tells these details."""
+    await (
+        made.script()
+        .connects("a")
+        .sends("a", CREATE | KNOWN)
+        .server_receives({**smooth_server.create("$open"), "supports": KNOWN["supports"]})
+        .server_sends(smooth_server.acknowledged("$open", **smooth_server.CREATED))
+        .receives("a", shown("open"))
+        .done()
+    )
+
+
+@pytest.mark.parametrize("details", [{}, KNOWN, {"supports": []}], ids=["none", "the same", "fewer forms"])
+async def test_a_client_that_brings_nothing_new_is_shown_the_open_conversation_at_once(details: Frame) -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await opened_on_smooth(made)
+        await made.script().connects("b").sends("b", RESUME | details).receives("b", shown("again")).done()
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"userEmail": "bob@example.com"},
+        {"userName": "Bob"},
+        {"metadata": {}},
+        {"supports": ["identity_form"]},
+        {"authContext": PROOF},
+    ],
+)
+async def test_a_create_with_further_details_reaches_the_smooth_server_and_has_its_answer(details: Frame) -> None:
+    create = {**smooth_server.create("$c"), "supports": None, "conversationId": smooth_server.CONVERSATION, **details}
+    later = smooth_server.CREATED | {"sessionId": UNKNOWN}
+    async with in_memory_gateway(upstream="smooth") as made:
+        await opened_on_smooth(made)
+        script = made.script().connects("b")
+        for name in "$1", "$2":  # a refused create changes nothing, so the next one is no repetition
+            script.sends("b", RESUME | details).server_receives(create | {"requestId": name})
+            script.server_sends(smooth_server.problem(name, "AUTH_CONTEXT_INVALID"))
+            script.receives("b", error("again", "AUTH_CONTEXT_INVALID"))
+        await (
+            script.sends("b", RESUME | details)
+            .server_receives(create)
+            .server_sends(smooth_server.acknowledged("$c", **later))
+            .receives("b", shown("again", UNKNOWN))
+            .sends("a", send("r", "Hi") | {"sessionId": smooth_server.SERVER_SESSION})
+            .server_receives({"action": "send_message", "sessionId": UNKNOWN})
+            .done()
+        )
+
+
+async def test_a_client_that_may_only_watch_changes_no_open_conversation() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await opened_on_smooth(made)
+        made.join("b").link.roles = frozenset({"watch"})
+        await made.script().sends("b", RESUME | {"userEmail": "bob@example.com"}).receives("b", shown("again")).done()

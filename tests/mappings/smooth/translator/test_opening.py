@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.mappings.canonical import SessionState, commands, events
-from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.canonical.values import Message, Text
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.opening import LOST
 from dragoman.mappings.smooth.directions import FROM_CLIENT
@@ -85,9 +85,27 @@ def test_clients_are_told_of_a_conversation_that_the_server_replaced(
     assert further == ([events.Gap(text=LOST, context=True)] if lost else [])
 
 
-def test_a_client_that_opens_another_conversation_itself_has_lost_none() -> None:
+@pytest.mark.parametrize(("conversation", "lost"), [(A, False), (B, True)])
+def test_a_client_that_resumes_the_conversation_by_another_name_learns_if_it_is_lost(
+    conversation: str, *, lost: bool
+) -> None:
     link = Link()
     link.translator.attach(SPOKEN, "")
-    link.sends(commands.ResumeSession(session=B, request="again"))
-    ((_, answers),) = link.hears(done("own-2", sessionId="s", conversationId=B))
-    assert [type(event) for event in answers] == [events.SessionOpened]
+    link.hears(done("own-1", sessionId="s", conversationId=A))
+    (create,) = link.sends(commands.ResumeSession(session="s", request="again"))
+    assert create["conversationId"] == A
+    ((_, (opened, *further)),) = link.hears(done("own-2", sessionId="s2", conversationId=conversation))
+    assert isinstance(opened, events.SessionOpened)
+    assert further == ([events.Gap(text=LOST, context=True)] if lost else [])
+
+
+def test_an_answer_goes_to_the_session_of_the_turn_that_asked() -> None:
+    link = Link()
+    link.translator.attach(SPOKEN, "")
+    link.hears(done("own-1", sessionId="s", conversationId=A))
+    link.sends(commands.SubmitInput(request="r", segments=(Text(text="delete it"),)))
+    link.sends(commands.ResumeSession(session=A, request="again"))
+    link.hears(done("own-3", sessionId="s2", conversationId=A))
+    (confirm,) = link.sends(commands.AnswerApproval(request="c", approved=True))
+    (further,) = link.sends(commands.SubmitInput(request="r2", segments=(Text(text="and this"),)))
+    assert (confirm["sessionId"], further["sessionId"]) == ("s", "s2")
