@@ -195,6 +195,8 @@ def _run() -> int:
         what = f"{error.filename}: " if error.filename else "cannot write: " if error.errno in FULL else ""
         is_permanent = error.errno == errno.EACCES or (error.filename and error.errno != errno.EADDRINUSE)
         return _fail(f"{what}{error.strerror or error}", 2 if is_permanent else 1)
+    except UnicodeEncodeError as error:
+        return _fail(f"{error.object}: this locale cannot encode the name of a file; set LC_ALL=C.UTF-8", 2)
     except typer.Abort:
         return 130
     except TyperException as error:

@@ -30,11 +30,18 @@ def test_a_text_that_is_not_utf8_is_refused(arguments: tuple[str, ...], name: st
     assert dragoman(*arguments) == (2, "", words)
 
 
-def test_a_utf8_text_is_read_in_a_locale_without_utf8() -> None:
-    command = [sys.executable, "-m", "dragoman", "export", RECORDED, "--format", "pdf木"]
-    environment = {**os.environ, "PYTHONUTF8": "0", "LC_ALL": "POSIX"}
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("export", RECORDED, "--format", "pdf木"), "'pdf木' is not one of"),
+        (("bridge", "pod+unix:木", "pod+unix:/none"), "error: 木: this locale cannot encode the name of a file"),
+    ],
+)
+def test_a_utf8_text_is_read_in_a_locale_without_utf8(arguments: tuple[str, ...], words: str) -> None:
+    command = [sys.executable, "-m", "dragoman", *arguments]
+    environment = {**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}
     done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
-    assert "'pdf木' is not one of" in done.stderr
+    assert words in done.stderr
 
 
 def test_several_numbers_are_read(dragoman: Run) -> None:
