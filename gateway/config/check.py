@@ -227,6 +227,9 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         found.append(((*at, "listen"), "must contain an endpoint"))
     if upstream == []:
         found.append(((*at, "upstream"), "must contain an endpoint"))
+    for index, root in texts_in(table.get("file_roots")):
+        if not root:  # to the system this would be the working folder
+            found.append(((*at, "file_roots", index), "write a folder; without file_roots no attached file is passed"))
     return Draft(
         at=at,
         table=table,
@@ -507,7 +510,7 @@ def _roots(drafts: Sequence[Draft]) -> Iterator[Found]:
     """Find folders of attached files that do not exist."""
     for draft in drafts:
         for index, root in texts_in(draft.table.get("file_roots")):
-            if not os.path.isdir(root):
+            if root and not os.path.isdir(root):
                 yield (*draft.at, "file_roots", index), f"there is no folder {root}, so no attached file is below it"
 
 

@@ -410,6 +410,7 @@ def test_a_reload_accepts_the_file_into_which_the_gateway_records(write: Write, 
         ("[ops]\nlisten = 'http://[::1]:0'\nhosts = ['*']", "ops.hosts[0]", "write only a name of this machine"),
         ("[recording]\npath = 'r/'\nkeep_age = '30d'", "recording.keep_age", "expected a number, got"),
         ("[recording]\npath = ''", "recording.path", "write a folder, or a new file"),
+        ("file_roots = ['/', '${DRAGOMAN_UNSET:-}']", "route[0].file_roots[1]", "write a folder; without file_roots"),
         ("[recording]\npath = 'r/'\nredact = false", "recording.redact", "expected a table"),
     ],
 )
