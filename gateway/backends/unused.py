@@ -1,4 +1,4 @@
-"""What is kept of the sessions that their backend has and that nobody uses here: their list rows, or the sessions.
+"""The sessions that their backend has and that nobody uses here: their list rows, and those that live for a while.
 
 A pando names its sessions once for each connection, and never again. It may have thousands of them. So its list makes
 no session: each row is kept, like that of a session that the gateway has forgotten. Clients see all of them in lists.

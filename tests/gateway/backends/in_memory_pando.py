@@ -16,6 +16,7 @@ from dragoman.adapters.base import Transport
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import Ingress
 from tests.gateway.in_memory import LIMITS, InMemoryGateway
+from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 
@@ -110,6 +111,13 @@ class InMemoryPandoGateway(InMemoryPando):
         client = self.gateway.join(name, dialect=dialect, ingress=ingress, calls=calls)
         client.judged = False  # an oracle would miss what is said by its transport
         return client.transport
+
+    async def lists(self, *rows: dict[str, object]) -> MemoryTransport:
+        """Connect a smooth client, and let the primary, which connects for it, list these sessions."""
+        client = self.join("smooth")
+        await send(client, ask("list_conversations", "r0"))
+        await self.begins(*rows)
+        return client
 
 
 def _method(call: dict[str, Any]) -> str:

@@ -92,9 +92,7 @@ async def test_a_client_that_names_no_session_is_never_shown_that_of_a_sub_agent
     generates.
     """
     async with in_memory_pando_gateway() as made:
-        smooth = made.join("smooth")
-        await send(smooth, ask("list_conversations", "r1"))
-        await made.begins(row(ONE))
+        await made.lists(row(ONE))
         for child in ("toolu_01", f"title-{ONE}"):
             await made.publishes("session.update", **row(child, updated="2026-05-09T23:00:00Z"))
         made.join("pod")
@@ -104,8 +102,7 @@ async def test_a_client_that_names_no_session_is_never_shown_that_of_a_sub_agent
 
 async def test_a_session_that_was_never_listed_is_created_by_its_first_event() -> None:
     async with in_memory_pando_gateway() as made:
-        await send(made.join("smooth"), ask("list_conversations", "r1"))
-        await made.begins()
+        await made.lists()
         assert made.router.sessions == []
         await made.publishes("session.update", **row(ONE))
         assert [session.state.id for session in made.router.sessions] == [ONE]
@@ -144,8 +141,7 @@ async def test_a_session_missing_from_the_next_list_is_requested_and_stays_if_it
 
 async def runs_unused(made: InMemoryPandoGateway) -> Session:
     """Let the primary run a turn in a session that no client has opened."""
-    await send(made.join("smooth"), ask("list_conversations", "r1"))
-    await made.begins(row(ONE))
+    await made.lists(row(ONE))
     await made.publishes("llm.token", session_id=ONE, token="Hel")
     await made.answers("message.list", [])
     (session,) = made.router.sessions
@@ -277,9 +273,7 @@ async def test_inputs_sent_before_the_new_backend_listed_its_sessions_wait_for_t
 
 async def test_not_every_command_waits_for_a_backend_that_stays_away() -> None:
     async with in_memory_pando_gateway() as made:
-        client = made.join("smooth")
-        await send(client, ask("list_conversations", "r1"))
-        await made.begins(row(ONE))
+        client = await made.lists(row(ONE))
         made.primaries[-1].hang_up()
         await settle()
         for request in ("r2", "r3"):
@@ -287,7 +281,7 @@ async def test_not_every_command_waits_for_a_backend_that_stays_away() -> None:
             for wait in (Limits().snapshot_wait, Limits().open_deadline) if request == "r2" else ():
                 made.time.passes(wait)
                 await settle()
-        assert [frame["requestId"] for frame in frames(client)] == ["r1", "r2", "r3"]
+        assert [frame["requestId"] for frame in frames(client)] == ["r0", "r2", "r3"]
 
 
 async def test_a_deleted_session_is_unknown_to_its_clients_and_reported_to_subscribers() -> None:
@@ -383,9 +377,7 @@ async def test_a_session_that_the_backend_tells_of_before_it_answers_a_client_is
 
 async def test_a_session_without_messages_is_not_listed_until_it_has_one() -> None:
     async with in_memory_pando_gateway() as made:
-        client = made.join("smooth")
-        await send(client, ask("list_conversations", "r1"))
-        await made.begins(row(ONE, "Old"))
+        client = await made.lists(row(ONE, "Old"))
         for count, titles in ((0, {"Old"}), (1, {"Old", "New"})):
             await made.publishes("session.update", **row(OTHER, "New", messages=count))
             await send(client, ask("list_conversations", "r2"))

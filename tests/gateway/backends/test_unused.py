@@ -33,9 +33,7 @@ def at_most_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def forgotten(made: InMemoryPandoGateway) -> MemoryTransport:
     """Return a client of a route that has just forgotten both sessions of its pando."""
-    client = made.join("smooth")
-    await send(client, ask("list_conversations", "r0"))
-    await made.begins(row(ONE, "Atlas"), row(OTHER, "Borealis"))
+    client = await made.lists(row(ONE, "Atlas"), row(OTHER, "Borealis"))
     for session in made.router.sessions:
         session.presence.rest("session_ttl")  # the time itself would also end the connection: nobody keeps it alive
     assert made.router.sessions == []
@@ -71,9 +69,7 @@ async def test_a_forgotten_session_that_its_backend_closes_is_not_listed_any_mor
 
 async def test_a_session_that_the_backend_lists_with_a_later_change_is_listed_first() -> None:
     async with in_memory_pando_gateway() as made:
-        client = made.join("smooth")
-        await send(client, ask("list_conversations", "r0"))
-        await made.begins(row(ONE, updated="2026-05-09T21:00:00Z"), row(OTHER, updated="2026-05-09T22:00:00Z"))
+        client = await made.lists(row(ONE, updated="2026-05-09T21:00:00Z"), row(OTHER, updated="2026-05-09T22:00:00Z"))
         await made.replaced(row(ONE, updated="2026-05-09T23:00:00Z"), row(OTHER, updated="2026-05-09T22:00:00Z"))
         await send(client, ask("list_conversations", "r1"))
         listed = [[one["conversationId"] for one in reply["data"]["conversations"]] for reply in frames(client)]
@@ -134,17 +130,9 @@ def test_the_newest_session_with_a_uuid_is_found_without_the_names_of_older_ones
     assert len(names) == asked
 
 
-async def listed(made: InMemoryPandoGateway, *rows: dict[str, object]) -> MemoryTransport:
-    """Return a client of a route whose pando has listed these sessions, and that has used none of them."""
-    client = made.join("smooth")
-    await send(client, ask("list_conversations", "r0"))
-    await made.begins(*rows)
-    return client
-
-
 async def test_a_list_of_a_backend_makes_no_session() -> None:
     async with in_memory_pando_gateway() as made:
-        client = await listed(made, row(ONE, "Atlas"), row(OTHER, "Borealis"))
+        client = await made.lists(row(ONE, "Atlas"), row(OTHER, "Borealis"))
         assert made.router.sessions == []
         (reply,) = frames(client)
         assert {one["conversationId"] for one in reply["data"]["conversations"]} == {ONE, OTHER}
@@ -152,7 +140,7 @@ async def test_a_list_of_a_backend_makes_no_session() -> None:
 
 async def test_an_event_of_a_listed_session_makes_it_with_what_the_list_told() -> None:
     async with in_memory_pando_gateway() as made:
-        await listed(made, row(ONE, "Atlas"))
+        await made.lists(row(ONE, "Atlas"))
         await made.publishes("llm.start", session_id=ONE)
         await made.publishes("llm.token", session_id=ONE, token="Hi")
         await made.answers_each("message.list", [])
@@ -162,7 +150,7 @@ async def test_an_event_of_a_listed_session_makes_it_with_what_the_list_told() -
 
 async def test_a_client_cannot_choose_the_id_of_a_session_that_the_backend_has() -> None:
     async with in_memory_pando_gateway() as made:
-        await listed(made, row(ONE, "Atlas"))
+        await made.lists(row(ONE, "Atlas"))
         caller = made.join("pando")
         write = {"method": "CreateSession", "params": {"id": ONE}}
         await send(caller, {"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": write})
@@ -174,7 +162,7 @@ async def test_a_client_cannot_choose_the_id_of_a_session_that_the_backend_has()
 async def test_a_long_list_is_read_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = count_in_steps(monkeypatch, UnusedRows, "add_row")
     async with in_memory_pando_gateway() as made:
-        await listed(made, *(row(f"0b0e9b0e-0000-4000-8000-{number:012d}") for number in range(3 * STEP // LISTED)))
+        await made.lists(*(row(f"0b0e9b0e-0000-4000-8000-{number:012d}") for number in range(3 * STEP // LISTED)))
         assert sum(counts) == 3 * STEP // LISTED
         assert max(counts) <= STEP // LISTED
 
@@ -183,7 +171,7 @@ async def test_the_newest_sessions_of_a_long_list_are_kept(monkeypatch: pytest.M
     """A pando lists the newest session first (docs/dialects/pando.md, section 6)."""
     monkeypatch.setattr(unused, "ROWS_MAX", 1)
     async with in_memory_pando_gateway() as made:
-        client = await listed(made, row(ONE), row(OTHER))
+        client = await made.lists(row(ONE), row(OTHER))
         (reply,) = frames(client)
         assert [one["conversationId"] for one in reply["data"]["conversations"]] == [ONE]
 
@@ -194,7 +182,7 @@ def lives(made: InMemoryPandoGateway) -> list[str]:
 
 async def test_the_first_session_is_forgotten_if_there_are_too_many() -> None:
     async with in_memory_pando_gateway() as made:
-        client = await listed(made)
+        client = await made.lists()
         for name in (ONE, OTHER, THIRD):
             await made.publishes("session.update", **row(name))
         assert lives(made) == [OTHER, THIRD]
@@ -206,7 +194,7 @@ async def test_the_first_session_is_forgotten_if_there_are_too_many() -> None:
 
 async def test_a_session_with_a_client_is_not_forgotten() -> None:
     async with in_memory_pando_gateway() as made:
-        client = await listed(made)
+        client = await made.lists()
         await made.publishes("session.update", **row(ONE))
         await send(client, ask("get_session", "r1", sessionId=ONE))
         for name in (OTHER, THIRD):
@@ -217,7 +205,7 @@ async def test_a_session_with_a_client_is_not_forgotten() -> None:
 async def test_subscribers_are_told_that_the_open_turn_of_a_forgotten_session_failed() -> None:
     async with in_memory_pando_gateway() as made:
         told = made.join("pando", publishes=True)
-        await listed(made)
+        await made.lists()
         await made.publishes("session.update", **row(ONE))
         await made.publishes("llm.start", session_id=ONE)
         await made.answers_each("message.list", [])
@@ -230,7 +218,7 @@ async def test_subscribers_are_told_that_the_open_turn_of_a_forgotten_session_fa
 
 async def test_a_session_that_is_over_is_no_longer_counted() -> None:
     async with in_memory_pando_gateway() as made:
-        await listed(made)
+        await made.lists()
         for name in (ONE, OTHER):
             await made.publishes("session.update", **row(name))
         await made.publishes("session.deleted", **row(OTHER))
@@ -240,7 +228,7 @@ async def test_a_session_that_is_over_is_no_longer_counted() -> None:
 
 async def test_events_that_the_end_releases_make_no_session() -> None:
     async with in_memory_pando_gateway() as made:
-        await listed(made)
+        await made.lists()
         await made.publishes("session.update", **row(ONE))
         await made.publishes("llm.token", session_id=ONE, token="Hi")
         for name in (OTHER, THIRD):

@@ -67,9 +67,7 @@ async def test_a_publication_learns_no_more_of_a_session_once_it_has_an_owner() 
 
 async def test_an_ended_or_owned_session_is_no_longer_counted() -> None:
     async with in_memory_pando_gateway(share="owner") as made:
-        client = made.join("smooth")
-        await send(client, ask("list_conversations", "r1"))
-        await made.begins(row(ONE), row(OTHER))
+        client = await made.lists(row(ONE), row(OTHER))
         for session in (ONE, OTHER):
             await made.publishes("session.update", **row(session))
         assert made.router.published == 2
@@ -113,8 +111,7 @@ async def test_sessions_stop_in_slices_and_those_that_are_opened_meanwhile_stop_
 
 async def test_a_backend_makes_no_session_while_the_sessions_stop() -> None:
     async with in_memory_pando_gateway() as made:
-        await send(made.join("smooth"), ask("list_conversations", "r1"))
-        await made.begins()
+        await made.lists()
         await made.publishes("session.update", **row(ONE))
         async with asyncio.TaskGroup() as group:
             group.create_task(made.router.stop(), name="stop")
