@@ -9,6 +9,7 @@ from dragoman.adapters.base import RECEIVE_HIGH, CloseReason, Sink, do_nothing
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame
+from tests.idle import settle
 
 
 class MemoryTransport:
@@ -69,6 +70,16 @@ class MemoryTransport:
         self._unread.append(frames)
         asyncio.get_running_loop().call_soon(self._read)
 
+    async def says(self, *frames: Frame) -> None:
+        """Send these frames as the peer, in one piece, and let the gateway act on them."""
+        self.say(*frames)
+        await settle()
+
+    async def reads_on(self) -> None:
+        """Let the peer read, and the gateway write what waits."""
+        self.reading.set()
+        await settle()
+
     def _read(self) -> None:
         if self._unread:
             self._inbound.push(self._unread.pop(0))
@@ -81,6 +92,11 @@ class MemoryTransport:
     def hang_up(self) -> None:
         """Disconnect the peer."""
         asyncio.get_running_loop().call_soon(self._inbound.end)
+
+    async def hangs_up(self) -> None:
+        """Disconnect the peer, and let the gateway act on that."""
+        self.hang_up()
+        await settle()
 
     def is_open(self) -> bool:
         """Return True if the transport was not closed."""

@@ -51,15 +51,13 @@ async def answers(made: InMemoryGateway, method: str, **result: Any) -> None:
     """Answer the last request of this method as its child."""
     child, request = await _last(made, method)
     whole = {"thread_id": "", "status": "ok", "threads": [], "events": [], "data": {}} | result
-    child.sends({"jsonrpc": "2.0", "id": request, "result": whole})
-    await settle()
+    await child.says({"jsonrpc": "2.0", "id": request, "result": whole})
 
 
 async def refuses(made: InMemoryGateway, method: str, code: int, text: str) -> None:
     """Answer the last request of this method with an error, as its child."""
     child, request = await _last(made, method)
-    child.sends({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text, "data": None}})
-    await settle()
+    await child.says({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text, "data": None}})
 
 
 async def _last(made: InMemoryGateway, method: str) -> tuple[InMemoryPeer, Any]:

@@ -140,6 +140,11 @@ class InMemoryPeer:
         self._said += [(len(self.transport.got), frame) for frame in frames]
         self.transport.say(*frames)
 
+    async def says(self, *messages: dict[str, Any] | bytes) -> None:
+        """Send these frames, and let the gateway act on them."""
+        self.sends(*messages)
+        await settle()
+
     def calls(self, call: dict[str, Any] | bytes) -> None:
         """Send this call as a pando client."""
         body = call if isinstance(call, bytes) else json.dumps({"jsonrpc": "2.0", "id": "1", **call}).encode()

@@ -296,8 +296,7 @@ async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one
         assert "`links`" in error["data"]["message"]
         (row,) = [entry for entry in app.ledger.entries() if entry.kind == "link"]
         assert (row.target, row.count) == ("pod", 1)
-        inside.hang_up()
-        await settle()
+        await inside.hangs_up()
         later = listener.connect()
         await settle()
         assert later.is_open()
@@ -376,8 +375,7 @@ async def test_an_address_with_too_many_clients_is_refused_until_one_of_them_lea
         await settle()
         assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
         assert b"`address_links`" in refused.got[0]
-        first.hang_up()
-        await settle()
+        await first.hangs_up()
         later = listener.connect()
         await settle()
         assert later.is_open()
@@ -456,8 +454,7 @@ async def test_a_disconnected_client_leaves_no_state(monkeypatch: pytest.MonkeyP
         peer = listener.connect()
         await settle()
         assert len(app.links) == 1
-        peer.hang_up()
-        await settle()
+        await peer.hangs_up()
         assert app.links == []
         assert backends.one.session.delivery.attachments == {}
 

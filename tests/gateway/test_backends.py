@@ -31,7 +31,6 @@ async def test_a_list_waits_for_the_history_of_the_session_if_its_client_does_no
         viewer.calls({"method": "session.list", "params": {}})
         await settle()
         assert (made.dialled, viewer.news()) == (1, [])
-        made.pod.sends(snapshot())
-        await settle()
+        await made.pod.says(snapshot())
         (answer,) = viewer.news()
         assert [row["id"] for row in answer["result"]] == [made.session.state.id]

@@ -123,8 +123,7 @@ async def test_a_link_frees_malformed_frames(name: str) -> None:
         await settle()
         with kept() as count:
             for _ in range(COUNT):
-                transport.say(BAD["no JSON"]())
-                await settle()
+                await transport.says(BAD["no JSON"]())
                 transport.got.clear()
         transport.hang_up()
     assert sum(ledger.counters.values()) == COUNT

@@ -147,8 +147,7 @@ def fault(*, can_continue: bool) -> PeerError:
 async def test_frames_of_one_read_reach_the_sink_in_order() -> None:
     async with served() as made:
         made.transport.say(b"a", b"b")
-        made.transport.say(b"c")
-        await settle()
+        await made.transport.says(b"c")
         assert made.heard == [b"a", b"b", b"c"]
 
 
@@ -156,8 +155,7 @@ async def test_a_flood_of_faults_is_counted_whole_and_its_rest_is_logged_when_th
     async with served(bad=Step(faults=[fault(can_continue=True)])) as made:
         with capture_logs() as logs:
             made.transport.say(*[b"bad"] * 1000)
-            made.transport.hang_up()
-            await settle()
+            await made.transport.hangs_up()
         assert made.ledger.counters["faults_smooth_invalid"] == 1000
         assert [entry["count"] for entry in logs if entry["event"] == "invalid frame received"] == [1, 999]
 
@@ -197,8 +195,7 @@ async def test_each_drain_is_reported_to_a_link_that_is_behind() -> None:
 
 async def test_a_fault_loses_its_frame_and_is_counted() -> None:
     async with served(bad=Step(frames=[b"no"], faults=[fault(can_continue=True)])) as made:
-        made.transport.say(b"bad", b"good")
-        await settle()
+        await made.transport.says(b"bad", b"good")
         assert made.heard == [b"good"]
         assert made.transport.got == [b"no"]
         assert made.ledger.counters["faults_smooth_invalid"] == 1
@@ -208,8 +205,7 @@ async def test_a_fault_loses_its_frame_and_is_counted() -> None:
 async def test_a_fault_that_ends_the_stream_closes_after_its_frames() -> None:
     step = Step(frames=[b"no"], faults=[fault(can_continue=False)], bursts=[Burst(items=["before it"])])
     async with served(bad=step) as made:
-        made.transport.say(b"bad")
-        await settle()
+        await made.transport.says(b"bad")
         assert made.heard == ["before it"]
         assert made.transport.got == [b"no", b"invalid"]
         assert made.transport.closed is CloseReason.PROTOCOL
@@ -217,8 +213,7 @@ async def test_a_fault_that_ends_the_stream_closes_after_its_frames() -> None:
 
 async def test_losses_are_recorded_in_the_ledger_under_the_dialect_of_the_link() -> None:
     async with served(lossy=Step(losses=[Loss(kind="Text", field="x", why="no place", count=3)])) as made:
-        made.transport.say(b"lossy")
-        await settle()
+        await made.transport.says(b"lossy")
     (entry,) = made.ledger.entries()
     assert (entry.source, entry.kind, entry.field, entry.count) == ("smooth", "Text", "x", 3)
 
@@ -252,8 +247,7 @@ async def test_a_link_that_ends_for_its_memory_frees_it_at_once_and_says_why_in_
         made.transport.meter.add(1_000_000)
         assert (made.transport.discarded, memory.used) == (True, 0)
         assert made.link.outbox.size < 1000
-        made.transport.reading.set()
-        await settle()
+        await made.transport.reads_on()
         assert "`memory`" in made.transport.close_text
         assert b"2" * 1000 not in made.transport.got
 
@@ -263,8 +257,7 @@ async def test_the_memory_of_a_link_is_counted_until_its_transport_has_closed() 
         memory = made.link._services.memory
         made.transport.meter.add(1_000_000)
         assert memory.used > 1_000_000
-        made.transport.hang_up()
-        await settle()
+        await made.transport.hangs_up()
         assert memory.used == 0
 
 
@@ -272,8 +265,7 @@ async def test_an_ended_link_receives_no_frames() -> None:
     async with served() as made:
         made.link.end(CloseReason.DONE)
         await settle()
-        made.transport.say(b"late")
-        await settle()
+        await made.transport.says(b"late")
         assert made.heard == []
 
 
@@ -281,8 +273,7 @@ async def test_a_peer_that_stopped_writing_gets_its_pending_replies_before_its_e
     async with served() as made:
         made.transport.half_closed, made.translator.owes = True, True
         made.transport.say(b"a question")
-        made.transport.hang_up()
-        await settle()
+        await made.transport.hangs_up()
         assert made.transport.is_open()
         made.translator.owes = False
         made.link.send([b"its answer"])
@@ -297,16 +288,14 @@ async def test_a_peer_without_pending_replies_ends_when_it_stops_writing(
 ) -> None:
     async with served() as made:
         made.transport.half_closed, made.translator.owes = half_closed, has_pending_replies
-        made.transport.hang_up()
-        await settle()
+        await made.transport.hangs_up()
         assert not made.transport.is_open()
 
 
 async def test_a_peer_that_disconnects_is_closed_and_gets_no_frames() -> None:
     async with served() as made:
         made.transport.say(b"last")
-        made.transport.hang_up()
-        await settle()
+        await made.transport.hangs_up()
         assert made.heard == [b"last"]
         assert made.transport.closed is CloseReason.DONE
         made.link.put([b"to nobody"])
@@ -321,11 +310,9 @@ async def test_frames_of_a_peer_that_stopped_reading_are_still_processed() -> No
         made.link.put([b"into the void"])
         await settle()
         assert made.transport.is_open()
-        made.transport.say(b"said before")
-        await settle()
+        await made.transport.says(b"said before")
         assert made.heard == [b"said before"]
-        made.transport.hang_up()
-        await settle()
+        await made.transport.hangs_up()
         assert made.transport.closed is CloseReason.DONE
 
 
@@ -390,14 +377,12 @@ async def test_a_failure_in_the_sink_ends_only_its_link_and_is_logged() -> None:
 
         made.sink = fails
         with capture_logs() as logs:
-            made.transport.say(b"boom")
-            await settle()
+            await made.transport.says(b"boom")
         assert made.transport.closed is CloseReason.INTERNAL
         assert [(entry["log_level"], entry["event"]) for entry in logs] == [
             ("error", "link failed, disconnecting the peer")
         ]
-        other.transport.say(b"fine")
-        await settle()
+        await other.transport.says(b"fine")
         assert other.heard == [b"fine"]
         assert other.transport.is_open()
 
@@ -436,8 +421,7 @@ async def test_an_idle_link_has_one_task() -> None:
         made.link.put([b"waits"])
         await settle()
         assert len(asyncio.all_tasks()) == before + 2, "the second one writes"
-        made.transport.reading.set()
-        await settle()
+        await made.transport.reads_on()
         assert len(asyncio.all_tasks()) == before + 1
 
 
@@ -456,11 +440,9 @@ async def test_a_peer_that_stopped_writing_gets_the_frames_that_wait() -> None:
     async with served() as made:
         await made.stop_reading()
         made.link.put([b"waits"])
-        made.transport.hang_up()
-        await settle()
+        await made.transport.hangs_up()
         assert made.transport.is_open()
-        made.transport.reading.set()
-        await settle()
+        await made.transport.reads_on()
         assert made.transport.got == [b"is written", b"waits"]
         assert made.transport.closed is CloseReason.DONE
 
@@ -507,8 +489,7 @@ async def test_a_timeout_of_the_transport_is_a_failure_of_its_link() -> None:
 
         made.sink = fails
         with capture_logs() as logs:
-            made.transport.say(b"boom")
-            await settle()
+            await made.transport.says(b"boom")
         assert made.transport.closed is CloseReason.INTERNAL
         assert [entry["event"] for entry in logs] == ["link failed, disconnecting the peer"]
 
@@ -686,8 +667,7 @@ async def test_a_flood_is_processed_in_several_steps_and_in_its_order() -> None:
     steps = Steps()
     flood = [b"%d" % number for number in range(FLOOD)]
     async with served(queue=steps.queue) as made:
-        made.transport.say(*flood)
-        await settle()
+        await made.transport.says(*flood)
         heard = await steps.run_all(lambda: len(made.heard))
         assert made.heard == flood
         assert len(heard) >= 4
@@ -699,8 +679,7 @@ async def test_a_step_processes_fewer_frames_of_a_client_whose_requests_take_lon
     steps = Steps()
     dialect = registry.dialect(name)
     async with served(queue=steps.queue, limited=True, dialect=dialect) as made:
-        made.transport.say(*(b"%d" % number for number in range(3 * STEP // FRAME)))
-        await settle()
+        await made.transport.says(*(b"%d" % number for number in range(3 * STEP // FRAME)))
         heard = await steps.run_all(lambda: len(made.heard))
         most = max(heard[1:])
         frame = FRAME * dialect.request_work
@@ -717,8 +696,7 @@ async def test_a_backend_whose_frames_take_longer_than_tokens_is_read_in_more_st
     steps = Steps()
     bad = Step[Any](bursts=[Burst(items=[b"bad"])], **costly)
     async with served(queue=steps.queue, bad=bad) as made:
-        made.transport.say(*([b"bad"] * FLOOD))
-        await settle()
+        await made.transport.says(*([b"bad"] * FLOOD))
         heard = await steps.run_all(lambda: len(made.heard))
         assert len(made.heard) == FLOOD
         assert max(heard[1:]) <= STEP // FRAME + PIECE
@@ -735,14 +713,12 @@ async def test_costly_frames_of_a_backend_are_handled_in_pieces_as_small_as_the_
 
         made.sink = ask
         for _ in range(3):
-            made.transport.say(*([b"question"] * 64))
-            await settle()
+            await made.transport.says(*([b"question"] * 64))
         heard = await steps.run_all(lambda: len(made.heard))
         assert heard[0] <= 64, "what they cost is not known before"
         assert max(heard[1:]) <= FEW
         for _ in range((PIECE // FEW).bit_length()):  # the size doubles with each read of cheap frames
-            made.transport.say(*([b"token"] * 2 * PIECE))
-            await settle()
+            await made.transport.says(*([b"token"] * 2 * PIECE))
             await steps.run_all(lambda: 0)
         assert made.heard[-1] == b"token"
         assert made.link.intake.turns.piece == PIECE
@@ -757,8 +733,7 @@ async def test_the_first_frames_of_a_backend_are_looked_at_in_the_steps_that_han
 
     async with served(queue=steps.queue, bad=Step(bursts=[Burst(items=[b"bad"])], mended=1)) as made:
         made.link.intake._understands = understands
-        made.transport.say(*([b"bad"] * FLOOD))
-        await settle()
+        await made.transport.says(*([b"bad"] * FLOOD))
         handled = len(made.heard)
         assert sum(looked) == handled < FLOOD
         assert max(looked) <= PIECE
@@ -777,8 +752,7 @@ async def test_a_command_behind_one_that_fills_a_step_is_processed_in_a_later_st
 
         made.sink = answer_at_length
         commands = [b"%d" % number for number in range(20)]
-        made.transport.say(*commands)
-        await settle()
+        await made.transport.says(*commands)
         heard = await steps.run_all(lambda: len(made.heard))
         assert heard == [1] * 20
         assert made.heard == commands
@@ -788,8 +762,7 @@ async def test_a_ping_of_a_cheap_client_is_processed_before_the_costly_commands_
     steps = Steps()
     async with AsyncExitStack() as stack:
         innocent = await stack.enter_async_context(served(queue=steps.queue, limited=True))
-        innocent.transport.say(b"ping")
-        await settle()
+        await innocent.transport.says(b"ping")
         for _ in range(20):
             made = await stack.enter_async_context(served(queue=steps.queue, limited=True))
 
@@ -798,8 +771,7 @@ async def test_a_ping_of_a_cheap_client_is_processed_before_the_costly_commands_
 
             made.sink = answer_at_length
             made.transport.say(b"history", b"history")
-        innocent.transport.say(b"ping")
-        await settle()
+        await innocent.transport.says(b"ping")
         await steps.run_one()
         assert innocent.heard == [b"ping"] * 2
 
@@ -820,8 +792,7 @@ async def test_a_peer_that_left_is_disconnected_although_its_turn_has_not_come()
     steps = Steps()
     async with served(queue=steps.queue) as made:
         steps.queue.budget.left = 0
-        made.transport.hang_up()
-        await settle()
+        await made.transport.hangs_up()
         assert made.link.alive
 
 
@@ -829,12 +800,10 @@ async def test_a_lone_frame_of_a_backend_does_not_wait_while_a_step_is_full() ->
     steps = Steps()
     async with served(queue=steps.queue) as made:
         steps.queue.budget.left = 0
-        made.transport.say(b"token")
-        await settle()
+        await made.transport.says(b"token")
         assert made.heard == [b"token"]
         steps.queue.budget.left = -STEP
-        made.transport.say(b"one token too many")
-        await settle()
+        await made.transport.says(b"one token too many")
         assert made.heard == [b"token"]
 
 
@@ -842,8 +811,7 @@ async def test_a_lone_frame_of_a_client_waits_while_a_step_is_full() -> None:
     steps = Steps()
     async with served(queue=steps.queue, limited=True) as made:
         steps.queue.budget.left = 0
-        made.transport.say(b"input")
-        await settle()
+        await made.transport.says(b"input")
         assert made.heard == []
         await steps.run_one()
         assert made.heard == [b"input"]
@@ -852,8 +820,7 @@ async def test_a_lone_frame_of_a_client_waits_while_a_step_is_full() -> None:
 async def test_frames_that_wait_when_their_link_ends_are_counted_and_not_processed() -> None:
     steps = Steps()
     async with served(queue=steps.queue) as made:
-        made.transport.say(*[b"flood"] * FLOOD)
-        await settle()
+        await made.transport.says(*[b"flood"] * FLOOD)
         heard = len(made.heard)
         made.link.end(CloseReason.DONE)
         while steps.soon:
@@ -867,8 +834,7 @@ async def test_frames_behind_one_that_ends_the_stream_are_counted_and_not_proces
     steps = Steps()
     bad: Step[Any] = Step(faults=[fault(can_continue=False)])
     async with served(queue=steps.queue, bad=bad) as made:
-        made.transport.say(b"bad", *[b"flood"] * FLOOD)
-        await settle()
+        await made.transport.says(b"bad", *[b"flood"] * FLOOD)
         while steps.soon:
             await steps.run_one()
     (entry,) = made.ledger.entries()
@@ -880,11 +846,9 @@ async def test_requests_of_a_disconnected_peer_are_not_executed() -> None:
     step = Step(frames=[b"x" * 200], bursts=[Burst(items=["asked"])])
     async with served(soft=10, hard=100, ask=step) as made:
         await made.stop_reading()
-        made.transport.say(b"ask")
-        await settle()
+        await made.transport.says(b"ask")
         assert made.transport.is_open(), "one answer may be longer than the limit"
-        made.transport.say(b"ask")
-        await settle()
+        await made.transport.says(b"ask")
         assert made.heard == ["asked"]
         assert made.ledger.counters["links_cut_flooding"] == 1
 
@@ -897,8 +861,7 @@ async def test_a_client_that_reads_slowly_gets_all_answers_to_requests_that_it_s
             made.transport.say(b"ask")
         await settle()
         assert made.heard == ["asked"], "the others wait until the answer is read"
-        made.transport.reading.set()
-        await settle()
+        await made.transport.reads_on()
         assert made.heard == ["asked"] * 10
         assert made.transport.got.count(b"x" * 200) == 10
         assert made.transport.is_open()
@@ -907,8 +870,7 @@ async def test_a_client_that_reads_slowly_gets_all_answers_to_requests_that_it_s
 async def test_commands_of_a_client_that_waits_to_be_shown_its_session_are_handled_after_it() -> None:
     async with served(limited=True) as made:
         made.link.outbox.hold_commands()
-        made.transport.say(b"one", b"two")
-        await settle()
+        await made.transport.says(b"one", b"two")
         assert made.heard == []
         made.link.outbox.release_commands()
         await settle()
@@ -918,17 +880,14 @@ async def test_commands_of_a_client_that_waits_to_be_shown_its_session_are_handl
 async def test_commands_of_a_client_that_does_not_read_wait_also_after_they_were_held() -> None:
     async with served(limited=True, soft=10, hard=1000, big=Step(frames=[b"x" * 21])) as made:
         made.transport.reading.clear()
-        made.transport.say(b"big")
-        await settle()
-        made.transport.say(b"big")
-        await settle()
+        await made.transport.says(b"big")
+        await made.transport.says(b"big")
         made.link.outbox.hold_commands()
         made.transport.say(b"one")
         made.link.outbox.release_commands()
         await settle()
         assert made.heard == []
-        made.transport.reading.set()
-        await settle()
+        await made.transport.reads_on()
         assert made.heard == [b"one"]
 
 
@@ -936,13 +895,10 @@ async def test_requests_held_back_from_a_client_that_does_not_read_are_counted_a
     step = Step(frames=[b"x" * 200], bursts=[Burst(items=["asked"])])
     async with served(soft=50, hard=300, limited=True, ask=step) as made:
         await made.stop_reading()
-        made.transport.say(b"ask")
-        await settle()
-        made.transport.say(*[b"ask"] * 4)
-        await settle()
+        await made.transport.says(b"ask")
+        await made.transport.says(*[b"ask"] * 4)
         made.link.end(CloseReason.DONE)
-        made.transport.reading.set()
-        await settle()
+        await made.transport.reads_on()
     (entry,) = made.ledger.entries()
     assert (entry.kind, entry.count) == ("frame", 4)
 
@@ -958,8 +914,7 @@ async def test_a_failure_of_a_frame_that_waited_ends_its_link_alone() -> None:
         made.sink = fails
         with capture_logs() as logs:
             made.transport.say(*[b"flood"] * FLOOD, b"boom")
-            other.transport.say(*[b"flood"] * FLOOD)
-            await settle()
+            await other.transport.says(*[b"flood"] * FLOOD)
             while steps.soon:
                 await steps.run_one()
         assert made.transport.closed is CloseReason.INTERNAL
@@ -970,15 +925,12 @@ async def test_a_failure_of_a_frame_that_waited_ends_its_link_alone() -> None:
 async def test_a_client_above_its_message_rate_gets_an_error_and_is_disconnected() -> None:
     limits = Limits(message_rate=10.0, message_burst=100)
     async with served(limits=limits, limited=True) as made:
-        made.transport.say(*[b"x"] * 100)
-        await settle()
+        await made.transport.says(*[b"x"] * 100)
         assert made.transport.is_open()
         made.time.passes(1.0)
-        made.transport.say(*[b"x"] * 10)
-        await settle()
+        await made.transport.says(*[b"x"] * 10)
         assert made.transport.is_open()
-        made.transport.say(b"x")
-        await settle()
+        await made.transport.says(b"x")
         assert made.transport.closed is CloseReason.FULL
         assert made.refusals == ["too many messages in a short time (`message_rate`)"]
         assert made.transport.close_text == made.refusals[0]
@@ -1020,11 +972,9 @@ async def test_pings_of_a_client_count_as_messages() -> None:
 async def test_a_client_above_its_fault_rate_gets_an_error_and_is_disconnected() -> None:
     limits = Limits(fault_rate=10.0, fault_burst=100)
     async with served(limits=limits, limited=True, bad=Step(faults=[fault(can_continue=True)])) as made:
-        made.transport.say(*[b"bad"] * 100)
-        await settle()
+        await made.transport.says(*[b"bad"] * 100)
         assert made.transport.is_open()
-        made.transport.say(b"bad")
-        await settle()
+        await made.transport.says(b"bad")
         assert made.transport.closed is CloseReason.FULL
         assert made.refusals == ["too many bad messages in a short time (`fault_rate`)"]
 
@@ -1032,8 +982,7 @@ async def test_a_client_above_its_fault_rate_gets_an_error_and_is_disconnected()
 async def test_a_backend_has_no_rate() -> None:
     limits = Limits(message_rate=1.0, message_burst=1, fault_rate=1.0, fault_burst=1)
     async with served(limits=limits, bad=Step(faults=[fault(can_continue=True)])) as made:
-        made.transport.say(*[b"x", b"bad"] * 100)
-        await settle()
+        await made.transport.says(*[b"x", b"bad"] * 100)
         assert (made.transport.is_open(), made.refusals) == (True, [])
 
 

@@ -17,7 +17,6 @@ from tests.docs import FIDELITY, README, with_pairs
 from tests.forked_program import dragoman
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.smooth_client_messages import AGENT, CONVERSATION, CREATE, ask, history
-from tests.idle import settle
 
 CELLS = list(matrix(list(registry.dialects().values())))
 PAIR = [cell for cell in CELLS if (cell.source, cell.target) == ("smooth", "pod")]
@@ -164,8 +163,7 @@ def test_a_vertical_bar_in_a_detail_is_escaped() -> None:
 async def test_commands_that_the_gateway_answers_by_the_matrix_never_reach_the_backend() -> None:
     async with in_memory_gateway() as made:
         smooth, pod = made.join("a"), made.join("b", dialect="pod")
-        smooth.sends(CREATE)
-        await settle()
+        await smooth.says(CREATE)
         smooth.sends(
             {"action": "ping", "requestId": "1"},
             CREATE | {"requestId": "2", "conversationId": CONVERSATION, "agentId": AGENT},
@@ -173,8 +171,7 @@ async def test_commands_that_the_gateway_answers_by_the_matrix_never_reach_the_b
             {"action": "list_conversations", "requestId": "4"},
             history("5"),
         )
-        pod.sends({"method": "list_visible_pods"}, {"method": "shutdown"})
-        await settle()
+        await pod.says({"method": "list_visible_pods"}, {"method": "shutdown"})
         answered = {frame["requestId"] for frame in smooth.frames() if frame["type"] != "error"}
         assert answered == {"open", "1", "2", "3", "4", "5"}
         assert [frame["event"] for frame in pod.frames()][-2:] == ["visible_pods", "shutdown"]

@@ -16,7 +16,6 @@ from msgspec import Struct
 from dragoman.mappings.dialect import Parts
 from tests.data_files import value_of
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames
-from tests.idle import settle
 from tests.mappings.pando.data import captured, value
 from tests.memory_transport import MemoryTransport
 
@@ -115,8 +114,7 @@ class CapturedPandoConversation:
             self._store("user", called.call["params"]["content"])
             self._store("assistant", "")
         before = len(caller.got)
-        caller.say(Parts("rpc", b"", tuple(part.encode() for part in called.parts)))
-        await settle()
+        await caller.says(Parts("rpc", b"", tuple(part.encode() for part in called.parts)))
         await self.answers(made)
         self.replies += [(called, reply) for reply in frames(caller)[before:]]
 

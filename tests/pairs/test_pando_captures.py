@@ -42,8 +42,7 @@ async def audience(path: Path) -> AsyncIterator[Audience]:
     async with in_memory_pando_gateway() as made:
         made.time.seconds = NOW - made.time.clock() / 1e9
         smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando", publishes=True)
-        smooth.say(json.dumps(ask("get_session", "open", sessionId=SESSION)).encode())
-        await settle()
+        await smooth.says(json.dumps(ask("get_session", "open", sessionId=SESSION)).encode())
         await made.begins(*conversation.listed)
         await conversation.answers(made)
         made.time.passes(0.4)  # a pod waits no longer for a history that does not come

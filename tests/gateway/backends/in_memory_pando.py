@@ -66,8 +66,7 @@ class InMemoryPando:
         call = self.call()
         assert _method(call) == method, f"{_method(call)} comes before {method}"
         self._answered += 1
-        self.primaries[-1].say(json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}).encode())
-        await settle()
+        await self.primaries[-1].says(json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}).encode())
         return dict(call["params"])
 
     def call(self) -> dict[str, Any]:
@@ -90,8 +89,7 @@ class InMemoryPando:
 
     async def publishes(self, topic: str, /, **payload: object) -> None:
         envelope = {"instanceId": "i-1", "projectId": "", "topic": topic, "payload": payload}
-        self.primaries[-1].say(topic.encode() + b"\0" + json.dumps(envelope).encode())
-        await settle()
+        await self.primaries[-1].says(topic.encode() + b"\0" + json.dumps(envelope).encode())
 
 
 class InMemoryPandoGateway(InMemoryPando):
@@ -131,8 +129,7 @@ def frames(transport: MemoryTransport) -> list[dict[str, Any]]:
 
 async def send(client: MemoryTransport, frame: dict[str, Any]) -> None:
     """Send this frame as a client, and let the gateway act on it."""
-    client.say(json.dumps(frame).encode())
-    await settle()
+    await client.says(json.dumps(frame).encode())
 
 
 @asynccontextmanager

@@ -60,8 +60,7 @@ async def test_a_session_that_had_an_id_before_its_thread_is_listed_once() -> No
 async def test_a_list_of_archived_sessions_includes_those_of_the_store() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor_with_thread(made, f"thread-{OWN}")
-        client.sends(line(9, "thread/list", include_archived=True))
-        await settle()
+        await client.says(line(9, "thread/list", include_archived=True))
         assert asked(made, "thread/list")[-1]["params"]["include_archived"] is True
         await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}", status="archived")])
         (listed,) = client.news()
@@ -101,8 +100,7 @@ async def test_lists_at_the_same_time_share_one_request_to_the_store() -> None:
 async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor_with_thread(made, f"thread-{OWN}")
-        client.sends(LIST)
-        await settle()
+        await client.says(LIST)
         assert client.news() == []
         made.time.passes(Limits().connect_deadline)
         await settle()
@@ -130,10 +128,8 @@ async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
 async def test_a_backend_that_is_lost_before_it_answers_adds_nothing() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor_with_thread(made, f"thread-{OWN}")
-        client.sends(LIST)
-        await settle()
-        made.pod.transport.hang_up()
-        await settle()
+        await client.says(LIST)
+        await made.pod.transport.hangs_up()
         assert rows(client.news()[0]) == [OWN]
 
 
@@ -153,8 +149,7 @@ async def test_waiting_lists_are_bounded() -> None:
 async def test_a_store_is_not_listed_if_its_sessions_may_have_owners() -> None:
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         client = await editor_with_thread(made, f"thread-{OWN}")
-        client.sends(LIST)
-        await settle()
+        await client.says(LIST)
         assert rows(client.news()[0]) == [OWN]
         assert asked(made, "thread/list") == []
 
@@ -201,29 +196,23 @@ async def test_a_conversation_whose_id_was_derived_can_be_resumed_after_a_restar
 async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_reads_one() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("editor", dialect="codewhale")
-        client.sends(LIST)
-        await settle()
+        await client.says(LIST)
         (query,) = made.pod.news()
         assert (query["action"], query["limit"]) == ("list_conversations", 200)
         listed = [{"conversationId": KEPT, "title": "Atlas", "updatedAt": "2026-05-09T21:28:20Z", "messageCount": 2}]
-        made.pod.sends(acknowledged(query["requestId"], conversations=listed, nextCursor="more", hasMore=True))
-        await settle()
+        await made.pod.says(acknowledged(query["requestId"], conversations=listed, nextCursor="more", hasMore=True))
         assert rows(client.news()[0]) == [KEPT]
         assert made.losses("SessionsListed") == 1, "older ones are not asked for"
-        client.sends(line(10, "thread/read", thread_id=f"thread-{KEPT}"))
-        await settle()
+        await client.says(line(10, "thread/read", thread_id=f"thread-{KEPT}"))
         (create,) = made.pod.news()
         assert (create["action"], create["conversationId"]) == ("create_conversation_session", KEPT)
         assert create["agentId"], "a server wants one"
         ids = {"sessionId": OWN, "conversationId": KEPT, "agentId": OTHER, "agentName": "smooth-agent"}
-        made.pod.sends(acknowledged(create["requestId"], **ids))
-        await settle()
-        made.pod.sends(page(made.pod.news()[0]["requestId"]))
-        await settle()
+        await made.pod.says(acknowledged(create["requestId"], **ids))
+        await made.pod.says(page(made.pod.news()[0]["requestId"]))
         (read,) = client.news()
         assert read["result"]["thread_id"] == f"thread-{KEPT}"
-        client.sends(LIST)
-        await settle()
+        await client.says(LIST)
         assert made.pods[0].news()[0]["action"] == "list_conversations"
         made.time.passes(Limits().connect_deadline)
         await settle()

@@ -77,8 +77,7 @@ async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_it
         resumed["data"]["goal"] = goal
         await answers(made, "thread/resume", **resumed)
         await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
-        client.sends(line(2, "thread/read", thread_id=KEPT))
-        await settle()
+        await client.says(line(2, "thread/read", thread_id=KEPT))
         resume, read = client.news()
         for answer in (resume, read):
             assert [item["content"] for item in answer["result"]["data"]["history"]] == ["Hi", "Hello"]
@@ -92,12 +91,10 @@ async def test_a_resume_that_changes_an_open_thread_goes_to_its_server() -> None
         client = made.join("editor", dialect="codewhale")
         client.sends(line(1, "thread/resume", thread_id=KEPT))
         await resumes(made)
-        client.sends(line(2, "thread/resume", thread_id=KEPT))
-        await settle()
+        await client.says(line(2, "thread/resume", thread_id=KEPT))
         assert len(asked(made, "thread/resume")) == 1, "it changes nothing, so the gateway answers"
         history = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me"}]
-        client.sends(line(3, "thread/resume", thread_id=KEPT, model="deepseek-reasoner", history=history))
-        await settle()
+        await client.says(line(3, "thread/resume", thread_id=KEPT, model="deepseek-reasoner", history=history))
         resume = asked(made, "thread/resume")[1]
         assert resume["params"].items() >= {"model": "deepseek-reasoner", "history": history}.items()
         client.news()
@@ -119,16 +116,14 @@ async def test_the_refusal_of_a_resume_that_changes_an_open_thread_is_passed_on(
         await refuses(made, "thread/resume", -32005, "legacy sandbox override conflicts")
         (answer,) = client.news()
         assert answer["error"]["message"] == "legacy sandbox override conflicts"
-        client.sends(line(3, "thread/message", thread_id=KEPT, input="And now?"))
-        await settle()
+        await client.says(line(3, "thread/message", thread_id=KEPT, input="And now?"))
         assert len(asked(made, "thread/message")) == 1
 
 
 async def test_a_clients_history_that_the_backends_dialect_cannot_take_is_counted_as_a_loss() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
-        client.sends(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
-        await settle()
+        await client.says(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
         assert made.losses("ResumeSession") == 1
 
 
@@ -138,15 +133,13 @@ async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> 
     """
     async with in_memory_gateway(upstream="codewhale") as made:
         widget, editor = made.join("widget"), made.join("editor", dialect="codewhale")
-        widget.sends(ask("create_conversation_session", "c", agentId=OPENED))
-        await settle()
+        await widget.says(ask("create_conversation_session", "c", agentId=OPENED))
         assert (widget.news(), made.router.sessions) == ([], []), "it has no id yet"
         await answers(made, "thread/start", **shown(KEPT, "started"))
         (created,) = widget.news()
         assert created["data"]["conversationId"] == OPENED
         assert [session.state.id for session in made.router.sessions] == [OPENED]
-        editor.sends(line(1, "thread/read", thread_id=KEPT))
-        await settle()
+        await editor.says(line(1, "thread/read", thread_id=KEPT))
         assert editor.news()[0]["result"]["thread_id"] == KEPT
 
 
@@ -170,8 +163,7 @@ async def test_an_id_chosen_by_a_pando_client_is_an_alias_for_all_others() -> No
         await settle()
         published = [frame["payload"] for frame in subscriber.news() if frame["topic"] == "message.append"]
         assert [payload["session_id"] for payload in published] == [CHOSEN]
-        widget.sends(ask("create_conversation_session", "c", agentId=OPENED, conversationId=CHOSEN))
-        await settle()
+        await widget.says(ask("create_conversation_session", "c", agentId=OPENED, conversationId=CHOSEN))
         assert widget.news()[0]["data"]["conversationId"] == OPENED
         assert len(made.router.sessions) == 1
 
@@ -191,8 +183,7 @@ async def test_a_backend_that_opens_nothing_in_time_is_busy_before_a_pando_clien
     with capture_logs() as lines:
         async with in_memory_gateway(upstream="codewhale") as made:
             client = made.join("editor", dialect="codewhale")
-            client.sends(line(1, "thread/start"))
-            await settle()
+            await client.says(line(1, "thread/start"))
             assert Limits().open_deadline < 10, "a pando client waits 10 s for the answer to a call"
             made.time.passes(Limits().open_deadline)
             await settle()
@@ -211,11 +202,9 @@ async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None
         await settle()
         for child in made.pods:
             (asking,) = [frame for frame in child.news() if frame["method"] == "thread/resume"]
-            child.sends(result(asking, **shown(KEPT)))
-            await settle()
+            await child.says(result(asking, **shown(KEPT)))
             (reading,) = [frame for frame in child.news() if frame["method"] == "thread/read"]
-            child.sends(result(reading, **shown(KEPT, "ok")))
-            await settle()
+            await child.says(result(reading, **shown(KEPT, "ok")))
         assert [client.news()[0]["result"]["thread_id"] for client in clients] == [KEPT, KEPT]
         made.time.passes(0)
         assert len(made.router.sessions) == 1
@@ -226,10 +215,8 @@ async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None
 async def test_a_client_that_leaves_before_its_session_is_opened_leaves_no_session() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.sends(line(1, "thread/start"))
-        await settle()
-        client.transport.hang_up()
-        await settle()
+        await client.says(line(1, "thread/start"))
+        await client.transport.hangs_up()
         assert made.pod.transport.closed is not None
         assert made.router.sessions == []
 
@@ -259,8 +246,7 @@ async def test_commands_about_a_stored_thread_are_executed_by_the_store(method: 
 async def test_an_interrupt_of_a_thread_that_is_not_open_sends_no_request() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.sends(line(1, "thread/interrupt", thread_id=KEPT))
-        await settle()
+        await client.says(line(1, "thread/interrupt", thread_id=KEPT))
         assert client.news()[0]["result"] == {"thread_id": KEPT, "interrupted": False}
         assert made.dialled == 0
 
@@ -280,15 +266,12 @@ async def test_a_command_to_a_session_that_only_the_server_knows_is_sent_there(c
     """
     async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("widget")
-        client.sends(command)
-        await settle()
+        await client.says(command)
         (query,) = made.pod.news()
         assert (query["action"], query["sessionId"]) == ("get_session", OLD)
         ids = {"sessionId": OLD, "conversationId": KEPT.removeprefix("thread-"), "agentName": "smooth-agent"}
-        made.pod.sends(acknowledged(query["requestId"], **ids))
-        await settle()
-        made.pod.sends(page(made.pod.news()[0]["requestId"]))
-        await settle()
+        await made.pod.says(acknowledged(query["requestId"], **ids))
+        await made.pod.says(page(made.pod.news()[0]["requestId"]))
         (sent,) = made.pod.news()
         assert sent == {**command, "requestId": sent["requestId"]}
         assert client.news() == []
@@ -298,24 +281,19 @@ async def test_a_stored_conversation_that_no_list_has_shown_is_renamed() -> None
     """A rename names the conversation, and `get_session` finds only sessions (docs/dialects/smooth.md, section 3)."""
     async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("widget")
-        client.sends(ask("rename_conversation", "r1", conversationId=OPENED, title="Mine"))
-        await settle()
+        await client.says(ask("rename_conversation", "r1", conversationId=OPENED, title="Mine"))
         (query,) = made.pod.news()
         assert query["action"] == "list_conversations"
         row = {"conversationId": OPENED, "title": "Hi", "updatedAt": "2026-05-09T21:28:20Z", "messageCount": 2}
-        made.pod.sends(acknowledged(query["requestId"], conversations=[row]))
-        await settle()
+        await made.pod.says(acknowledged(query["requestId"], conversations=[row]))
         (create,) = made.pod.news()
         assert (create["action"], create["conversationId"]) == ("create_conversation_session", OPENED)
         ids = {"sessionId": OLD, "conversationId": OPENED, "agentName": "smooth-agent"}
-        made.pod.sends(acknowledged(create["requestId"], **ids))
-        await settle()
-        made.pod.sends(page(made.pod.news()[0]["requestId"]))
-        await settle()
+        await made.pod.says(acknowledged(create["requestId"], **ids))
+        await made.pod.says(page(made.pod.news()[0]["requestId"]))
         (rename,) = made.pod.news()
         assert (rename["action"], rename["conversationId"], rename["title"]) == ("rename_conversation", OPENED, "Mine")
-        made.pod.sends(acknowledged(rename["requestId"], conversationId=OPENED, title="Mine"))
-        await settle()
+        await made.pod.says(acknowledged(rename["requestId"], conversationId=OPENED, title="Mine"))
         (answer,) = client.news()
         assert answer["data"] == {"conversationId": OPENED, "title": "Mine"}
 
@@ -323,11 +301,9 @@ async def test_a_stored_conversation_that_no_list_has_shown_is_renamed() -> None
 async def test_a_cancel_of_a_session_that_the_server_does_not_know_has_no_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("widget")
-        client.sends(ask("cancel", "r1", sessionId=OLD))
-        await settle()
+        await client.says(ask("cancel", "r1", sessionId=OLD))
         (query,) = made.pod.news()
-        made.pod.sends(problem(query["requestId"], "SESSION_NOT_FOUND"))
-        await settle()
+        await made.pod.says(problem(query["requestId"], "SESSION_NOT_FOUND"))
         assert (client.news(), made.router.sessions) == ([], [])
 
 
@@ -356,8 +332,7 @@ async def test_the_name_of_a_foreign_thread_is_never_sent_to_the_backend(method:
         await resumes(made)
         before = [len(child.frames()) for child in made.pods]
         eve = made.join("eve", principal="eve", dialect="codewhale")
-        eve.sends(line(2, method, thread_id=KEPT))
-        await settle()
+        await eve.says(line(2, method, thread_id=KEPT))
         news = [frame for child, old in zip(made.pods, [*before, 0], strict=False) for frame in child.frames()[old:]]
         (asking,) = [frame for frame in news if frame["method"].startswith("thread/")]
         assert KEPT not in str(news)

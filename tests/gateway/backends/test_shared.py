@@ -70,8 +70,7 @@ async def test_a_session_that_nobody_uses_is_forgotten_by_the_translator_too(mon
         client = await watching(made, ONE)
         await made.begins(row(ONE))
         await made.answers("message.list", [])
-        client.hang_up()
-        await settle()
+        await client.hangs_up()
         assert forgotten == []
         made.time.passes(Limits().session_ttl)
         assert set(forgotten) == {ONE}
@@ -85,8 +84,7 @@ async def test_a_lost_primary_fails_the_open_turn_and_waiting_commands_once() ->
         await made.publishes("llm.token", session_id=OTHER, token="Hi")
         made.time.passes(2)  # the primary does not tell who began the run
         await settle()
-        made.primaries[-1].hang_up()
-        await settle()
+        await made.primaries[-1].hangs_up()
         made.time.passes(Limits().reconnect_grace)
         assert [f["type"] for f in frames(client) if f.get("requestId") == "r1"] == ["error"]
         assert [f["type"] for f in frames(other)][-2:] == ["stream_token", "error"]
@@ -100,8 +98,7 @@ async def in_a_turn(made: InMemoryPandoGateway) -> MemoryTransport:
     await send(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
     await made.answers("message.send", {"ok": True})
     await made.publishes("llm.token", session_id=ONE, token="Hel")
-    made.primaries[-1].hang_up()
-    await settle()
+    await made.primaries[-1].hangs_up()
     return client
 
 
@@ -277,8 +274,7 @@ async def test_inputs_that_wait_for_a_lost_primary_are_refused() -> None:
         pod = made.join("pod")
         await made.begins()
         await send(pod, run("Hello"))
-        made.primaries[-1].hang_up()
-        await settle()
+        await made.primaries[-1].hangs_up()
         assert [e["event"] for e in frames(pod)].count("error") == 1
 
 
@@ -440,8 +436,7 @@ async def test_a_write_without_an_answer_is_refused_when_the_primary_is_lost() -
         caller = made.join("pando")
         await send(caller, write("DeleteFile", "f"))
         await made.begins()
-        made.primaries[-1].hang_up()
-        await settle()
+        await made.primaries[-1].hangs_up()
         (reply,) = frames(caller)
         assert reply["error"]["code"] == -32000
         assert reply["error"]["message"].startswith("dbproxy: INTERNAL (DeleteFile): ")
@@ -521,6 +516,5 @@ async def test_a_list_is_empty_if_the_primary_does_not_list_its_sessions_in_time
 async def test_a_list_is_empty_if_the_primary_is_lost_before_it_lists_its_sessions() -> None:
     async with in_memory_pando_gateway() as made:
         caller = await list_asked(made)
-        made.primaries[-1].hang_up()
-        await settle()
+        await made.primaries[-1].hangs_up()
         assert frames(caller) == [{"jsonrpc": "2.0", "id": "l", "result": []}]

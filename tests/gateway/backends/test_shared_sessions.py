@@ -70,8 +70,7 @@ async def test_a_pod_listener_leads_to_the_session_of_its_id_also_if_the_primary
         said = {"id": "m-1", "role": "user", "content": "Kept?", "created_at": "2026-05-09T21:28:20Z"}
         assert (await made.answers("message.list", [said]))["session_id"] == ONE
         assert "Kept?" in json.dumps(frames(pod)[-1])
-        pod.say(json.dumps(run("Hello")).encode())
-        await settle()
+        await pod.says(json.dumps(run("Hello")).encode())
         assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE
 
 
@@ -79,8 +78,7 @@ async def test_the_first_input_at_a_pod_listener_of_new_sessions_opens_one() -> 
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod", ingress=Ingress(session="new"))
         await made.begins(row(ONE))
-        pod.say(json.dumps(run("Hello")).encode())
-        await settle()
+        await pod.says(json.dumps(run("Hello")).encode())
         await made.answers("session.interrupt", {"ok": True})
         await made.answers("CreateSession", {"id": OTHER})
         await made.answers("message.list", [])
@@ -111,8 +109,7 @@ async def test_a_session_that_was_never_listed_is_created_by_its_first_event() -
 async def test_clients_above_the_limit_that_wait_for_the_first_list_are_disconnected() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("codewhale")
-        client.say(*[json.dumps(line(n, "thread/list")).encode() for n in range(HELD_MAX + 1)])
-        await settle()
+        await client.says(*[json.dumps(line(n, "thread/list")).encode() for n in range(HELD_MAX + 1)])
         assert client.closed is not None
 
 
@@ -163,8 +160,7 @@ async def test_the_turn_of_a_session_that_nobody_uses_goes_on_over_the_next_conn
 async def test_the_turn_of_a_session_that_nobody_uses_fails_if_its_primary_stays_away() -> None:
     async with in_memory_pando_gateway() as made:
         session = await runs_unused(made)
-        made.primaries[-1].hang_up()
-        await settle()
+        await made.primaries[-1].hangs_up()
         made.time.passes(Limits().reconnect_grace + 1)
         assert (session.state.status, session.state.turn) == ("idle", None)
 
@@ -258,8 +254,7 @@ async def test_inputs_sent_before_the_new_backend_listed_its_sessions_wait_for_t
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
-        made.primaries[-1].hang_up()
-        await settle()
+        await made.primaries[-1].hangs_up()
         await send(pod, run("Hello"))
         while len(made.primaries) < 2:
             await settle()
@@ -274,8 +269,7 @@ async def test_inputs_sent_before_the_new_backend_listed_its_sessions_wait_for_t
 async def test_not_every_command_waits_for_a_backend_that_stays_away() -> None:
     async with in_memory_pando_gateway() as made:
         client = await made.lists(row(ONE))
-        made.primaries[-1].hang_up()
-        await settle()
+        await made.primaries[-1].hangs_up()
         for request in ("r2", "r3"):
             await send(client, ask("list_conversations", request))
             for wait in (Limits().snapshot_wait, Limits().open_deadline) if request == "r2" else ():
@@ -370,8 +364,7 @@ async def test_a_session_that_the_backend_tells_of_before_it_answers_a_client_is
         made.time.passes(0)
         assert len(made.router.sessions) == 1
         beat = {"instanceId": "i-2", "projectId": "", "topic": "instance.heartbeat", "payload": {"instance_id": "i-2"}}
-        made.primaries[-1].say(b"instance.heartbeat\0" + json.dumps(beat).encode())
-        await settle()
+        await made.primaries[-1].says(b"instance.heartbeat\0" + json.dumps(beat).encode())
         assert "message.list" in made.asked(), "the history of a session with a client is read again"
 
 

@@ -147,8 +147,7 @@ async def test_an_upstream_is_dialled_only_when_needed_and_only_once() -> None:
 async def test_messages_of_the_backend_reach_the_session() -> None:
     async with dialled() as made:
         await made.connect()
-        made.pods[0].say(b'{"event":"text_delta","data":{"text":"x"}}')
-        await settle()
+        await made.pods[0].says(b'{"event":"text_delta","data":{"text":"x"}}')
         assert [type(event).__name__ for event in made.events] == ["TextDelta"]
 
 
@@ -158,11 +157,9 @@ async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_ke
         await made.connect()
         first = made.upstream._translator
         for number, pause in ((1, 0.8), (2, 0.8), (3, 1.1)):
-            made.pods[-1].say(b'{"event":"text_delta","data":{"text":"x"}}')
-            await settle()
+            await made.pods[-1].says(b'{"event":"text_delta","data":{"text":"x"}}')
             made.door.clear()
-            made.pods[-1].hang_up()
-            await settle()
+            await made.pods[-1].hangs_up()
             made.time.passes(pause)
             made.door.set()
             await until(made, number + 1)
@@ -291,8 +288,7 @@ async def test_a_lost_connection_is_reported_before_its_close_and_commands_wait_
     async with dialled(NEAR) as made:
         await made.connect()
         closing = made.slows_close(monkeypatch)
-        made.pods[0].hang_up()
-        await settle()
+        await made.pods[0].hangs_up()
         assert made.told[-1] == ("the connection to the backend was lost", [])
         made.submits("a")
         closing.set()
@@ -308,11 +304,9 @@ async def test_grace_of_an_open_turn_begins_before_the_slow_close_of_the_lost_co
     async with dialled(NEAR) as made:
         made.goes_on = True
         await made.connect()
-        made.pods[0].say(b'{"event":"text_delta","data":{"text":"x"}}')
-        await settle()
+        await made.pods[0].says(b'{"event":"text_delta","data":{"text":"x"}}')
         translator, closing = made.upstream._translator, made.slows_close(monkeypatch)
-        made.pods[0].hang_up()
-        await settle()
+        await made.pods[0].hangs_up()
         made.time.passes(seconds)
         closing.set()
         await until(made, 2)
@@ -441,8 +435,7 @@ async def test_after_too_many_connections_without_a_word_commands_fail_without_a
         for pods in (1, 2):
             made.submits("a")
             await until(made, pods)
-            made.pods[-1].hang_up()
-            await settle()
+            await made.pods[-1].hangs_up()
         made.submits("b")
         await settle()
         assert len(made.pods) == 2

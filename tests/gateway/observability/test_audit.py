@@ -99,8 +99,7 @@ async def test_the_line_about_a_foreign_session_is_written_after_the_answer() ->
         async with in_memory_gateway(share="owner") as made:
             await made.script().opens("a").connects("eve", principal="eve").done()
             eve = made.clients["eve"]
-            eve.sends(ask("confirm_tool_action", "r", approved=True))
-            await settle()
+            await eve.says(ask("confirm_tool_action", "r", approved=True))
             assert (len(eve.news()), of(lines, "refusal")) == (1, [])
             made.time.passes(0)
             assert [line["principal"] for line in of(lines, "refusal")] == ["eve"]

@@ -17,7 +17,6 @@ from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
 from dragoman.gateway.peer import Peer
 from dragoman.mappings.dialect import Burst, Frame, Missed, Oversize, Parts
 from dragoman.mappings.smooth import DIALECT
-from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 from tests.services import services
 
@@ -166,8 +165,7 @@ async def test_a_client_over_the_limit_gets_the_error_of_its_dialect_and_stays_c
     async with asyncio.TaskGroup() as group:
         group.create_task(link.run(), name="link")
         dear = b"[" + b"0," * 9_000 + b"0]"
-        transport.say(Parts("rpc", b"me", (b"", dear)) if name == "pando" else dear)
-        await settle()
+        await transport.says(Parts("rpc", b"me", (b"", dear)) if name == "pando" else dear)
         assert ledger.counters[f"faults_{name}_too_large"] == 1
         assert transport.is_open()
         assert transport.got or name in ("pod", "pando"), "which answer nothing that they cannot read"
@@ -186,7 +184,6 @@ async def test_frames_of_a_backend_may_exceed_the_limits_of_clients() -> None:
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(link.run(), name="link")
-        transport.say(json.dumps({"type": "keepalive", "data": {"timestamp": 1}, "more": [0] * 9_000}).encode())
-        await settle()
+        await transport.says(json.dumps({"type": "keepalive", "data": {"timestamp": 1}, "more": [0] * 9_000}).encode())
         assert link.fault is None
         transport.hang_up()

@@ -29,11 +29,9 @@ from tests.idle import settle
 async def opened(made: InMemoryGateway, name: str) -> dict[str, Any]:
     """Open a session of the smooth backend as a smooth client; return the data of the reply."""
     client = made.join(name)
-    client.sends(CREATE)
-    await settle()
+    await client.says(CREATE)
     (asked,) = made.pod.news()
-    made.pod.sends(acknowledged(asked["requestId"], **CREATED))
-    await settle()
+    await made.pod.says(acknowledged(asked["requestId"], **CREATED))
     (frame,) = client.news()
     return dict(frame["data"])
 
@@ -41,8 +39,7 @@ async def opened(made: InMemoryGateway, name: str) -> dict[str, Any]:
 async def test_a_session_is_forgotten_when_its_time_is_over() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await opened(made, "a")
-        made.clients["a"].transport.hang_up()
-        await settle()
+        await made.clients["a"].transport.hangs_up()
         made.time.passes(TTL - 1)
         assert len(made.router.sessions) == 1
         made.time.passes(1)
@@ -59,14 +56,11 @@ async def test_a_session_with_a_client_is_not_forgotten() -> None:
 async def test_the_time_of_a_session_restarts_with_each_client() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         data = await opened(made, "a")
-        made.clients["a"].transport.hang_up()
-        await settle()
+        await made.clients["a"].transport.hangs_up()
         made.time.passes(TTL - 1)
         again = made.join("b")
-        again.sends({**ask("get_session", "r"), "sessionId": data["sessionId"]})
-        await settle()
-        again.transport.hang_up()
-        await settle()
+        await again.says({**ask("get_session", "r"), "sessionId": data["sessionId"]})
+        await again.transport.hangs_up()
         again.news()
         made.time.passes(TTL - 1)
         assert len(made.router.sessions) == 1
@@ -77,16 +71,12 @@ async def test_the_time_of_a_session_restarts_with_each_client() -> None:
 async def test_the_time_of_a_session_restarts_with_the_end_of_a_turn_that_no_client_saw() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         data = await opened(made, "a")
-        made.clients["a"].sends({**ask("send_message", "t", message="hi"), "sessionId": data["sessionId"]})
-        await settle()
+        await made.clients["a"].says({**ask("send_message", "t", message="hi"), "sessionId": data["sessionId"]})
         request = made.pod.news()[-1]["requestId"]
-        made.pod.sends(taken(request))
-        await settle()
-        made.clients["a"].transport.hang_up()
-        await settle()
+        await made.pod.says(taken(request))
+        await made.clients["a"].transport.hangs_up()
         made.time.passes(TTL / 2)
-        made.pod.sends(answered(request, "hello"))
-        await settle()
+        await made.pod.says(answered(request, "hello"))
         made.time.passes(TTL - 1)
         assert len(made.router.sessions) == 1
         made.time.passes(1)
@@ -97,8 +87,7 @@ async def test_a_session_is_freed_by_its_last_timer_without_the_garbage_collecto
     async with in_memory_gateway(upstream="smooth") as made:
         await opened(made, "a")
         session = weakref.ref(made.router.sessions[0])
-        made.clients["a"].transport.hang_up()
-        await settle()
+        await made.clients["a"].transport.hangs_up()
         gc.collect()
         gc.disable()
         try:

@@ -133,10 +133,8 @@ async def test_a_pod_client_beyond_the_session_limit_gets_an_error_and_is_discon
 async def test_a_codewhale_client_is_refused_with_an_error_of_its_dialect() -> None:
     async with in_memory_gateway(upstream="smooth", limits=structs.replace(LIMITS, principal_sessions=1)) as made:
         first = made.join("a")
-        first.sends(CREATE, ask("ping", "p"))
-        await settle()
+        await first.says(CREATE, ask("ping", "p"))
         other = made.join("b", dialect="codewhale")
-        other.sends({"jsonrpc": "2.0", "id": 1, "method": "thread/start", "params": {}})
-        await settle()
+        await other.says({"jsonrpc": "2.0", "id": 1, "method": "thread/start", "params": {}})
         (answer,) = other.frames()
         assert "`principal_sessions` is 1" in answer["error"]["message"]

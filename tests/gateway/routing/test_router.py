@@ -296,11 +296,11 @@ async def test_requests_about_no_session_use_a_backend_connection_of_their_own()
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         for _ in range(2):
-            client.sends(MODELS)
-            await settle()
+            await client.says(MODELS)
             asked = [frame for frame in made.pod.news() if frame["method"] == "app/models"]
-            made.pod.sends({"jsonrpc": "2.0", "id": asked[0]["id"], "result": {"ok": True, "data": {"models": []}}})
-            await settle()
+            await made.pod.says(
+                {"jsonrpc": "2.0", "id": asked[0]["id"], "result": {"ok": True, "data": {"models": []}}}
+            )
             (answer,) = client.news()
             assert (answer["id"], answer["result"]["data"]) == (7, {"models": []})
         assert made.dialled == 1
@@ -310,8 +310,7 @@ async def test_requests_about_no_session_use_a_backend_connection_of_their_own()
 async def test_a_request_without_a_backend_form_is_refused_without_a_session() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
-        client.sends(MODELS)
-        await settle()
+        await client.says(MODELS)
         (answer,) = client.news()
         assert answer["result"]["ok"] is False, "a client shall not think that the server is old"
         assert answer["result"]["data"]["error"] == "a pod backend cannot be asked this"
@@ -324,8 +323,7 @@ async def test_a_write_into_a_store_is_refused_before_a_backend_of_another_diale
     async with in_memory_gateway(upstream=upstream) as made:
         client = made.join("viewer", dialect="pando", calls=True)
         params = {"method": "DeleteFile", "params": "f"}
-        client.sends({"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": params})
-        await settle()
+        await client.says({"jsonrpc": "2.0", "id": "1", "method": "db.write", "params": params})
         (answer,) = client.news()
         assert answer["error"]["code"] == -32000
         assert answer["error"]["message"].startswith("dbproxy: METHOD_NOT_FOUND (DeleteFile): ")
@@ -335,8 +333,7 @@ async def test_a_write_into_a_store_is_refused_before_a_backend_of_another_diale
 async def test_a_client_without_a_session_is_disconnected_when_it_sends_shutdown() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
-        client.sends({"jsonrpc": "2.0", "id": 1, "method": "shutdown"})
-        await settle()
+        await client.says({"jsonrpc": "2.0", "id": 1, "method": "shutdown"})
         assert client.news() == [{"jsonrpc": "2.0", "id": 1, "result": {"ok": True, "status": "stopped"}}]
         assert not client.link.alive
         assert made.shutdowns == ["editor"]

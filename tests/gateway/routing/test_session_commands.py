@@ -145,8 +145,7 @@ async def test_the_refusal_of_a_session_repeats_only_the_beginning_of_a_long_nam
     async with in_memory_gateway() as made:
         await made.script().connects("a").done()
         client = made.clients["a"]
-        client.sends(ask("get_session", "x") | {"sessionId": "s" * 100_000})
-        await settle()
+        await client.says(ask("get_session", "x") | {"sessionId": "s" * 100_000})
         (answer,) = client.news()
         assert answer["error"]["message"] == f"session '{'s' * 200}'... not found"
 

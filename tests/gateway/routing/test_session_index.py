@@ -78,14 +78,11 @@ async def test_a_name_stays_with_the_session_that_has_it_while_that_session_live
     """
     async with in_memory_gateway(upstream="smooth") as made:
         asker = made.join("widget")
-        asker.sends(CREATE)
-        await settle()
-        made.pod.sends(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
-        await settle()
+        await asker.says(CREATE)
+        await made.pod.says(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
         made.join("terminal", dialect="pod").sends(run("Hello"))
         await settle()
-        made.pod.sends(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
-        await settle()
+        await made.pod.says(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
         first, second = made.router.sessions
         assert first.state.backend_ids == second.state.backend_ids
         index = made.router._all.index
@@ -115,10 +112,8 @@ async def test_a_backend_that_has_forgotten_the_conversation_does_not_count_its_
 async def test_a_list_shows_the_count_of_a_smooth_server_and_not_its_own() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("widget")
-        client.sends(CREATE)
-        await settle()
-        made.pod.sends(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
-        await settle()
+        await client.says(CREATE)
+        await made.pod.says(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
         (session,) = made.router.sessions
         session.state.transcript += [Message(role="user", text="one"), Message(role="user", text="two")]
         row = SessionSummary(session=session.state.id, title="one", messages=1)

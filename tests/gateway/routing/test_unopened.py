@@ -17,8 +17,7 @@ async def test_a_client_that_leaves_takes_only_its_own_unopened_sessions_along()
         await settle()
         unopened = made.router._all._unopened
         of_b = unopened.sessions_of(made.clients["b"].link)
-        made.clients["a"].transport.hang_up()
-        await settle()
+        await made.clients["a"].transport.hangs_up()
         assert list(unopened) == of_b
         assert len(of_b) == 1
 
@@ -29,8 +28,7 @@ async def test_a_session_that_its_backend_names_like_that_of_another_user_is_not
             made.join(name, principal=name).sends(CREATE)
             await settle()
             (asked,) = made.pod.news()
-            made.pod.sends(acknowledged(asked["requestId"], **CREATED))
-            await settle()
+            await made.pod.says(acknowledged(asked["requestId"], **CREATED))
         (answer,) = made.clients["bob"].news()
         assert (answer["type"], answer["error"]["message"]) == ("error", "session not found")
         (session,) = made.router.sessions

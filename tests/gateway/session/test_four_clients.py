@@ -34,7 +34,6 @@ from tests.gateway.pod_messages import (
     user_entry,
 )
 from tests.gateway.smooth_client_messages import CREATE, answer, history, opened, token
-from tests.idle import settle
 from tests.samples import samples
 
 Frame = dict[str, Any]
@@ -110,10 +109,8 @@ async def reconnected(made: InMemoryGateway, shown: Frame) -> None:
     """Disconnect the clients that `histories` has made, and let the pod show itself over a new connection."""
     for name in ("new s", "new p", "new c", "new v"):
         made.clients.pop(name).link.end(CloseReason.DONE)
-    made.pod.transport.hang_up()
-    await settle()
-    made.pod.sends(shown)
-    await settle()
+    await made.pod.transport.hangs_up()
+    await made.pod.says(shown)
 
 
 async def histories(made: InMemoryGateway) -> dict[str, list[tuple[str, str]]]:
@@ -123,8 +120,7 @@ async def histories(made: InMemoryGateway) -> dict[str, list[tuple[str, str]]]:
     pando.judged = False  # its oracle judges subscribers
     smooth.sends(CREATE, history("h"))
     whale.sends(line(1, "thread/read", thread_id=THREAD))
-    pando.sends({"jsonrpc": "2.0", "id": "1", "method": "message.list", "params": {"session_id": SESSION}})
-    await settle()
+    await pando.says({"jsonrpc": "2.0", "id": "1", "method": "message.list", "params": {"session_id": SESSION}})
     page = smooth.frames()[-1]["data"]["messages"]
     roles = {"inbound": "user", "outbound": "assistant"}
     (listed,) = pando.frames()
@@ -347,10 +343,8 @@ async def test_a_rule_that_fails_disconnects_the_clients_of_its_dialect_alone(
         for text in "0123"[:pieces]:
             if text == str(pieces - 1):
                 monkeypatch.setattr("dragoman.mappings.pod.projection.EVENTS", SimpleNamespace(encode=fail))
-            made.pod.sends(delta(text))
-            await settle()
-        made.pod.sends(done("0123"[:pieces]), *FINISHED)
-        await settle()
+            await made.pod.says(delta(text))
+        await made.pod.says(done("0123"[:pieces]), *FINISHED)
         assert made.clients["pod"].transport.closed is CloseReason.INTERNAL
         said = [frame["token"] for frame in made.clients["smooth"].news() if frame["type"] == "stream_token"]
         assert (said, made.clients["smooth"].link.alive, made.dialled) == ([*"0123"[:pieces]], True, 1)

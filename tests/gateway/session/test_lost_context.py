@@ -228,8 +228,7 @@ LOST = "knows nothing of what was said before"
 async def editor(made: InMemoryGateway, name: str = "editor") -> InMemoryPeer:
     """Connect a codewhale client that resumes the thread, which a restarted gateway knows only from the store."""
     client = made.join(name, dialect="codewhale")
-    client.sends(line(1, "thread/resume", thread_id=KEPT))
-    await settle()
+    await client.says(line(1, "thread/resume", thread_id=KEPT))
     if len(made.router.sessions) == 0:
         await answers(made, "thread/resume", **shown(KEPT))
         await answers(made, "thread/read", **shown(KEPT, "ok"))
@@ -240,8 +239,7 @@ async def editor(made: InMemoryGateway, name: str = "editor") -> InMemoryPeer:
 async def widget(made: InMemoryGateway, name: str = "widget") -> InMemoryPeer:
     """Connect a smooth client to the same session."""
     client = made.join(name)
-    client.sends(ask("create_conversation_session", "c", conversationId=SESSION, agentId=SESSION))
-    await settle()
+    await client.says(ask("create_conversation_session", "c", conversationId=SESSION, agentId=SESSION))
     client.news()
     return client
 
@@ -359,8 +357,7 @@ async def test_a_pod_client_is_alerted_at_once_and_a_later_one_before_its_snapsh
         assert [frame["event"] for frame in late.frames()] == ["alert", "snapshot"]
         sends(client, 2)
         await child_answers(made)
-        made.pod.transport.hang_up()
-        await settle()
+        await made.pod.transport.hangs_up()
         late.news()
         sends(client, 3)
         await answers(made, "thread/resume", **shown(KEPT))
@@ -374,8 +371,7 @@ async def test_every_client_learns_again_of_lost_context_after_each_replaced_chi
         sends(client, 2)
         await child_answers(made)
         client.news()
-        made.pod.transport.hang_up()
-        await settle()
+        await made.pod.transport.hangs_up()
         sends(client, 3)
         await answers(made, "thread/resume", **shown(KEPT))
         await child_answers(made)

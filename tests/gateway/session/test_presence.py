@@ -23,8 +23,7 @@ TTL = 3600.0  # docs/design.md, section 5
 
 async def called(made: InMemoryPandoGateway, method: str, **params: object) -> MemoryTransport:
     caller = made.join("pando")
-    caller.say(json.dumps({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}).encode())
-    await settle()
+    await caller.says(json.dumps({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}).encode())
     return caller
 
 

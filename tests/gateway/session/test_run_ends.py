@@ -89,8 +89,7 @@ async def test_a_codewhale_turn_that_fails_ends_its_run_without_an_end_of_its_mo
         made.pod.sends({"type": "response_start", "response_id": "r"})
         asked = [frame for frame in made.pod.frames() if frame["method"] == "thread/message"][-1]
         problem = {"code": -32603, "message": "no model", "data": None}
-        made.pod.sends({"jsonrpc": "2.0", "id": asked["id"], "error": problem})
-        await settle()
+        await made.pod.says({"jsonrpc": "2.0", "id": asked["id"], "error": problem})
         assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
 
 

@@ -44,8 +44,7 @@ class Series:
                 return
             self._carried = [len(down), len(up)]
             for frames in ([frame] for frame in news[0]) if self.one_by_one else [news[0]] if news[0] else ():
-                self.near.pod.sends(*frames)
-                await settle()
+                await self.near.pod.says(*frames)
             for frame in news[1]:
                 if not self.lost_method or self.lost_method not in frame:
                     self.links[-1].sends(frame)

@@ -553,20 +553,14 @@ async def test_a_client_that_was_behind_at_the_end_of_its_turn_may_begin_the_nex
     async with in_memory_gateway() as made:
         client = made.join("a", limits=Limits(outbox_soft=1_024))
         client.judged = False  # merged pieces are not those that the script knows
-        client.sends(CREATE, send("r1", "Hi"))
-        await settle()
-        made.pod.sends(*took("Hi"))
-        await settle()
+        await client.says(CREATE, send("r1", "Hi"))
+        await made.pod.says(*took("Hi"))
         client.transport.reading.clear()
         for piece in ("x" * 2_000, "y" * 2_000):
-            made.pod.sends(delta(piece))
-            await settle()
-        made.pod.sends(*FINISHED)
-        await settle()
-        client.transport.reading.set()
-        await settle()
-        client.sends(send("r2", "more"))
-        await settle()
+            await made.pod.says(delta(piece))
+        await made.pod.says(*FINISHED)
+        await client.transport.reads_on()
+        await client.says(send("r2", "more"))
         assert made.pod.frames()[-1] == run("more")
 
 

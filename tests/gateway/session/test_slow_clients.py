@@ -78,8 +78,7 @@ async def test_the_frames_that_a_client_missed_are_recorded_in_their_session_and
         await made.fill_outbox(link)
         made.play(TextDelta(text="missed"))
         recording.call.on_acting = acting.append
-        stalled.reading.set()
-        await settle()
+        await stalled.reads_on()
         assert "missed" in text(stalled, TURN)
         assert (acting, recording.call.session) == ([recording.recorder], None)
 
@@ -126,8 +125,7 @@ async def test_a_client_that_is_behind_when_its_session_ends_is_disconnected() -
         for one in (link, other):
             made.delivery.detach_ended(one)
         assert other.alive
-        stalled.reading.set()
-        await settle()
+        await stalled.reads_on()
         assert stalled.closed is CloseReason.TOO_SLOW
 
 
@@ -144,8 +142,7 @@ async def test_a_client_that_reads_one_frame_at_a_time_gets_the_whole_text_of_20
                 slow.reading.clear()
         whole = "".join(f"{number} " * 100 for number in range(200))
         made.end(whole)
-        slow.reading.set()
-        await settle()
+        await slow.reads_on()
         assert text(slow, TURN) == whole
         assert slow.closed is None
 
@@ -170,8 +167,7 @@ async def test_a_slow_client_gets_the_turn_end_after_many_events_hidden_from_it(
         for _ in range(500):  # several slices of the log that smooth has no frame for
             made.play(ToolCallArguments(call="c", name="grep", json="1"))
         made.end("x")
-        stalled.reading.set()
-        await settle()
+        await stalled.reads_on()
         assert shown(stalled)[-1]["type"] == "eventual_response"
         assert made.delivery.attachments["slow"].behind is None
 
@@ -188,8 +184,7 @@ async def test_an_innocent_client_is_served_between_two_slices_of_a_client_that_
         stalled.reading.set()
         while made.seen.count("slice of slow") < 3:
             await run_turns(1)
-        innocent.say(b'{"action":"ping","requestId":"p"}')
-        await settle()
+        await innocent.says(b'{"action":"ping","requestId":"p"}')
         heard = made.seen.index("innocent")
         assert heard <= 3 + 2 * STEP // QUANTUM
         assert len(made.seen) > heard + 100
@@ -205,8 +200,7 @@ async def test_a_client_that_was_behind_at_the_end_of_its_turn_sees_later_turns_
         second = "5f0c4b1e-0000-4000-8000-00000000000b"
         made.begin(turn=second)
         made.play(TextDelta(text="not mine"), turn=second)
-        stalled.reading.set()
-        await settle()
+        await stalled.reads_on()
         made.play(TextDelta(text=", live"), turn=second)
         made.end("not mine, live", turn=second)
         await settle()
@@ -224,8 +218,7 @@ async def test_a_client_that_is_behind_gets_the_202_of_an_input_accepted_during_
         made.begin("slow", "r1")
         made.play(TextDelta(text="after"))
         made.end("all")
-        stalled.reading.set()
-        await settle()
+        await stalled.reads_on()
         assert [f["type"] for f in shown(stalled) if f["requestId"] == "r1"] == [
             "immediate_response",
             "stream_token",

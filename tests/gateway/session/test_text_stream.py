@@ -12,7 +12,6 @@ from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import delta
 from tests.gateway.smooth_client_messages import token
 from tests.gateway.talked import begun
-from tests.idle import settle
 
 
 def streaming(made: InMemoryGateway) -> Script:
@@ -93,8 +92,7 @@ async def test_nothing_that_the_garbage_collector_tracks_is_kept_for_a_piece() -
         before = 0
         try:
             for line in lines:
-                made.pods[-1].transport.say(line)
-                await settle()
+                await made.pods[-1].transport.says(line)
                 if stream.count == 20:
                     before = len(gc.get_objects())
             kept = len(gc.get_objects()) - before

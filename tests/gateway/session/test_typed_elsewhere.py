@@ -105,8 +105,7 @@ async def test_a_codewhale_client_reads_input_typed_in_the_primary() -> None:
         await attached(made)
         whale = made.join("codewhale")
         call = {"jsonrpc": "2.0", "id": 1, "method": "thread/read", "params": {"thread_id": f"thread-{ONE}"}}
-        whale.say(json.dumps(call).encode())
-        await settle()
+        await whale.says(json.dumps(call).encode())
         while made.asked():
             await made.answers("message.list", SAID)
         assert words(frames(whale)[-1]["result"]["data"]["history"]) == ["Where?", "Here.", "When?", "Now."]
@@ -119,8 +118,7 @@ async def test_a_smooth_history_has_input_typed_in_the_primary() -> None:
         await made.begins(row(ONE))
         await made.answers("message.list", BEFORE)
         await run(made)
-        smooth.say(json.dumps(ask("get_conversation_messages", "h", sessionId=ONE)).encode())
-        await settle()
+        await smooth.says(json.dumps(ask("get_conversation_messages", "h", sessionId=ONE)).encode())
         while made.asked():
             await made.answers("message.list", SAID)
         said = frames(smooth)[-1]["data"]["messages"]
