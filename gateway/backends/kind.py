@@ -124,6 +124,10 @@ class BackendKind(ABC):
         """Return the agent id for the answer to a client that asked for the agent `wanted` and got this session."""
         return wanted
 
+    def without_choice(self, command: OpenSession | ResumeSession) -> OpenSession | ResumeSession:
+        """Return the command without what chose the session: nothing of that is lost."""
+        return command
+
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
         """Return or ask for a session that a client resumes and that is not open here; raise Refused if it cannot."""
         if not link.attaches:  # a caller activates an open session, and opens none

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct, structs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend, not_found
@@ -110,6 +110,13 @@ class PodsKind(BackendKind):
         """Return an id that selects the same pod again, for a client that named it by its name."""
         name = self._index.find_pod(session.state.id)
         return session_id(self._sessions.route.name, name) if name is not None and wanted == name else wanted
+
+    def without_choice(self, command: OpenSession | ResumeSession) -> OpenSession | ResumeSession:
+        if command.metadata is UNSET or not _pod_named_by(command):
+            return command
+        rest = msgspec.json.decode(command.metadata, type=dict[str, Raw])
+        del rest["pod"]
+        return structs.replace(command, metadata=Raw(msgspec.json.encode(rest)) if rest else UNSET)
 
     # -- the queue -------------------------------------------------------------------------------------
 

@@ -143,7 +143,8 @@ class SessionCommands:
         if session is None:
             return
         ledger, upstream = self._sessions.services.ledger, self._sessions.upstream
-        ledger.count_partial(link.dialect, upstream, [command], commands=True)  # the gateway answers it
+        answered = self._backend.without_choice(command)
+        ledger.count_partial(link.dialect, upstream, [answered], commands=True)  # the gateway answers it
         if session.state.id not in link.sessions:  # a repeated open does nothing, and can be had without end
             audit.note("open", link, session=session.state.id)
         agent = self._backend.agent_of(session, command.agent)

@@ -111,6 +111,15 @@ async def test_a_client_that_names_a_pod_gets_that_pod(tmp_path: Path, by: str) 
         assert by in ("metadata", "conversation") or again["data"] == reply["data"], "the id selects the same pod"
 
 
+@pytest.mark.parametrize(("more", "lost"), [({}, []), ({"k": 1}, ["metadata"])], ids=["nothing else", "another key"])
+async def test_metadata_that_named_the_pod_is_not_counted_as_lost(
+    tmp_path: Path, more: dict[str, Any], lost: list[str]
+) -> None:
+    async with pods(tmp_path, "hermes"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
+        await opened(url, metadata={"pod": "hermes", **more})
+        assert [row.field for row in app.ledger.partial() if row.kind == "OpenSession"] == lost
+
+
 async def test_a_client_that_names_its_pod_again_gets_the_same_agent_id(tmp_path: Path) -> None:
     async with (
         pods(tmp_path, "hermes"),
