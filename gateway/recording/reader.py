@@ -74,7 +74,7 @@ class Problems(Struct):
     def __str__(self) -> str:
         found = ["its last line is torn"] if self.torn else []
         found += ["it ends without its index, so lines may be missing"] if self.cut else []
-        found += [f"{self.blocks} damaged blocks of lines"] if self.blocks else []
+        found += [f"{counted(self.blocks, 'damaged block')} of lines"] if self.blocks else []
         found += [counted(self.damaged, "damaged line")] if self.damaged else []
         found += [f"{counted(self.unknown, 'line')} of unknown kind"] if self.unknown else []
         return ", ".join(found + self.missing)

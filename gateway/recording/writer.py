@@ -190,7 +190,7 @@ class Writer:
             if file.descriptor < 0:
                 self._create(file)
             else:
-                _check_name(file.descriptor)
+                _check_kept(file)
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file.descriptor, rest) :]
@@ -265,10 +265,14 @@ class Writer:
         self._keeper.add_closed(file.path if kept else None)
 
 
-def _check_name(descriptor: int) -> None:
-    """Raise OSError if the open file was deleted."""
-    if _is_deleted(descriptor):
+def _check_kept(file: OutputFile) -> None:
+    """Raise OSError if the open file was deleted, or cut, as logrotate does with `copytruncate`."""
+    if _is_deleted(file.descriptor):
         raise OSError(errno.ENOENT, "the file was deleted while it was written")
+    size = os.fstat(file.descriptor).st_size
+    if size < file.size:
+        file.size = size
+        raise OSError(errno.EIO, "the file was cut while it was written")
 
 
 def _is_deleted(descriptor: int) -> bool:

@@ -413,7 +413,7 @@ def test_lost_blocks_of_a_compressed_recording_are_reported(tmp_path: Path) -> N
     recording = open_recording(path)
     kept = [line.seq for line in recording.lines()]
     assert (kept[0], kept[-1]) == (1, 10_000)
-    assert str(recording.problems).startswith("1 damaged blocks of lines")
+    assert str(recording.problems).startswith("1 damaged block of lines")
     path.write_bytes(whole[: second.offset])
     recording = open_recording(path)
     assert [line.seq for line in recording.lines()] == list(range(1, second.seq))

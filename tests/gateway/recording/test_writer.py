@@ -292,8 +292,9 @@ def test_a_file_that_stayed_empty_is_removed(
 # -- what becomes of closed files -------------------------------------------------------------------------------
 
 
-def test_a_file_that_was_deleted_while_it_was_written_fails_with_the_next_bytes(
-    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("left", [None, 0, 3], ids=["deleted", "emptied", "cut"])
+def test_a_file_that_was_deleted_or_cut_while_it_was_written_fails_with_the_next_bytes(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch, left: int | None
 ) -> None:
     synced, fsync = threading.Event(), os.fsync
 
@@ -306,18 +307,23 @@ def test_a_file_that_was_deleted_while_it_was_written_fails_with_the_next_bytes(
     writer = Writer(place, loop.calls.put, PACKED)
     writer.start()
     file, later = a_file(place, loop), a_file(place, loop)
-    writer.put(file, b"1\n", 1)
+    writer.put(file, b"1\n2\n", 2)
     writer.flush()
     assert synced.wait(20), "before that, the folder could not be synced"
-    shutil.rmtree(tmp_path / "rec")
-    writer.put(file, b"2\n", 1)
+    if left is None:
+        shutil.rmtree(tmp_path / "rec")
+    else:
+        (path,) = (tmp_path / "rec").iterdir()
+        os.truncate(path, left)
+    writer.put(file, b"3\n", 1)
     writer.flush()
     failed, error = loop.failure()
-    assert (failed, error.strerror) == (file, "the file was deleted while it was written")
-    writer.put(later, b"3\n", 1)
+    what = "deleted" if left is None else "cut"
+    assert (failed, error.strerror) == (file, f"the file was {what} while it was written")
+    writer.put(later, b"4\n", 1)
     assert writer.close()
     assert len(loop.failures) == 1
-    assert [path.suffix for path in (tmp_path / "rec").iterdir()] == [".zst"]
+    assert [path.suffix for path in (tmp_path / "rec").iterdir()] == [".zst"] * (2 if left else 1)
 
 
 def test_a_closed_file_is_compressed_and_old_ones_are_deleted(tmp_path: Path, loop: Loop) -> None:
