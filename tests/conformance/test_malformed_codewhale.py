@@ -309,8 +309,7 @@ async def test_every_malformed_line_is_answered_in_order_to_its_sender_alone(
         said = b"".join(row.line + b"\n" for row in ROWS)
         out = await conversation(upstream, said)
         assert bystander.names() == ["snapshot"]
-        await bystander.say("retry")
-        await bystander.until(lambda: "run_end" in bystander.names())
+        await bystander.turn("retry")
     lines = out.split(b"\n")
     assert lines.pop() == b""
     due = [row for row in ROWS if row.answer is not None]

@@ -476,8 +476,7 @@ async def test_the_log_of_a_chat_without_losses_mentions_no_loss(
             bridged(endpoint) as (_app, url),
             SmoothClient.connected(url) as client,
         ):
-            await client.say("count 3")
-            await client.until(client.terminals)
+            await client.turn("count 3")
     losses = [entry for entry in logs if entry["event"] in ("not delivered", "delivered without some fields")]
     assert [(entry["kind"], entry["field"]) for entry in losses if entry["log_level"] != "debug"] == told
 

@@ -606,8 +606,7 @@ async def smooth_server(script: str = "") -> AsyncIterator[str]:
 async def test_each_smooth_client_opens_a_conversation_of_its_own() -> None:
     async with smooth_server() as url, SmoothClient.connected(url) as one, SmoothClient.connected(url) as other:
         assert one.session != other.session
-        await one.say("count 3")
-        await one.until(one.terminals)
+        await one.turn("count 3")
         asked = {"action": "get_conversation_messages"}
         mine = await one.ask({**asked, "sessionId": one.session})
         assert [m["content"]["text"] for m in mine["data"]["messages"]] == ["0 1 2 ", "count 3"]
@@ -619,8 +618,7 @@ async def test_each_smooth_client_opens_a_conversation_of_its_own() -> None:
 async def test_a_smooth_client_can_resume_its_conversation() -> None:
     async with smooth_server() as url:
         async with SmoothClient.connected(url) as first:
-            await first.say("count 1")
-            await first.until(first.terminals)
+            await first.turn("count 1")
         async with SmoothClient.connected(url) as again:
             found = await again.ask({"action": "get_session", "sessionId": first.session})
             assert found["data"]["sessionId"] == first.session
@@ -677,8 +675,7 @@ async def test_with_like_real_every_client_gets_the_whole_text_and_one_end(diale
         SmoothClient.connected(url) as client,
     ):
         for count in (700, 701):  # every second answer is told otherwise
-            await client.say(f"count {count}")
-            await client.until(lambda count=count: len(client.terminals()) == count - 699)
+            await client.turn(f"count {count}")
             last = client.terminals()[-1]
             assert last["type"] == "eventual_response"
             text = last["data"]["data"]["response"]["responseParts"][0]

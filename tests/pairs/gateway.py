@@ -130,6 +130,13 @@ class SmoothClient(Awaited):
         """Begin a turn; return its request id."""
         return await self.send({"action": "send_message", "sessionId": self.session, "message": text})
 
+    async def turn(self, text: str) -> str:
+        """Run a turn that completes; return its request id."""
+        request = await self.say(text)
+        await self.until(lambda: any(end["requestId"] == request for end in self._ends))
+        assert self.of(request)[-1]["type"] == "eventual_response"
+        return request
+
     def terminals(self) -> list[dict[str, Any]]:
         """Return the terminal frames of turns, in order; an `error` without request id ends no turn."""
         return self._ends.copy()

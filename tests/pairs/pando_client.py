@@ -170,6 +170,12 @@ class PandoClient(Awaited):
         """Begin a turn."""
         assert await self.call("message.send", session_id=self.session, content=text) == {"ok": True}
 
+    async def turn(self, text: str) -> None:
+        """Begin a turn and wait for its end."""
+        start = len(self.told)
+        await self.say(text)
+        await self.until(lambda: "llm.end" in self.topics(start))
+
     def topics(self, start: int = 0) -> list[str]:
         """Return the topics of the publications about our session since this mark."""
         told = self.told[start:]

@@ -70,6 +70,13 @@ class PodClient(Awaited):
         """Begin a run."""
         await self.send("run", input=[{"kind": "text", "content": text}])
 
+    async def turn(self, text: str) -> None:
+        """Run a turn that completes, and wait until the pod is idle again."""
+        before, runs = self.idle(), self.names().count("run_end")
+        await self.say(text)
+        await self.until(lambda: self.idle() > before)
+        assert self.names().count("run_end") == runs + 1
+
     def names(self) -> list[str]:
         """Return the names of the events so far."""
         return [name for name, _ in self.events]

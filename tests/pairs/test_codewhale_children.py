@@ -247,8 +247,7 @@ async def test_a_restarted_child_continues_and_every_client_learns_of_the_lost_c
         parent(child(mark, tmp_path), tmp_path) as (front, pod_front),
         PodClient.connected(pod_front) as pod,
     ):
-        await pod.say("hello")
-        await pod.until(lambda: "run_end" in pod.names())
+        await pod.turn("hello")
         (thread,) = [path.name for path in (tmp_path / "threads").iterdir()]
         async with CodewhaleClient.connected(front, thread) as codewhale:
             crashed = await codewhale.answer(await codewhale.say("crash"))

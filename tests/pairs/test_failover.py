@@ -54,8 +54,7 @@ async def test_a_new_session_goes_to_the_next_upstream_and_live_ones_stay() -> N
             await first_server.aclose()
             async with SmoothClient.connected(url(port)) as late:
                 assert second.connections == 1
-                await late.say("hello")
-                await late.until(lambda: any(frame["type"] == "eventual_response" for frame in late.frames))
+                await late.turn("hello")
             request = await early.say("hello")
             await early.until(lambda: any(f["type"] == "error" and f.get("requestId") == request for f in early.frames))
             assert second.connections == 1
@@ -69,15 +68,13 @@ async def test_a_pod_client_of_a_dead_upstream_gets_an_error_and_reconnects_to_t
         first = await first_server.enter_async_context(FakeSmooth.serving())
         async with route_to(first.url, second.url, listen=f"pod+unix:{socket}"):
             async with PodClient.connected(socket) as early:
-                await early.say("hello")
-                await early.until(lambda: "run_end" in early.names())
+                await early.turn("hello")
                 await first_server.aclose()
                 await early.say("again")
                 await early.until(lambda: "stays at its upstream" in str(early.events))
                 assert "connect again or open another session, to use the next upstream" in str(early.events)
             async with PodClient.connected(socket) as late:
-                await late.say("hello")
-                await late.until(lambda: "run_end" in late.names())
+                await late.turn("hello")
         assert second.connections == 1
 
 
@@ -137,8 +134,7 @@ async def test_new_clients_get_the_session_of_the_first_live_pod(tmp_path: Path)
                 async with asyncio.timeout(DEADLINE):
                     await preferred.connected(1)
                 assert late.session != early.session
-            await early.say("hello")
-            await early.until(lambda: any(frame["type"] == "eventual_response" for frame in early.frames))
+            await early.turn("hello")
 
 
 async def test_clients_of_a_pod_listener_share_the_session_of_a_pod_while_it_is_healthy(tmp_path: Path) -> None:

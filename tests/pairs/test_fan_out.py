@@ -188,8 +188,7 @@ async def test_each_batch_is_rendered_once_for_all_clients_with_the_same_view(
     ):
         for counter in rendered.values():
             counter.clear()
-        await smooth.say("count 1000")
-        await smooth.until(lambda: bool(smooth.terminals()))
+        await smooth.turn("count 1000")
         await pod.until(lambda: "run_end" in pod.names())
         await pando.until(lambda: "llm.end" in pando.topics())
     most = {name: max(counter.values()) for name, counter in rendered.items()}
@@ -200,8 +199,7 @@ async def test_each_batch_is_rendered_once_for_all_clients_with_the_same_view(
 
 async def test_a_burst_reaches_a_reading_subscriber_completely(tmp_path: Path) -> None:
     async with gateway(tmp_path) as made, PandoClient.connected(made.pando) as pando:
-        await pando.say(f"count {BURST}")
-        await pando.until(lambda: "llm.end" in pando.topics())
+        await pando.turn(f"count {BURST}")
         assert pando.shown[-1] == ("assistant", "".join(f"{n} " for n in range(BURST)))
         assert made.lost() == 0
 
@@ -215,8 +213,7 @@ async def test_a_stalled_subscriber_delays_no_other_client_and_then_receives_wha
     ):
         made.publication._publish_wait = BRIEFLY
         pando.stop_reading()
-        await smooth.say(f"count {FLOOD}")
-        await smooth.until(lambda: bool(smooth.terminals()))
+        await smooth.turn(f"count {FLOOD}")
         assert smooth.terminals()[0]["type"] == "eventual_response", "who reads is not held up"
         pando.oracle = type(pando.oracle)()  # what was dropped was the middle of a run
         pando.read_on()

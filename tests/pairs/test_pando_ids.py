@@ -83,13 +83,6 @@ async def rename(client: PandoClient, title: str) -> dict[str, Any]:
     return row
 
 
-async def talk(client: PandoClient) -> None:
-    """Run a whole turn in the client's session."""
-    runs = client.topics().count("llm.end")
-    await client.say("Where is my order?")
-    await client.until(lambda: client.topics().count("llm.end") > runs)
-
-
 @pytest.mark.parametrize("backend", ["smooth", "codewhale"])
 async def test_a_session_has_the_title_of_its_creation_if_the_backend_keeps_none(backend: str, tmp_path: Path) -> None:
     async with viewer(backend, tmp_path) as client:
@@ -104,7 +97,7 @@ async def test_an_id_chosen_by_a_client_is_answered_published_and_accepted(backe
         row = await create(client)
         assert row["id"] == OWN
         await client.heard()
-        await talk(client)
+        await client.turn("Where is my order?")
         assert {"llm.token", "session.update", "session.activated"} <= set(client.topics())
         runs = [payload for topic, payload in client.told if topic.startswith(("llm.", "tool."))]
         assert {payload["session_id"] for payload in runs} == {OWN}
@@ -138,7 +131,7 @@ async def test_an_update_is_answered_with_the_full_row(backend: str, tmp_path: P
     async with viewer(backend, tmp_path) as client:
         opened = await create(client)
         await client.heard()
-        await talk(client)
+        await client.turn("Where is my order?")
         row = await rename(client, "Ours")
         assert row.keys() == opened.keys()
         assert (row["id"], row["title"], row["message_count"]) == (OWN, "Ours", 2)
@@ -158,7 +151,7 @@ async def test_a_deleted_session_is_gone_and_a_failed_delete_is_reported(backend
     async with viewer(backend, tmp_path) as client:
         await create(client)
         await client.heard()
-        await talk(client)
+        await client.turn("Where is my order?")
         if backend == "pod":  # it is one session, and goes on
             with pytest.raises(RefusalError, match=r"dbproxy: \w+ \(DeleteSession\): "):
                 await client.write("DeleteSession", OWN)
@@ -205,14 +198,11 @@ async def test_a_pod_client_in_front_of_two_gateways_follows_the_session_whose_i
         PodClient.connected(address.removeprefix("unix:")) as pod,
         PandoClient.connected(middle, session="") as client,
     ):
-        await pod.say("Where is my order?")
-        await pod.until(lambda: "turn_end" in pod.names() and pod.idle())
+        await pod.turn("Where is my order?")
         rotations = pod.names().count("segment_rotated")
         await create(client)
         await pod.until(lambda: pod.names().count("segment_rotated") > rotations)
-        turns = pod.names().count("turn_end")
-        await pod.say("Where is my order?")
-        await pod.until(lambda: pod.names().count("turn_end") > turns)
+        await pod.turn("Where is my order?")
 
 
 @pytest.mark.parametrize("between", ["smooth", "codewhale"])
@@ -237,5 +227,5 @@ async def test_a_session_titled_by_the_name_of_its_pod_is_retitled_by_its_first_
         await create(client, "")
         client.session = OWN
         await client.heard()
-        await talk(client)
+        await client.turn("Where is my order?")
         assert [row["title"] for row in await client.call("session.list")] == ["Where is my order?"]

@@ -14,13 +14,6 @@ from tests.pairs.pando_client import PandoClient
 from tests.pairs.pod_client import PodClient
 
 
-async def talk(pod: PodClient) -> None:
-    """Run a whole turn in the pod."""
-    runs = pod.idle()
-    await pod.say("Hello")
-    await pod.until(lambda: pod.idle() > runs)
-
-
 @asynccontextmanager
 async def pod_and_gateway(folder: Path) -> AsyncIterator[tuple[PodClient, str]]:
     """Yield a client of the pod itself, and the address of the pando listener of a gateway before that pod."""
@@ -37,7 +30,7 @@ async def pod_and_gateway(folder: Path) -> AsyncIterator[tuple[PodClient, str]]:
 async def test_a_subscriber_sees_the_turns_of_the_pod(tmp_path: Path) -> None:
     async with pod_and_gateway(tmp_path) as (pod, address), PandoClient.connected(address, session="") as viewer:
         while "llm.end" not in [topic for topic, _ in viewer.told]:  # what comes before the subscription is not seen
-            await talk(pod)
+            await pod.turn("Hello")
         assert "".join(payload["token"] for topic, payload in viewer.told if topic == "llm.token")
 
 
@@ -46,7 +39,7 @@ async def test_the_first_list_and_the_first_sync_show_the_pods_session_with_its_
         folder = tmp_path / method
         folder.mkdir()
         async with pod_and_gateway(folder) as (pod, address), PandoClient.connected(address, session="") as viewer:
-            await talk(pod)
+            await pod.turn("Hello")
             answer = await viewer.call(method)
             (row,) = answer["sessions"] if method == "state.sync" else answer
             assert row["message_count"] == 2

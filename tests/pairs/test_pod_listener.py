@@ -51,11 +51,6 @@ def only(app: App) -> Session:
     return session
 
 
-def answered(client: SmoothClient, request: str) -> bool:
-    """Return True if the turn of this request was completed."""
-    return any(frame["type"] == "eventual_response" for frame in client.of(request))
-
-
 def quiet(app: App) -> bool:
     """Return True if there is a message and no open turn."""
     session = only(app)
@@ -84,8 +79,7 @@ async def test_the_session_is_the_same_after_probes_and_after_all_clients_left(s
     async with served(f"pod+unix:{socket}") as (app, _):
         await probe(socket)
         async with PodClient.connected(socket) as client:
-            await client.say("retry")
-            await client.until(lambda: client.idle() > 0)
+            await client.turn("retry")
         session = only(app)
         await until(lambda: not session.delivery.attachments)
         await probe(socket)
@@ -107,17 +101,13 @@ async def test_a_smooth_client_attaches_to_the_session_of_a_pod_listener_by_its_
         served(f"pod+unix:{socket}", "smooth+ws://127.0.0.1:0/ws") as (app, (_, url)),
         PodClient.connected(socket) as pod,
     ):
-        await pod.say("retry")
-        await pod.until(lambda: pod.idle() > 0)
+        await pod.turn("retry")
         session = only(app)
         assert session.state.backend_ids is not None
         async with SmoothClient.connected(url) as smooth:
             for name in ("smooth.sessionId", "smooth.conversationId"):
                 smooth.session = json.loads(bytes(session.state.backend_ids[name]))
-                request = await smooth.say("retry")
-                await smooth.until(
-                    lambda r=request: smooth.of(r)[-1:] and smooth.of(r)[-1]["type"] == "eventual_response"
-                )
+                await smooth.turn("retry")
         assert pod.joined("text_delta") == "The second try worked." * 3
 
 
@@ -144,8 +134,7 @@ async def test_a_parent_that_stops_its_child_ends_only_its_own_attachment(socket
     async with served(f"pod+unix:{socket}") as (app, _), PodClient.connected(socket) as tui:
         await stop(socket)
         await until(lambda: len(app.links) == 1)
-        await tui.say("retry")
-        await tui.until(lambda: tui.idle() > 0)
+        await tui.turn("retry")
         assert "shutdown" not in tui.names()
 
 

@@ -48,8 +48,7 @@ async def pod(server: RealServer, folder: Path, *arguments: str) -> AsyncIterato
 
 async def talk(path: str, text: str) -> None:
     async with PodClient.connected(path) as client:
-        await client.say(text)
-        await client.until(lambda: client.idle() > 0)
+        await client.turn(text)
 
 
 async def test_a_pod_launched_again_by_its_name_continues_its_conversation(server: RealServer, tmp_path: Path) -> None:

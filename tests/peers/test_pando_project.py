@@ -105,8 +105,7 @@ async def test_a_deleted_project_is_still_served_and_cleaned_up(project: Path) -
         url = address(project)
         shutil.rmtree(project)
         async with PandoClient.connected(url) as viewer:
-            await viewer.say("retry")
-            await viewer.until(lambda: "llm.end" in viewer.topics())
+            await viewer.turn("retry")
     assert not project.exists()
 
 
@@ -114,15 +113,13 @@ async def test_the_next_gateway_takes_over_from_a_killed_one_and_clients_find_it
     async with running("demo-backend", f"pando+dir:{project}") as killed:
         before = lock_of(project)
         async with PandoClient.connected(address(project)) as viewer:
-            await viewer.say("retry")
-            await viewer.until(lambda: "llm.end" in viewer.topics())
+            await viewer.turn("retry")
         await killed.kill()
     assert lock_of(project) == before, "the file stays, and means nothing"
     async with running("demo-backend", f"pando+dir:{project}") as next_one:
         assert lock_of(project).pid == next_one.process.pid
         assert lock_of(project).instance_id != before.instance_id
         async with PandoClient.connected(address(project)) as viewer:
-            await viewer.say("retry")
-            await viewer.until(lambda: "llm.end" in viewer.topics())
+            await viewer.turn("retry")
             assert viewer.shown[-1] == ("assistant", "The second try worked.")
     (INSTANCES / f"{before.instance_id}.json").unlink()

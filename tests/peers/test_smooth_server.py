@@ -168,8 +168,7 @@ async def create(client: SmoothClient, **details: Any) -> str:
 
 async def turn(client: SmoothClient, text: str) -> list[str]:
     """Run a turn; return the types of its frames."""
-    request = await client.say(text)
-    await client.until(lambda: any(frame["type"] in TERMINALS for frame in client.of(request)))
+    request = await client.turn(text)
     return [frame["type"] for frame in client.of(request)]
 
 
@@ -264,8 +263,7 @@ async def long_history(limits: Limits = LIMITS) -> AsyncIterator[tuple[RealServe
         PandoClient.connected(address) as client,
     ):
         server.model.push_text("Hello.")
-        await client.say("hi")
-        await client.until(lambda: "llm.end" in client.topics())
+        await client.turn("hi")
         store = server.server.state.store
         (conversation,) = {message.conversation_id for log in store._messages.values() for message in log}
         for number in range(STORED):

@@ -142,8 +142,7 @@ async def test_a_conversation_reads_the_same(flavour: SmoothVersion, dialect: st
 @every
 async def test_a_smooth_client_gets_the_arguments_in_the_form_of_its_server(flavour: SmoothVersion) -> None:
     async with before_smooth(flavour) as (_, client):
-        request = await client.say("look up 7")
-        await client.until(lambda: ended(client, request))
+        request = await client.turn("look up 7")
         chunks = [frame["data"]["state"].get("rawResponse", {}) for frame in of(client, request, "stream_chunk")]
         (arguments,) = [chunk["toolCall"]["arguments"] for chunk in chunks if "toolCall" in chunk]
         assert arguments == ('{"id": "7"}' if flavour.arguments_as_text else {"id": "7"})
@@ -160,8 +159,7 @@ async def test_a_pod_client_gets_the_arguments_as_text(flavour: SmoothVersion, t
 @every
 async def test_a_session_and_its_history_have_the_strict_form(flavour: SmoothVersion) -> None:
     async with before_smooth(flavour) as (_, client):
-        request = await client.say("hello")
-        await client.until(lambda: ended(client, request))
+        request = await client.turn("hello")
         described = (await client.ask({"action": "get_session", "sessionId": client.session}))["data"]
         assert_reply("get_session", described)
         assert described["sessionId"] == client.session
@@ -205,8 +203,8 @@ async def test_an_input_without_request_id_reaches_the_server_with_one(flavour: 
 @every
 async def test_a_failed_turn_keeps_the_servers_code(flavour: SmoothVersion) -> None:
     async with before_smooth(flavour) as (_, client):
-        request = await client.say("fail")
-        await client.until(lambda: ended(client, request))
+        await client.say("fail")
+        await client.until(client.terminals)
         assert [code(frame) for frame in client.terminals()] == [flavour.failure]
 
 
@@ -332,8 +330,7 @@ async def test_a_pod_client_is_told_why_its_input_waits_for_a_cancelled_turn(tmp
 
 async def test_the_gateway_lists_conversations_for_a_server_that_cannot() -> None:
     async with before_smooth(FLAVOURS["seed"]) as (_, client):
-        request = await client.say("hello")
-        await client.until(lambda: ended(client, request))
+        await client.turn("hello")
         listed = (await client.ask({"action": "list_conversations"}))["data"]
         assert_reply("conversations", listed)
         assert [row["title"] for row in listed["conversations"]] == ["hello"]
@@ -363,12 +360,10 @@ async def test_a_session_has_one_turn_also_where_the_server_would_run_two() -> N
 async def test_a_server_that_was_restarted_is_asked_for_the_conversation_again(flavour: SmoothVersion) -> None:
     async with before_smooth(flavour) as (server, client):
         conversation = server.sessions[client.session].ids["conversationId"]
-        first = await client.say("before")
-        await client.until(lambda: ended(client, first))
+        await client.turn("before")
         await server.forget()
         client.oracle.forgotten = not flavour.resumes
-        new = await client.say("hello")
-        await client.until(lambda: ended(client, new))
+        new = await client.turn("hello")
         assert of(client, new, "eventual_response"), client.of(new)
         (session,) = server.sessions.values()
         assert (session.ids["conversationId"] == conversation) is flavour.resumes

@@ -23,7 +23,7 @@ from dragoman.gateway.routing.ids import session_id
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said
-from tests.pairs.test_pod_listener import answered, served, until
+from tests.pairs.test_pod_listener import served, until
 
 WS = "smooth+ws://127.0.0.1:0/ws"
 
@@ -70,8 +70,7 @@ async def test_all_pods_are_listed_including_those_that_nobody_opened(tmp_path: 
         served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)),
         SmoothClient.connected(url) as client,
     ):
-        request = await client.say("retry")
-        await client.until(lambda: answered(client, request))
+        await client.turn("retry")
         for _ in range(2):
             listed = (await client.ask({"action": "list_conversations"}))["data"]["conversations"]
             assert {row["title"]: (row["conversationId"], row["messageCount"]) for row in listed} == {
@@ -188,8 +187,7 @@ async def test_a_pod_listener_leads_to_one_of_the_pods(tmp_path: Path, wanted: s
     async with pods(tmp_path, "atlas", "hermes"), served(listen, upstream=f"pod+dir:{tmp_path}") as (app, _):
         os.utime(tmp_path / "atlas" / "sock", (1, 1))  # both were made within one tick of the file system's clock
         async with PodClient.connected(f"{tmp_path}/in.sock") as client:
-            await client.say("retry")
-            await client.until(lambda: client.idle() > 0)
+            await client.turn("retry")
         assert titles(app) == [name]
         assert said(await read_output(f"{tmp_path}/{name}/sock")) == ["retry", "The second try worked."]
 
@@ -227,8 +225,7 @@ async def test_a_client_with_too_many_sessions_is_told_the_limit_however_it_asks
 async def test_a_pod_becomes_free_when_its_session_is_forgotten(tmp_path: Path) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
         async with SmoothClient.connected(url) as client:
-            request = await client.say("retry")
-            await client.until(lambda: answered(client, request))
+            await client.turn("retry")
         (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         assert "error" in await opened(url)
@@ -240,8 +237,7 @@ async def test_a_pod_becomes_free_when_its_session_is_forgotten(tmp_path: Path) 
 async def test_a_pod_that_was_forgotten_and_is_opened_again_is_refused_to_the_next_client(tmp_path: Path) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
         async with SmoothClient.connected(url) as client:
-            request = await client.say("retry")
-            await client.until(lambda: answered(client, request))
+            await client.turn("retry")
         (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         session.presence.rest("session_ttl")
@@ -257,6 +253,5 @@ async def test_a_directory_of_pods_can_be_served_in_front_of_another_directory(t
         served(f"pod+dir:{tmp_path}/ours", upstream=f"pod+dir:{tmp_path}/real") as (_, _),
         PodClient.connected(f"{tmp_path}/ours/test/sock") as client,
     ):
-        await client.say("retry")
-        await client.until(lambda: client.idle() > 0)
+        await client.turn("retry")
         assert client.joined("text_delta") == "The second try worked."

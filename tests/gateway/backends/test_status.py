@@ -75,8 +75,7 @@ async def test_a_gateway_without_clients_ends_once_all_its_upstreams_are_killed(
         )
         async with running("serve", "--config", str(config), LOSS) as gateway:
             async with SmoothClient.connected(gateway.url) as client:
-                await client.say("hi")
-                await client.until(client.terminals)
+                await client.turn("hi")
             await gateway.logs("client disconnected")
             await one.kill()
             await other.kill()

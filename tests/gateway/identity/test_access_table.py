@@ -168,8 +168,7 @@ async def test_a_method_on_a_foreign_thread_is_answered_like_one_on_an_unknown_t
 
 async def test_a_list_of_threads_has_none_of_others(tmp_path: Path) -> None:
     async with beside(f"codewhale+unix:{tmp_path}/sock") as (_, owner):
-        await owner.say("count 3")
-        await owner.until(owner.terminals)
+        await owner.turn("count 3")
         assert len((await owner.ask({"action": "list_conversations"}))["data"]["conversations"]) == 1
         listed = await first_line(tmp_path / "sock", "thread/list", {})
         assert json.loads(listed)["result"]["threads"] == []
@@ -216,8 +215,7 @@ async def in_a_directory() -> AsyncIterator[tuple[str, App, SmoothClient]]:
     """The owner of a session that had a turn, beside a directory of pods whose user is somebody else."""
     with TemporaryDirectory() as folder:  # a path below `tmp_path` would be too long for a socket
         async with beside(f"pod+dir:{folder}") as (app, owner):
-            await owner.say("count 3")
-            await owner.until(owner.terminals)
+            await owner.turn("count 3")
             yield folder, app, owner
 
 
@@ -243,8 +241,7 @@ async def test_a_session_is_read_by_its_owner_and_by_others_only_if_the_route_sh
 
 async def test_a_list_has_only_sessions_of_its_client() -> None:
     async with clients() as (owner, other):
-        await owner.say("count 3")
-        await owner.until(owner.terminals)
+        await owner.turn("count 3")
         listed = [(await one.ask({"action": "list_conversations"}))["data"]["conversations"] for one in (owner, other)]
         assert [len(rows) for rows in listed] == [1, 0]
 

@@ -171,8 +171,7 @@ async def test_a_launched_pod_reports_that_it_is_ready_serves_a_client_and_ends_
         path = f"{environment['INSOMNIA_RUNTIME_DIR']}/atlas/sock"
         assert await ready(process) == ["INSOMNIA-READY", "atlas", path]
         async with PodClient.connected(path) as client:
-            await client.say("retry")
-            await client.until(lambda: client.idle() > 0)
+            await client.turn("retry")
             assert client.joined("text_delta") == "The second try worked."
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0

@@ -41,8 +41,7 @@ async def have_a_turn() -> None:
         bridged(backend.url) as (_, url),
         SmoothClient.connected(url) as client,
     ):
-        await client.say("hello")
-        await client.until(client.terminals)
+        await client.turn("hello")
 
 
 async def test_the_span_of_a_turn_reaches_a_collector_over_http(

@@ -34,8 +34,7 @@ async def turn_lines(message: str = "hello") -> list[MutableMapping[str, Any]]:
             bridged(backend.url) as (_app, url),
             SmoothClient.connected(url) as client,
         ):
-            await client.say(message)
-            await client.until(client.terminals)
+            await client.turn(message)
     return [line for line in lines if "turn" in line and line["log_level"] == "debug"]
 
 

@@ -32,8 +32,7 @@ async def talking(folder: Path) -> AsyncIterator[tuple[OpsClient, SmoothClient, 
         operated(f"pod+unix:{path}") as port,
         SmoothClient.connected(port.listening[0].partition("+")[2]) as client,
     ):
-        await client.say(f"hello {SECRET}")
-        await client.until(client.terminals)
+        await client.turn(f"hello {SECRET}")
         _, body = await port.ask("/sessions")
         yield port, client, body["sessions"][0]["id"]
 
@@ -89,8 +88,7 @@ async def test_pages_of_sessions_show_each_session_once() -> None:
 
 async def test_pages_of_sessions_can_be_sorted_in_both_directions() -> None:
     async with with_three_sessions() as (port, clients):
-        await clients[1].say("count 3")
-        await clients[1].until(clients[1].terminals)
+        await clients[1].turn("count 3")
         for sort in ("id", "opened_at", "updated_at", "memory", "clients"):
             upwards, downwards = [await paged(port, f"sort={sign}{sort}") for sign in ("", "-")]
             assert [row["id"] for row in downwards] == [row["id"] for row in upwards[::-1]], sort

@@ -49,8 +49,7 @@ async def test_a_turn_shows_in_links_sessions_turns_frames_and_times(tmp_path: P
     path = socket_path(tmp_path)
     async with FakePod.serving(path), operated(f"pod+unix:{path}") as port:
         async with SmoothClient.connected(port.listening[0].partition("+")[2]) as client:
-            await client.say("hello")
-            await client.until(client.terminals)
+            await client.turn("hello")
             found = await scrape(port)
             assert value(found, "links", dialect="smooth") == 1
             assert value(found, "sessions", route="test", status="idle") == 1

@@ -18,7 +18,7 @@ import pytest
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send
-from tests.pairs.test_pod_listener import answered, quiet, served, until
+from tests.pairs.test_pod_listener import quiet, served, until
 
 WS = "smooth+ws://127.0.0.1:0/ws"
 
@@ -106,8 +106,7 @@ async def test_the_folder_of_a_titled_session_is_named_after_the_first_title(bas
 async def test_a_name_with_too_long_a_path_loses_only_its_folder(tmp_path: Path) -> None:
     base = tmp_path / ("x" * (90 - len(str(tmp_path))))
     async with served(f"pod+dir:{base}", WS) as (_, (_, url)), SmoothClient.connected(url) as smooth:
-        request = await smooth.say("retry")
-        await smooth.until(lambda: answered(smooth, request))
+        await smooth.turn("retry")
         assert folders(base) == {"test"}
 
 

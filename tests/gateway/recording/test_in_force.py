@@ -17,7 +17,7 @@ from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recordings import Recordings, recordings_opener
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.recording.test_recordings import recorded, turn
+from tests.gateway.recording.test_recordings import recorded
 from tests.idle import settle
 from tests.pairs.gateway import SmoothClient
 
@@ -36,11 +36,11 @@ async def test_a_new_session_is_recorded_at_the_new_place_and_an_open_one_where_
     old, new = (Recording(path=str(tmp_path / name), compress=False) for name in ("old", "new"))
     backend = "smooth+ws://127.0.0.1:0/ws"
     async with recorded(tmp_path, old, backend) as (app, url), SmoothClient.connected(url) as before:
-        await turn(before, "count 3")
+        await before.turn("count 3")
         await reload_recording(app, new)
         async with SmoothClient.connected(url) as after:
-            await turn(after, "count 5")
-        await turn(before, "count 4")
+            await after.turn("count 5")
+        await before.turn("count 4")
     assert words(tmp_path / "new") == "0 1 2 3 4 "
     assert words(tmp_path / "old") == "0 1 2 0 1 2 3 "
 
@@ -50,10 +50,10 @@ async def test_recordings_can_be_turned_on_and_off(tmp_path: Path) -> None:
     async with recorded(tmp_path, None, "smooth+ws://127.0.0.1:0/ws") as (app, url):
         await reload_recording(app, wanted)
         async with SmoothClient.connected(url) as client:
-            await turn(client, "count 3")
+            await client.turn("count 3")
         await reload_recording(app, None)
         async with SmoothClient.connected(url) as client:
-            await turn(client, "count 5")
+            await client.turn("count 5")
     assert words(tmp_path / "rec") == "0 1 2 "
 
 
@@ -87,7 +87,7 @@ async def test_a_file_that_is_recorded_into_does_not_hold_back_a_reload_of_somet
     recording = Recording(path=str(tmp_path / "one.jsonl"))
     async with recorded(tmp_path, recording, "smooth+ws://127.0.0.1:0/ws") as (app, url):
         async with SmoothClient.connected(url) as client:
-            await turn(client)
+            await client.turn("count 40")
         while not (tmp_path / "one.jsonl").exists():
             await settle()
         await app.change_config(structs.replace(app.config, recording=structs.replace(recording)))

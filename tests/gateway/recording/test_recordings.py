@@ -53,12 +53,6 @@ async def recorded(
             yield app, endpoint.partition("+")[2]
 
 
-async def turn(client: SmoothClient, text: str = "count 40") -> None:
-    before = len(client.terminals())
-    await client.say(text)
-    await client.until(lambda: len(client.terminals()) > before)
-
-
 def only(folder: Path) -> Reader:
     (path,) = folder.glob("*.jsonl*")
     return open_recording(path)
@@ -70,7 +64,7 @@ async def test_a_recording_is_the_conversation(tmp_path: Path) -> None:
         recorded(tmp_path, Recording(path=str(folder), compress=False)) as (_, url),
         SmoothClient.connected(url) as client,
     ):
-        await turn(client)
+        await client.turn("count 40")
         session = client.session
     recording = only(folder)
     assert recording.header.route == "test"
@@ -99,7 +93,7 @@ async def test_a_file_gets_the_first_session_with_an_input(tmp_path: Path) -> No
         SmoothClient.connected(url),
         SmoothClient.connected(url) as client,
     ):
-        await turn(client)
+        await client.turn("count 40")
     inputs = {
         path.name: [command for command in commands_of(open_recording(path)) if isinstance(command, SubmitInput)]
         for path in tmp_path.glob("*.jsonl")
@@ -113,7 +107,7 @@ async def test_heartbeats_of_a_pando_do_not_take_the_name_of_a_file(tmp_path: Pa
         async with SmoothClient.connected(url):
             pass
         async with SmoothClient.connected(url) as client:
-            await turn(client)
+            await client.turn("count 40")
     assert any(isinstance(event, TurnEnded) for _, event in open_recording(out).events())
     assert open_recording(tmp_path / "out-route.jsonl").header.session == ""
 
@@ -124,7 +118,7 @@ async def test_every_frame_of_the_backend_and_of_the_clients_turn_is_recorded(tm
         recorded(tmp_path, Recording(path=str(folder), compress=False)) as (_, url),
         SmoothClient.connected(url) as client,
     ):
-        await turn(client)
+        await client.turn("count 40")
         frames = list(client.frames)
     recording = only(folder)
     sent = [
@@ -145,7 +139,7 @@ async def test_the_header_has_the_id_that_a_client_shows(tmp_path: Path, upstrea
         recorded(tmp_path, Recording(path=str(folder), compress=False), upstream.format(folder=tmp_path)) as (_, url),
         SmoothClient.connected(url) as client,
     ):
-        await turn(client)
+        await client.turn("count 40")
         session = client.session
     header = only(folder).header
     assert session in header.shown_as
@@ -159,9 +153,9 @@ async def test_each_session_has_a_file_which_is_compressed_at_the_end(tmp_path: 
         SmoothClient.connected(url) as one,
         SmoothClient.connected(url) as other,
     ):
-        await turn(one)
-        await turn(other)
-        await turn(one)
+        await one.turn("count 40")
+        await other.turn("count 40")
+        await one.turn("count 40")
     paths = list(folder.iterdir())
     assert len(paths) == 2
     assert all(path.suffix == ".zst" for path in paths)
@@ -175,7 +169,7 @@ async def test_a_route_with_record_false_is_not_recorded(tmp_path: Path) -> None
         recorded(tmp_path, Recording(path=str(folder)), record=False) as (_, url),
         SmoothClient.connected(url) as client,
     ):
-        await turn(client)
+        await client.turn("count 40")
     assert not folder.exists()
 
 
@@ -183,8 +177,8 @@ async def test_with_an_unusable_disk_traffic_goes_on_and_failures_are_counted(tm
     (tmp_path / "file").touch()
     async with recorded(tmp_path, Recording(path=f"{tmp_path}/file/rec/")) as (app, url):
         async with SmoothClient.connected(url) as client:
-            await turn(client)
-            await turn(client)
+            await client.turn("count 40")
+            await client.turn("count 40")
             assert len(client.terminals()) == 2
         async with asyncio.timeout(10):
             while not app.ledger.counters["recordings_failed"]:

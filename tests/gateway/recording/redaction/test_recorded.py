@@ -68,8 +68,7 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
         route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(upstream))
         app = App(Config(routes=(route,), limits=LIMITS, recording=recording))
         async with serving(app) as (endpoint,), SmoothClient.connected(endpoint.partition("+")[2]) as client:
-            await client.say(f"use {KEY}")
-            await client.until(lambda: len(client.terminals()) > 0)
+            await client.turn(f"use {KEY}")
             shown = json.dumps(client.frames)
     assert KEY in shown  # the client was told
     files = list((tmp_path / "rec").iterdir())
