@@ -1,15 +1,25 @@
-"""The base of clients and fakes on real sockets, for whose next message a test waits."""
+"""Waiting: the base of clients and fakes on real sockets, for whose next message a test waits, and polling."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
+DEADLINE = 20.0  # seconds for anything that a test waits for
+PAUSE = 0.002  # seconds between two looks at what sets no event
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for a condition that sets no event, such as a count of the gateway or a file of /proc."""
+    async with asyncio.timeout(DEADLINE):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(PAUSE)
+
 
 class Awaited:
     """An object that notes each message it receives; tests wait until something holds for them."""
 
-    deadline = 20.0  # seconds for anything that a test waits for
+    deadline = DEADLINE
 
     def __init__(self) -> None:
         self._noted = asyncio.Event()

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from dragoman.adapters.zeromq import sockets
 from dragoman.mappings.dialect import Missed, Parts
-from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, send_forever, until
+from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, send_forever
+from tests.awaited import until
 from tests.reserved_ports import reserved_port
 from tests.transport_reader import receive, receive_all
 

@@ -28,10 +28,11 @@ from dragoman.gateway.demo.script import Line
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, ReasoningStarted, TextDelta, TurnEnded
 from dragoman.mappings.dialect import DeltaType
+from tests.awaited import until
 from tests.conformance.fake_pod import FakePod
 from tests.conformance.fake_smooth import FakeSmooth, of_turn
 from tests.gateway.pod_messages import say
-from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, bridged, serving, socket_path
+from tests.pairs.gateway import LIMITS, SmoothClient, bridged, serving, socket_path
 from tests.pairs.pod_client import PodClient
 from tests.pairs.table import LISTEN, PAIRS
 from tests.pairs.turn_clients import join
@@ -375,10 +376,3 @@ async def calls_of_a_connect(folder: Path) -> tuple[list[str], list[str]]:
                 await connection.aclose()
                 await until(lambda: not app.links and not status.wanted)
         return opened, ended
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(DEADLINE):
-        while not holds():  # noqa: ASYNC110  # the counts of the gateway set no event
-            await asyncio.sleep(0)

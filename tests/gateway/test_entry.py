@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters.unix import alive
-from tests.adapters.stdio.programs import until
+from tests.awaited import until
 
 DEADLINE = 40.0  # seconds for one command on a busy machine
 INTERRUPTED_IMPORT = """

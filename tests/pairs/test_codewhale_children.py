@@ -23,7 +23,8 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
-from tests.adapters.stdio.programs import DEADLINE, marker, running, unreaped, until
+from tests.adapters.stdio.programs import DEADLINE, marker, running, unreaped
+from tests.awaited import until
 from tests.pairs.codewhale_child import child
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import SmoothClient, serving

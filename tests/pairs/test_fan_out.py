@@ -25,7 +25,7 @@ from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TextDelta, TurnEnded
 from dragoman.mappings.dialect import Rendered
-from tests.adapters.zeromq.peers import until
+from tests.awaited import until
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import LIMITS, SmoothClient, serving
 from tests.pairs.pando_client import PandoClient, RefusalError

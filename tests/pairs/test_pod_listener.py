@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.session.session import Session
+from tests.awaited import until
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop
@@ -37,12 +38,6 @@ async def served(
         app = App(Config(routes=(route,), limits=limits))
         async with serving(app) as endpoints:
             yield app, [endpoint.partition("+")[2].removeprefix("unix:") for endpoint in endpoints]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition()` is true; a gateway does not report that it noticed a disconnect."""
-    while not condition():  # noqa: ASYNC110  # nobody sets an event for it
-        await asyncio.sleep(0.005)
 
 
 def only(app: App) -> Session:

@@ -9,10 +9,11 @@ from uuid import uuid4
 import pytest
 
 from dragoman.gateway.app import App
+from tests.awaited import until
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop
-from tests.pairs.test_pod_listener import only, quiet, served, until
+from tests.pairs.test_pod_listener import only, quiet, served
 from tests.peers.real_smooth_client import connected
 from tests.peers.smooth_server import RealServer
 

@@ -6,11 +6,10 @@ more, so `unreaped` looks for those by their parent.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from uuid import uuid4
@@ -88,15 +87,6 @@ def open_files() -> set[str]:
         except FileNotFoundError:  # the one that lists them
             continue
     return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition that sends no signal, by polling every few milliseconds; the test's deadline bounds the
-    wait.
-    """
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110  # /proc has no event
-            await asyncio.sleep(0.005)
 
 
 def _pids() -> Iterator[int]:

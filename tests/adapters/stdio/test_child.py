@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.stdio import ChildLimits, Children, ChildSettings, ChildTransport
 from dragoman.mappings.dialect import Frame
-from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, until
+from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running
+from tests.awaited import until
 from tests.transport_reader import receive, receive_all
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.stdio import ChildLimits, Children, ChildSettings, ChildTransport
-from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, reap, running, until
+from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, reap, running
+from tests.awaited import until
 from tests.transport_reader import receive
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")

@@ -15,7 +15,8 @@ import pytest
 
 from dragoman.adapters.stdio.process import ChildLimits, Process
 from dragoman.mappings.errors import ConfigError
-from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, unreaped, until
+from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, unreaped
+from tests.awaited import until
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 

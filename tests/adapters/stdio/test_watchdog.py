@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters.stdio.watchdog import Watchdog
-from tests.adapters.stdio.programs import DEADLINE, family, open_files, python, reap, running, unreaped, until
+from tests.adapters.stdio.programs import DEADLINE, family, open_files, python, reap, running, unreaped
+from tests.awaited import until
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 

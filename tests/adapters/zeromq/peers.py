@@ -7,7 +7,7 @@ import ctypes
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from stat import S_ISSOCK
 
@@ -21,6 +21,7 @@ from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.server import PrimaryEvents, ZeroMQListener, listen
 from dragoman.adapters.zeromq.sockets import ZeroMQLimits, tcp_address
 from dragoman.mappings.dialect import Loss
+from tests.awaited import until
 
 DEADLINE = 20.0  # what should happen at once happens far below
 PATIENCE = 10_000  # ms that a peer waits for what must come
@@ -28,12 +29,6 @@ LIMITS = TransportLimits(close_deadline=1.0)
 BOUNDS = ZeroMQLimits()
 SO_ATTACH_FILTER = 26  # socket(7), for Linux
 DROP = struct.pack("HBBI", 6, 0, 0, 0)  # a filter of one instruction: BPF_RET, with 0 bytes of the packet
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Run the event loop until the condition holds; the caller sets the deadline."""
-    while not condition():  # noqa: ASYNC110  # a counter, which has no event
-        await asyncio.sleep(0)
 
 
 async def send_forever(caller: Caller) -> None:

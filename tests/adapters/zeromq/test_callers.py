@@ -14,7 +14,8 @@ from dragoman.adapters.base import CloseReason
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
 from dragoman.mappings.dialect import Frame, Loss, Oversize, Parts
-from tests.adapters.zeromq.peers import BOUNDS, LIMITS, Primary, peer, primary, send_forever, until
+from tests.adapters.zeromq.peers import BOUNDS, LIMITS, Primary, peer, primary, send_forever
+from tests.awaited import until
 from tests.transport_reader import receive
 
 Socket = zmq.Socket[bytes]

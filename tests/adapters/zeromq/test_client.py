@@ -29,8 +29,8 @@ from tests.adapters.zeromq.peers import (
     make_deaf,
     peer,
     primary,
-    until,
 )
+from tests.awaited import until
 from tests.transport_reader import receive, receive_all
 
 Socket = zmq.Socket[bytes]

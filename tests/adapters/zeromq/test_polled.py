@@ -12,7 +12,8 @@ import pytest
 import zmq
 
 from dragoman.adapters.zeromq.polled import BATCH, BYTES, SLICE, Message, Polled
-from tests.adapters.zeromq.peers import DEADLINE, bound, peer, until
+from tests.adapters.zeromq.peers import DEADLINE, bound, peer
+from tests.awaited import until
 
 Socket = zmq.Socket[bytes]
 

@@ -16,7 +16,8 @@ from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.publication import TOPIC_MAX
 from dragoman.adapters.zeromq.sockets import ZeroMQLimits
 from dragoman.mappings.dialect import Loss
-from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, PATIENCE, Primary, peer, primary, until
+from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, PATIENCE, Primary, peer, primary
+from tests.awaited import until
 from tests.transport_reader import receive
 
 Socket = zmq.Socket[bytes]

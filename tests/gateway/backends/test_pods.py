@@ -20,10 +20,11 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id
+from tests.awaited import until
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said
-from tests.pairs.test_pod_listener import served, until
+from tests.pairs.test_pod_listener import served
 
 WS = "smooth+ws://127.0.0.1:0/ws"
 

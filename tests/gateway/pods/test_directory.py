@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.awaited import until
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send
-from tests.pairs.test_pod_listener import quiet, served, until
+from tests.pairs.test_pod_listener import quiet, served
 
 WS = "smooth+ws://127.0.0.1:0/ws"
 
