@@ -12,7 +12,7 @@ PAUSE = 0.002  # seconds between two looks at what sets no event
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for a condition that sets no event, such as a count of the gateway or a file of /proc."""
     async with asyncio.timeout(DEADLINE):
-        while not holds():  # noqa: ASYNC110
+        while not holds():  # noqa: ASYNC110  # nobody sets an event for it
             await asyncio.sleep(PAUSE)
 
 

@@ -361,6 +361,12 @@ def asks(stage: Stage) -> bool:
     return bool(stage.heard) and isinstance(stage.heard[-1], events.ApprovalRequested | events.InteractionRequired)
 
 
+async def until_asked(stage: Stage) -> None:
+    """Begin a turn, and wait for its question."""
+    await stage.sent(run("go"))
+    await stage.until(lambda: asks(stage))
+
+
 def ended(stage: Stage) -> bool:
     return isinstance(stage.heard[-1], events.TurnEnded)
 
@@ -368,8 +374,7 @@ def ended(stage: Stage) -> bool:
 @pytest.mark.parametrize(("approved", "text"), [(True, "May I? Yes."), (False, "May I? No.")])
 async def test_an_approval_parks_the_turn_until_the_answer(approved: bool, text: str) -> None:
     async with staged(ASKING) as stage:
-        await stage.sent(run("go"))
-        await stage.until(lambda: asks(stage))
+        await until_asked(stage)
         assert stage.text() == "May I? "
         answer = commands.AnswerApproval(request="a", approved=approved, question="the gateway's own id of it")
         assert await stage.sent(answer) == [events.Reply(request="a")]
@@ -386,8 +391,7 @@ async def test_an_approval_parks_the_turn_until_the_answer(approved: bool, text:
 )
 async def test_a_form_parks_the_turn_until_the_answer(answer: commands.AnswerInteraction, text: str) -> None:
     async with staged(FORM) as stage:
-        await stage.sent(run("go"))
-        await stage.until(lambda: asks(stage))
+        await until_asked(stage)
         assert await stage.sent(answer) == [events.Reply(request="a")]
         await stage.until(lambda: ended(stage))
         assert stage.text() == text
@@ -413,8 +417,7 @@ async def test_a_code_that_was_not_requested_is_invalid() -> None:
 
 async def test_a_question_is_answered_once_and_in_its_kind() -> None:
     async with staged(ASKING) as stage:
-        await stage.sent(run("go"))
-        await stage.until(lambda: asks(stage))
+        await until_asked(stage)
         wrong = commands.AnswerInteraction(request="w", question="q1")
         assert refusal(await stage.sent(wrong)) == ("w", "not_found")
         first, second = (
@@ -430,8 +433,7 @@ async def test_a_question_is_answered_once_and_in_its_kind() -> None:
 
 async def test_an_answer_to_another_form_is_invalid_and_the_turn_stays_parked() -> None:
     async with staged(FORM) as stage:
-        await stage.sent(run("go"))
-        await stage.until(lambda: asks(stage))
+        await until_asked(stage)
         assert refusal(await stage.sent(commands.AnswerInteraction(request="r", question="q0"))) == ("r", "invalid")
         assert await stage.sent(commands.AnswerInteraction(request="a", question="q1", declined=True)) == [
             events.Reply(request="a")
@@ -440,8 +442,7 @@ async def test_an_answer_to_another_form_is_invalid_and_the_turn_stays_parked() 
 
 async def test_cancelling_a_parked_turn_removes_its_question() -> None:
     async with staged(ASKING) as stage:
-        await stage.sent(run("go"))
-        await stage.until(lambda: asks(stage))
+        await until_asked(stage)
         assert refusal(await stage.sent(run("more", "s"))) == ("s", "busy")
         await stage.sent(commands.CancelTurn(request="c"))
         await stage.until(lambda: stage.results() == ["cancelled"])
@@ -450,8 +451,7 @@ async def test_cancelling_a_parked_turn_removes_its_question() -> None:
 
 async def test_a_parked_turn_that_was_paused_asks_again_when_resumed() -> None:
     async with staged(ASKING) as stage:
-        await stage.sent(run("go"))
-        await stage.until(lambda: asks(stage))
+        await until_asked(stage)
         await stage.sent(commands.PauseTurn(request="p"))
         await stage.until(lambda: stage.results() == ["paused"])
         await stage.sent(commands.ResumeTurn(request="q"))
@@ -463,12 +463,10 @@ async def test_a_parked_turn_that_was_paused_asks_again_when_resumed() -> None:
 
 async def test_an_answer_is_forgotten_with_its_turn() -> None:
     async with staged(ASKING + FORM.replace(', "when"', "")) as stage:
-        await stage.sent(run("go"))
-        await stage.until(lambda: asks(stage))
+        await until_asked(stage)
         await stage.sent(commands.AnswerApproval(approved=True))
         await stage.until(lambda: ended(stage))
-        await stage.sent(run("go"))
-        await stage.until(lambda: asks(stage))
+        await until_asked(stage)
         assert stage.text() == "May I? Yes."
 
 

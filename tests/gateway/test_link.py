@@ -102,6 +102,11 @@ class Served:
             ),
         )
 
+    async def puts(self, frames: list[bytes]) -> None:
+        """Put frames into the outbox, and let the link write them."""
+        self.link.put(frames)
+        await settle()
+
     async def stop_reading(self) -> None:
         """Let the peer read nothing more, while a write to it waits."""
         self.transport.reading.clear()
@@ -178,8 +183,7 @@ async def test_a_drained_outbox_of_a_link_that_is_behind_is_reported_after_every
             made.link.put([frame])
         await settle()
         made.link.behind.clear()
-        made.link.put([b"four"])
-        await settle()
+        await made.puts([b"four"])
         assert made.drains == [3]
 
 
@@ -188,8 +192,7 @@ async def test_each_drain_is_reported_to_a_link_that_is_behind() -> None:
         more = [[b"a"], [b"b"]]
         made.link.behind["session"] = None
         made.on_drained = lambda link: link.put(more.pop()) if more else made.drains.append(0)
-        made.link.put([b"too much"])
-        await settle()
+        await made.puts([b"too much"])
         assert (made.transport.got, made.drains) == ([b"too much", b"b", b"a"], [0])
 
 
@@ -231,8 +234,7 @@ async def test_pending_frames_are_written_before_the_link_ends_and_final_frames_
 async def test_no_frame_follows_the_final_ones() -> None:
     async with served() as made:
         made.link.end(CloseReason.GOING_AWAY, "bye")
-        made.link.put([b"late"])
-        await settle()
+        await made.puts([b"late"])
         assert made.transport.got == [b"bye"]
 
 
@@ -240,8 +242,7 @@ async def test_a_link_that_ends_for_its_memory_frees_it_at_once_and_says_why_in_
     async with served() as made:
         memory = made.link._services.memory
         made.transport.reading.clear()
-        made.link.put([b"1"])
-        await settle()
+        await made.puts([b"1"])
         made.link.put([b"2" * 1000])
         memory.limit = 0
         made.transport.meter.add(1_000_000)
@@ -298,8 +299,7 @@ async def test_a_peer_that_disconnects_is_closed_and_gets_no_frames() -> None:
         await made.transport.hangs_up()
         assert made.heard == [b"last"]
         assert made.transport.closed is CloseReason.DONE
-        made.link.put([b"to nobody"])
-        await settle()
+        await made.puts([b"to nobody"])
         assert made.transport.got == []
         assert made.link.outbox.size == 0
 
@@ -307,8 +307,7 @@ async def test_a_peer_that_disconnects_is_closed_and_gets_no_frames() -> None:
 async def test_frames_of_a_peer_that_stopped_reading_are_still_processed() -> None:
     async with served() as made:
         made.transport.broken = True
-        made.link.put([b"into the void"])
-        await settle()
+        await made.puts([b"into the void"])
         assert made.transport.is_open()
         await made.transport.says(b"said before")
         assert made.heard == [b"said before"]
@@ -319,8 +318,7 @@ async def test_frames_of_a_peer_that_stopped_reading_are_still_processed() -> No
 async def test_a_peer_that_sends_requests_without_reading_is_disconnected() -> None:
     async with served(soft=10, hard=100) as made:
         await made.stop_reading()
-        made.link.put([b"x" * 101])
-        await settle()
+        await made.puts([b"x" * 101])
         assert made.transport.is_open(), "what is broadcast to it is bounded by whoever broadcasts"
         made.link.send([b"an answer"])
         await settle()
@@ -335,8 +333,7 @@ async def test_the_wait_for_a_disconnected_peer_that_does_not_read_is_bounded(
     monkeypatch.setattr("dragoman.gateway.link.FLUSH_DEADLINE", 0.01)
     async with served() as made:
         made.transport.reading.clear()
-        made.link.put([b"never read"])
-        await settle()
+        await made.puts([b"never read"])
     assert made.transport.closed is CloseReason.DONE
 
 
@@ -360,8 +357,7 @@ async def test_a_client_that_does_not_read_has_one_deadline_to_read_and_to_close
     async with served(limited=limited) as made:
         monkeypatch.setattr(made.transport, "close", close)
         made.transport.reading.clear()
-        made.link.put([b"never read"])
-        await settle()
+        await made.puts([b"never read"])
         made.link.end(CloseReason.DONE)
         await begun.wait()
         if not limited:  # a child that does not read is ended in steps, which take longer
@@ -407,8 +403,7 @@ async def test_a_failure_in_the_writer_ends_the_link_and_its_reader() -> None:
 
         made.transport.send = send  # type: ignore[method-assign]  # a transport with a bug
         with capture_logs() as logs:
-            made.link.put([b"x"])
-            await settle()
+            await made.puts([b"x"])
         assert made.transport.closed is CloseReason.INTERNAL
         assert [entry["event"] for entry in logs] == ["link failed, disconnecting the peer"]
 
@@ -418,8 +413,7 @@ async def test_an_idle_link_has_one_task() -> None:
     async with served() as made:
         assert len(asyncio.all_tasks()) == before + 1
         made.transport.reading.clear()
-        made.link.put([b"waits"])
-        await settle()
+        await made.puts([b"waits"])
         assert len(asyncio.all_tasks()) == before + 2, "the second one writes"
         await made.transport.reads_on()
         assert len(asyncio.all_tasks()) == before + 1
@@ -945,8 +939,7 @@ async def test_a_frame_that_was_written_is_freed() -> None:
             freed.append(self.decode())
 
     async with served() as made:
-        made.link.put([Noted(b"a long history")])
-        await settle()
+        await made.puts([Noted(b"a long history")])
         made.transport.got.clear()
         assert freed == ["a long history"]
 

@@ -57,6 +57,12 @@ async def spawned(argv: list[str], bounds: ChildLimits, ended: Ended | None = No
                 file.close()
 
 
+async def end_input(process: Process) -> None:
+    """Close the input of a child, and end it."""
+    process.streams.stdin.close()
+    await process.end()
+
+
 async def said(process: Process, words: bytes) -> None:
     """Wait until the process has written all of this to its stdout."""
     heard = b""
@@ -77,8 +83,7 @@ async def said(process: Process, words: bytes) -> None:
 
 async def test_a_child_that_exits_at_eof_gets_no_signal(mark: str) -> None:
     async with spawned(python("import sys; sys.stdin.read(); sys.exit(7)", mark), LONG) as process:
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
         assert process.status() == "exited with status 7"
 
 
@@ -86,24 +91,21 @@ async def test_a_child_that_ignores_eof_gets_sigterm(mark: str) -> None:
     code = "import signal; print('up', flush=True); signal.pause()"
     async with spawned(python(code, mark), ChildLimits(eof_wait=0.1, term_wait=DEADLINE)) as process:
         await said(process, b"up")
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
         assert process.status() == "was ended by SIGTERM"
 
 
 async def test_a_child_that_ignores_eof_and_sigterm_is_killed(mark: str) -> None:
     async with spawned(python(STUBBORN, mark), SHORT) as process:
         await said(process, b"up")
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
         assert process.status() == "was ended by SIGKILL"
 
 
 async def test_a_stopped_child_is_killed(mark: str) -> None:
     async with spawned(python("import sys; sys.stdin.read()", mark), SHORT) as process:
         os.kill(process.pid, signal.SIGSTOP)
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
         assert process.status() == "was ended by SIGKILL"
 
 
@@ -156,8 +158,7 @@ async def test_an_end_that_is_cancelled_twice_kills_and_the_loop_reaps(mark: str
 async def test_a_child_leads_a_group_and_a_session_of_its_own(mark: str) -> None:
     async with spawned(python("import sys; sys.stdin.read()", mark), LONG) as process:
         assert os.getpgid(process.pid) == os.getsid(process.pid) == process.pid
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
 
 
 @pytest.mark.parametrize("manners", ["orderly", "deaf"])
@@ -165,8 +166,7 @@ async def test_a_grandchild_ends_with_its_child(mark: str, manners: str) -> None
     async with spawned(family(mark, manners), SHORT) as process:
         await said(process, b"child grandchild")
         assert len(running(mark)) == 2
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
         assert running(mark) == []
 
 
@@ -211,8 +211,7 @@ async def test_the_end_is_reported_once_and_after_the_child_was_reaped(mark: str
 async def test_a_child_that_has_not_exited_counts_as_running(mark: str) -> None:
     async with spawned(python("import sys; sys.stdin.read()", mark), LONG) as process:
         assert process.status() == "runs"
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
 
 
 async def test_a_signal_without_a_name_is_reported_by_its_number(mark: str) -> None:
@@ -226,8 +225,7 @@ async def test_a_child_is_watched_also_without_pidfd(mark: str, monkeypatch: pyt
     monkeypatch.delattr(os, "pidfd_open")
     async with spawned(family(mark, "deaf"), SHORT) as process:
         await said(process, b"child grandchild")
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
         assert process.status() == "was ended by SIGKILL"
         assert running(mark) == []
 
@@ -318,8 +316,7 @@ async def test_a_resource_limit_above_our_own_becomes_ours(mark: str) -> None:
     async with spawned(python("import sys; sys.stdin.read()", mark), LONG) as process:
         process._set_rlimits({resource.RLIMIT_NOFILE: (soft, hard + 1 if hard > 0 else hard)})
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (soft, hard)
-        process.streams.stdin.close()
-        await process.end()
+        await end_input(process)
 
 
 async def test_too_many_open_files_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,8 +341,7 @@ async def test_an_argument_with_a_nul_is_a_config_error() -> None:
 async def test_no_file_descriptor_stays_open(mark: str) -> None:
     async def once() -> None:
         async with spawned(python("import sys; sys.stdin.read()", mark), LONG) as process:
-            process.streams.stdin.close()
-            await process.end()
+            await end_input(process)
 
     await once()  # a loop opens what it needs for the first one
     before = open_files()

@@ -34,6 +34,12 @@ async def heard(ours: Primary) -> tuple[Caller, Sequence[Frame]]:
     return caller, await receive(caller)
 
 
+async def first_call(ours: Primary, dealer: Socket, body: bytes) -> tuple[Caller, Sequence[Frame]]:
+    """Call for the first time; return the caller, and its message."""
+    dealer.send_multipart([b"", body])
+    return await heard(ours)
+
+
 async def reply(caller: Socket) -> list[bytes]:
     return await asyncio.to_thread(caller.recv_multipart)
 
@@ -49,8 +55,7 @@ async def test_a_call_comes_with_its_identity_and_the_answer_goes_behind_an_empt
         with peer(zmq.DEALER) as dealer:
             dealer.setsockopt(zmq.IDENTITY, b"pando-client-17")
             dealer.connect(ours.calls)
-            dealer.send_multipart([b"", b"ping"])
-            caller, frames = await heard(ours)
+            caller, frames = await first_call(ours, dealer, b"ping")
             assert frames == [Parts("rpc", b"pando-client-17", (b"", b"ping"))]
             assert caller.peer == "pando-client-17"
             await caller.send([b"pong"])
@@ -98,8 +103,7 @@ async def test_callers_do_not_get_each_others_answers() -> None:
 async def test_a_caller_has_one_link_for_all_its_calls() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as dealer:
-            dealer.send_multipart([b"", b"first"])
-            caller, _ = await heard(ours)
+            caller, _ = await first_call(ours, dealer, b"first")
             for number in range(3):
                 await caller.send([b"answer"])
                 await reply(dealer)
@@ -139,15 +143,13 @@ async def serve(ours: Primary, group: asyncio.TaskGroup) -> None:
 async def test_a_silent_caller_is_forgotten_and_counts_as_new_when_it_calls_again() -> None:
     async with primary(bounds=structs.replace(BOUNDS, idle=0.1)) as ours:
         with peer(zmq.DEALER, ours.calls) as dealer:
-            dealer.send_multipart([b"", b"once"])
-            first, _ = await heard(ours)
+            first, _ = await first_call(ours, dealer, b"once")
             assert await receive(first) == []
             with pytest.raises(ConnectionError):
                 await first.send([b"too late"])
             await first.close()
             ours.listener._callers._idle = BOUNDS.idle  # a busy machine may be slow to answer
-            dealer.send_multipart([b"", b"again"])
-            second, (frame,) = await heard(ours)
+            second, (frame,) = await first_call(ours, dealer, b"again")
             assert call(frame) == b"again"
             assert second is not first
             await second.send([b"welcome back"])
@@ -171,18 +173,15 @@ async def test_a_silent_caller_is_forgotten_sooner_if_it_has_its_answers() -> No
 async def test_calls_of_a_caller_that_was_disconnected_for_a_limit_are_dropped_and_counted_for_a_while() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as flooding, peer(zmq.DEALER, ours.calls) as other:
-            flooding.send_multipart([b"", b"first"])
-            caller, _ = await heard(ours)
+            caller, _ = await first_call(ours, flooding, b"first")
             await caller.close(CloseReason.FULL)
             flooding.send_multipart([b"", b"second"])
             await until(lambda: bool(ours.losses))
             assert ours.losses == [Loss(kind="call", why="the caller was disconnected for a limit")]
-            other.send_multipart([b"", b"another connection"])
-            _, (frame,) = await heard(ours)
+            _, (frame,) = await first_call(ours, other, b"another connection")
             assert call(frame) == b"another connection"
             ours.listener._callers._banned[caller.identity] -= BOUNDS.idle
-            flooding.send_multipart([b"", b"third"])
-            _, (frame,) = await heard(ours)
+            _, (frame,) = await first_call(ours, flooding, b"third")
             assert call(frame) == b"third"
 
 
@@ -191,8 +190,7 @@ async def test_the_number_of_banned_identities_is_at_most_that_of_callers() -> N
         banned = []
         for _ in range(3):
             with peer(zmq.DEALER, ours.calls) as dealer:
-                dealer.send_multipart([b"", b"flood"])
-                caller, _ = await heard(ours)
+                caller, _ = await first_call(ours, dealer, b"flood")
                 await caller.close(CloseReason.FULL)
                 banned.append(caller.identity)
         assert list(ours.listener._callers._banned) == banned[-1:]
@@ -201,10 +199,8 @@ async def test_the_number_of_banned_identities_is_at_most_that_of_callers() -> N
 async def test_a_caller_that_keeps_calling_is_not_forgotten() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as busy, peer(zmq.DEALER, ours.calls) as silent:
-            busy.send_multipart([b"", b"busy"])
-            caller, _ = await heard(ours)
-            silent.send_multipart([b"", b"silent"])
-            other, _ = await heard(ours)
+            caller, _ = await first_call(ours, busy, b"busy")
+            other, _ = await first_call(ours, silent, b"silent")
             caller.heard = other.heard = other.heard - BOUNDS.idle
             busy.send_multipart([b"", b"busy"])
             await receive(caller)
@@ -223,8 +219,7 @@ async def test_the_caller_that_was_silent_longest_makes_room_for_a_new_one() -> 
         ):
             callers = []
             for dealer in (one, two):
-                dealer.send_multipart([b"", b"ping"])
-                caller, _ = await heard(ours)
+                caller, _ = await first_call(ours, dealer, b"ping")
                 await caller.send([b"pong"])
                 callers.append(caller)
             three.send_multipart([b"", b"ping"])
@@ -238,23 +233,20 @@ async def test_the_caller_that_was_silent_longest_makes_room_for_a_new_one() -> 
 async def test_a_caller_that_waits_for_an_answer_is_kept_and_a_new_one_is_refused_and_counted() -> None:
     async with primary(bounds=structs.replace(BOUNDS, callers=1)) as ours:
         with peer(zmq.DEALER, ours.calls) as waiting, peer(zmq.DEALER, ours.calls, RCVTIMEO=100) as late:
-            waiting.send_multipart([b"", b"slow"])
-            caller, _ = await heard(ours)
+            caller, _ = await first_call(ours, waiting, b"slow")
             late.send_multipart([b"", b"late"])
             await until(lambda: bool(ours.losses))
             assert ours.losses == [Loss(kind="call", why="too many callers wait for answers")]
             await caller.send([b"done"])
             assert (await reply(waiting))[-1] == b"done"
-            late.send_multipart([b"", b"again"])
-            _, (frame,) = await heard(ours)
+            _, (frame,) = await first_call(ours, late, b"again")
             assert call(frame) == b"again"
 
 
 async def test_sending_an_answer_to_a_gone_caller_raises_connection_error() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as dealer:
-            dealer.send_multipart([b"", b"ping"])
-            caller, _ = await heard(ours)
+            caller, _ = await first_call(ours, dealer, b"ping")
         with pytest.raises(ConnectionError, match="gone"):
             await send_forever(caller)
 
@@ -263,12 +255,10 @@ async def test_a_caller_that_does_not_read_its_answers_delays_only_itself() -> N
     bounds = structs.replace(BOUNDS, answered=3600.0, idle=3600.0)  # it has one call, and 2,000 answers take a while
     async with primary(bounds=bounds) as ours:
         with peer(zmq.DEALER, ours.calls, RCVHWM=1, RCVBUF=4096) as deaf, peer(zmq.DEALER, ours.calls) as other:
-            deaf.send_multipart([b"", b"ping"])
-            full, _ = await heard(ours)
+            full, _ = await first_call(ours, deaf, b"ping")
             async with asyncio.TaskGroup() as group:
                 stuck = group.create_task(full.send([b"x" * 10_000] * 2_000))
-                other.send_multipart([b"", b"ping"])
-                caller, _ = await heard(ours)
+                caller, _ = await first_call(ours, other, b"ping")
                 for _ in range(100):
                     await caller.send([b"pong"])
                     assert (await reply(other))[-1] == b"pong"
@@ -299,8 +289,7 @@ async def test_few_calls_of_a_connection_are_buffered_while_the_event_loop_is_bu
 async def test_closing_ends_a_send_that_waits() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls, RCVHWM=1, RCVBUF=4096) as deaf:
-            deaf.send_multipart([b"", b"ping"])
-            caller, _ = await heard(ours)
+            caller, _ = await first_call(ours, deaf, b"ping")
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(refused(caller))
                 await asyncio.sleep(0)
@@ -368,13 +357,11 @@ async def test_a_call_of_too_many_parts_comes_as_oversize_and_the_next_one_uncha
 async def test_a_call_far_over_the_limit_disconnects_only_that_caller() -> None:
     async with primary(structs.replace(LIMITS, max_message=1_000)) as ours:
         with peer(zmq.DEALER, ours.calls) as hostile, peer(zmq.DEALER, ours.calls) as other:
-            hostile.send_multipart([b"", b"ping"])
-            cut, _ = await heard(ours)
+            cut, _ = await first_call(ours, hostile, b"ping")
             hostile.send_multipart([b"", b"x" * (1_000 * HARD_LIMIT + 1)])
             with pytest.raises(ConnectionError):
                 await send_forever(cut)
-            other.send_multipart([b"", b"ping"])
-            caller, _ = await heard(ours)
+            caller, _ = await first_call(ours, other, b"ping")
             await caller.send([b"pong"])
             assert (await reply(other))[-1] == b"pong"
 
@@ -392,8 +379,7 @@ async def test_an_identity_of_arbitrary_bytes_is_shown_in_hex() -> None:
 async def test_a_closed_listener_serves_known_callers_and_counts_the_calls_of_others() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as known, peer(zmq.DEALER, ours.calls) as late:
-            known.send_multipart([b"", b"ping"])
-            caller, _ = await heard(ours)
+            caller, _ = await first_call(ours, known, b"ping")
             await ours.listener.close()
             late.send_multipart([b"", b"ping"])
             await until(lambda: ours.losses == [Loss(kind="call", why="the gateway is stopping")])

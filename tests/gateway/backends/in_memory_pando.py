@@ -79,6 +79,11 @@ class InMemoryPando:
         await self.answers("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
         await self.answers("session.list", list(rows))
 
+    async def opens(self, history: object, *rows: dict[str, object]) -> None:
+        """Begin with these sessions, and answer with this history of the one that is looked at."""
+        await self.begins(*rows)
+        await self.answers("message.list", history)
+
     async def replaced(self, *rows: dict[str, object]) -> None:
         """Lose the connection, and let the next primary list these sessions."""
         before = len(self.primaries)

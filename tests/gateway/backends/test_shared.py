@@ -52,8 +52,7 @@ async def test_publications_of_a_session_reach_only_its_clients() -> None:
 async def test_a_command_names_its_session_and_its_answer_goes_to_its_sender() -> None:
     async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
-        await made.begins(row(ONE), row(OTHER))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE), row(OTHER))
         await made.answers("message.list", [])
         before = len(frames(other))
         await send(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
@@ -68,8 +67,7 @@ async def test_a_session_that_nobody_uses_is_forgotten_by_the_translator_too(mon
     monkeypatch.setattr(FollowedSessions, "forget", lambda _self, session: forgotten.append(session))
     async with in_memory_pando_gateway() as made:
         client = await watching(made, ONE)
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         await client.hangs_up()
         assert forgotten == []
         made.time.passes(Limits().session_ttl)
@@ -93,8 +91,7 @@ async def test_a_lost_primary_fails_the_open_turn_and_waiting_commands_once() ->
 async def in_a_turn(made: InMemoryPandoGateway) -> MemoryTransport:
     """Return a client whose turn r1 has streamed `Hel` when the connection to the primary is lost."""
     client = await watching(made, ONE)
-    await made.begins(row(ONE))
-    await made.answers("message.list", [])
+    await made.opens([], row(ONE))
     await send(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
     await made.answers("message.send", {"ok": True})
     await made.publishes("llm.token", session_id=ONE, token="Hel")
@@ -148,8 +145,7 @@ async def test_an_answer_that_a_question_interrupts_is_no_contradiction() -> Non
     asked = {"id": "m1", "role": "user", "content": "Delete it"}
     async with in_memory_pando_gateway() as made:
         client = await watching(made, ONE)
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         for number, (text, tokens, stored) in enumerate(
             [
                 ("Delete it", ["Let me see.", "\n\nMay I?\nAnswer approve or deny."], [asked]),
@@ -214,8 +210,7 @@ async def test_a_client_whose_session_the_primary_has_open_already_joins_it() ->
     """A primary with one session, such as a gateway before a pod, answers CreateSession with that session."""
     async with in_memory_pando_gateway() as made:
         other, client = await watching(made, ONE), made.join("smooth")
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         await send(client, CREATE)
         await made.answers("CreateSession", {"id": ONE})
         (opened,) = frames(client)
@@ -230,8 +225,7 @@ async def test_an_input_that_opens_a_session_goes_to_the_one_that_the_primary_ha
     async with in_memory_pando_gateway() as made:
         await watching(made, ONE)
         pod = made.join("pod", ingress=Ingress(endpoint="pod", session=NEW))
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         await send(pod, run("Hello"))
         await made.answers("session.interrupt", problem="session.interrupt: session 'x' not found")
         await made.answers("CreateSession", {"id": ONE})
@@ -282,8 +276,7 @@ async def test_a_delete_is_answered_once_although_its_event_comes_first() -> Non
     async with in_memory_pando_gateway() as made:
         caller = made.join("pando")
         await watching(made, ONE)
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         write = {"method": "DeleteSession", "params": ONE}
         await send(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
         assert made.asked() == ["DeleteSession"]
@@ -298,8 +291,7 @@ async def test_a_session_that_a_client_deleted_is_over_although_the_primary_publ
     async with in_memory_pando_gateway() as made:
         caller, subscriber = made.join("pando"), made.join("pando", publishes=True)
         client = await watching(made, ONE)
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         write = {"method": "DeleteSession", "params": ONE}
         await send(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
         await made.answers("DeleteSession")
@@ -314,8 +306,7 @@ async def test_a_session_that_a_client_deleted_is_over_although_the_primary_publ
 async def test_a_smooth_client_that_renames_a_session_does_not_receive_the_row_of_the_primary() -> None:
     async with in_memory_pando_gateway() as made:
         client = await watching(made, ONE)
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         await send(client, ask("rename_conversation", "r", conversationId=ONE, title="New"))
         await made.answers("UpdateSession", row(ONE, "New"))
         assert frames(client)[-1]["data"] == {"conversationId": ONE, "title": "New"}
@@ -355,8 +346,7 @@ async def test_a_history_that_is_still_empty_when_it_is_read_again_is_not_told()
     change = {"instance_id": "i-2", "path": "/", "payload": {"method": "UpdateSession"}}
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod", ingress=Ingress(session=ONE))
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         before = frames(pod)
         await made.publishes("db.session.updated", topic="db.session.updated", **change)
         for _ in range(3):
@@ -450,8 +440,7 @@ async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_i
     async with in_memory_pando_gateway() as made:
         smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando")
         await send(smooth, ask("get_session", "open", sessionId=ONE))
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         call = {"method": "message.send", "params": {"session_id": ONE, "content": "Hello"}}
         said: tuple[tuple[MemoryTransport, dict[str, object]], ...] = (
             (smooth, ask("send_message", "r1", sessionId=ONE, message="Hello")),

@@ -118,16 +118,10 @@ async def test_clients_above_the_limit_that_wait_for_the_first_list_are_disconne
 NO_ROWS = "session.get: sql: no rows in result set"
 
 
-async def watched(made: InMemoryPandoGateway, *rows: dict[str, object]) -> None:
-    """Let the primary list these sessions; a pod client is shown the newest."""
-    await made.begins(*rows)
-    await made.answers("message.list", [])
-
-
 async def test_a_session_missing_from_the_next_list_is_requested_and_stays_if_it_exists() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
-        await watched(made, row(ONE))
+        await made.opens([], row(ONE))
         await made.replaced(row(OTHER))
         await made.answers("message.list", [])
         assert (await made.answers("session.get", row(ONE)))["session_id"] == ONE
@@ -168,7 +162,7 @@ async def test_the_turn_of_a_session_that_nobody_uses_fails_if_its_primary_stays
 async def test_a_pod_client_whose_session_is_gone_is_rotated_to_the_newest_session() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
-        await watched(made, row(ONE))
+        await made.opens([], row(ONE))
         await made.replaced(row(OTHER))
         await made.answers("message.list", [])
         await made.answers("session.get", problem=NO_ROWS)
@@ -185,7 +179,7 @@ async def test_a_pod_client_whose_session_is_gone_is_rotated_to_the_newest_sessi
 async def test_an_input_of_a_pod_client_whose_session_is_gone_opens_another_if_there_is_none() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
-        await watched(made, row(ONE))
+        await made.opens([], row(ONE))
         await made.replaced()
         await made.answers("message.list", [])
         await made.answers("session.get", problem=NO_ROWS)
@@ -212,7 +206,7 @@ async def test_a_pod_client_of_an_empty_primary_follows_its_first_session() -> N
 async def test_a_pod_client_whose_session_is_gone_follows_the_newest_of_a_later_list() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
-        await watched(made, row(ONE))
+        await made.opens([], row(ONE))
         await made.replaced()
         await made.answers("message.list", [])
         await made.answers("session.get", problem=NO_ROWS)
@@ -253,13 +247,12 @@ async def test_a_pod_client_whose_input_opened_a_session_stays_there() -> None:
 async def test_inputs_sent_before_the_new_backend_listed_its_sessions_wait_for_the_list() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
-        await watched(made, row(ONE))
+        await made.opens([], row(ONE))
         await made.primaries[-1].hangs_up()
         await send(pod, run("Hello"))
         while len(made.primaries) < 2:
             await settle()
-        await made.begins()
-        await made.answers("message.list", [])
+        await made.opens([])
         assert made.asked() == ["session.get"], "and the words wait"
         await made.answers("session.get", problem=NO_ROWS)
         await made.answers("session.interrupt", {"ok": True})
@@ -282,7 +275,7 @@ async def test_a_deleted_session_is_unknown_to_its_clients_and_reported_to_subsc
     async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
         await send(smooth, ask("get_session", "open", sessionId=ONE))
-        await watched(made, row(ONE))
+        await made.opens([], row(ONE))
         await made.replaced()
         await made.answers("message.list", [])
         await made.answers("session.get", problem=NO_ROWS)
@@ -294,7 +287,7 @@ async def test_a_deleted_session_is_unknown_to_its_clients_and_reported_to_subsc
 async def test_a_session_that_the_backend_deletes_twice_is_removed_once() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
-        await watched(made, row(ONE))
+        await made.opens([], row(ONE))
         await made.publishes("llm.token", session_id=ONE, token="Hi")
         await made.publishes("session.deleted", **row(ONE))
         await made.publishes("session.deleted", **row(ONE))
@@ -323,7 +316,7 @@ async def test_the_pod_folder_of_a_session_is_removed_with_it() -> None:
     async with in_memory_pando_gateway() as made:
         folder = Ingress(endpoint="pod+unix:/pods/one/sock", session=ONE, about_pods=lambda *_asked: Heartbeat())
         pod = made.join("pod", ingress=folder)
-        await watched(made, row(ONE), row(OTHER))
+        await made.opens([], row(ONE), row(OTHER))
         await made.publishes("session.deleted", **row(ONE))
         assert frames(pod)[-1] == {"event": "shutdown"}
         assert pod.closed is not None
@@ -381,8 +374,11 @@ async def test_reading_a_session_does_not_make_it_the_newest() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         await send(client, ask("get_session", "r1", sessionId=ONE))
-        await made.begins(row(ONE, updated="2023-05-09T21:28:20Z"), row(OTHER, updated="2023-05-10T21:28:20Z"))
-        await made.answers("message.list", [{"id": "m", "role": "user", "content": "Hi", "created_at": ""}])
+        await made.opens(
+            [{"id": "m", "role": "user", "content": "Hi", "created_at": ""}],
+            row(ONE, updated="2023-05-09T21:28:20Z"),
+            row(OTHER, updated="2023-05-10T21:28:20Z"),
+        )
         made.join("pod")
         await settle()
         assert (await made.answers("message.list", []))["session_id"] == OTHER

@@ -145,6 +145,11 @@ class RecorderHarness:
         self.recorder.leave(self.recorder.batch(batch))
         self.state.seq += len(events)
 
+    def writes_text(self, text: str) -> None:
+        """Let a piece of text happen, and the time pass after which it is flushed."""
+        self.happens(TextDelta(text=text))
+        self.flushes()
+
     def adds_text(self, text: str) -> None:
         """Let two pieces of a text arrive, a word and a further one alone."""
         self.recorder.step.append(FramesNote(TapPoint(UP, "receive", "pod"), [b"so"]))

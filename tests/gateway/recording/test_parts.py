@@ -50,8 +50,7 @@ def names_of(file: OutputFile) -> str:
 def test_parts_have_names_of_their_own() -> None:
     harness = RecorderHarness(rotate_bytes=1)
     for _ in range(2):
-        harness.happens(TextDelta(text="x"))
-        harness.flushes()
+        harness.writes_text("x")
     assert [names_of(file) for file in harness.disk.files] == ["19700101T000000Z-s.jsonl", "19700101T000000Z-s.1.jsonl"]
 
 
@@ -113,15 +112,13 @@ def test_items_that_wait_for_an_input_are_written_when_memory_is_short(tmp_path:
 
 
 def test_a_full_disk_is_logged_once_counted_and_tried_again_later(harness: RecorderHarness) -> None:
-    harness.happens(TextDelta(text="a"))
-    harness.flushes()
+    harness.writes_text("a")
     (file,) = harness.disk.files
     file.lines = 0  # the header was written, the line was not
     with capture_logs() as logs:
         file.failed(file, OSError(28, "No space left on device"))
         for _ in range(3):
-            harness.happens(TextDelta(text="b"))
-            harness.flushes()
+            harness.writes_text("b")
     (said,) = [entry for entry in logs if entry["log_level"] == "error"]
     assert "is not recorded" in said["event"]
     assert "No space left" in said["cause"]
@@ -135,8 +132,7 @@ def test_a_full_disk_is_logged_once_counted_and_tried_again_later(harness: Recor
 
 
 def test_a_file_that_was_never_created_is_not_counted_as_a_part(harness: RecorderHarness) -> None:
-    harness.happens(TextDelta(text="a"))
-    harness.flushes()
+    harness.writes_text("a")
     (file,) = harness.disk.files
     del harness.disk.files[file]
     file.size = file.lines = 0
@@ -167,8 +163,7 @@ def test_a_part_that_fails_after_the_next_one_has_begun_is_logged_and_the_next_o
 
 def test_the_next_header_counts_items_that_were_lost_twice(harness: RecorderHarness) -> None:
     for _ in range(2):
-        harness.happens(TextDelta(text="a"))
-        harness.flushes()
+        harness.writes_text("a")
         file = next(reversed(harness.disk.files))
         del harness.disk.files[file]
         file.size = file.lines = 0
@@ -183,8 +178,7 @@ def test_the_next_header_counts_items_that_were_lost_twice(harness: RecorderHarn
 
 def test_a_header_does_not_repeat_the_lost_items_of_the_part_before(harness: RecorderHarness) -> None:
     for _ in range(2):
-        harness.happens(TextDelta(text="a"))
-        harness.flushes()
+        harness.writes_text("a")
         file = next(reversed(harness.disk.files))
         file.lines = 0
         file.failed(file, OSError(28, "full"))
@@ -195,8 +189,7 @@ def test_a_header_does_not_repeat_the_lost_items_of_the_part_before(harness: Rec
 
 
 def test_a_full_queue_stops_recording(harness: RecorderHarness) -> None:
-    harness.happens(TextDelta(text="a"))
-    harness.flushes()
+    harness.writes_text("a")
     harness.disk.full = True
     harness.happens(TextDelta(text="b"))
     with capture_logs() as logs:

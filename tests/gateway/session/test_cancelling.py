@@ -259,8 +259,7 @@ async def everybody(made: InMemoryPandoGateway) -> dict[str, MemoryTransport]:
     clients = {name: made.join(name) for name in ("smooth", "pod", "codewhale", "pando")}
     clients["subscribers"] = made.join("pando", publishes=True)
     sends(clients["smooth"], ask("get_session", "open", sessionId=ID))
-    await made.begins(row(ID))
-    await made.answers("message.list", [])
+    await made.opens([], row(ID))
     sends(clients["codewhale"], line(1, "thread/resume", thread_id=f"thread-{ID}"))
     sends(clients["smooth"], ask("send_message", "r1", sessionId=ID, message="Hi"))
     await settle()

@@ -260,6 +260,12 @@ def sends(client: InMemoryPeer, number: int, text: str = "Hi") -> None:
         client.sends(line(number, "thread/message", thread_id=KEPT, input=text))
 
 
+async def turn(made: InMemoryGateway, client: InMemoryPeer, number: int, text: str = "Hi") -> None:
+    """Begin a turn as this client, and let the child answer it."""
+    sends(client, number, text)
+    await child_answers(made)
+
+
 def sent_to(client: InMemoryPeer) -> Any:
     return next(frame["data"]["sessionId"] for frame in client.frames() if "sessionId" in frame.get("data", {}))
 
@@ -273,12 +279,10 @@ def errors(client: InMemoryPeer) -> list[str]:
 async def test_a_codewhale_client_learns_of_lost_context_once_in_the_result_of_its_next_turn() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        sends(client, 2)
-        await child_answers(made)
+        await turn(made, client, 2)
         (told,) = errors(client)
         assert LOST in told
-        sends(client, 3)
-        await child_answers(made)
+        await turn(made, client, 3)
         assert errors(client) == []
 
 
@@ -288,8 +292,7 @@ async def test_a_codewhale_client_whose_turn_failed_learns_of_lost_context_in_th
         sends(client, 2)
         await refuses(made, "thread/message", -32603, "turn failed")
         client.news()
-        sends(client, 3)
-        await child_answers(made)
+        await turn(made, client, 3)
         assert len(errors(client)) == 1
 
 
@@ -297,12 +300,10 @@ async def test_clients_that_learned_of_lost_context_are_not_told_again_when_a_la
     async with in_memory_gateway(upstream="codewhale") as made:
         first, second, viewer = await editor(made), await widget(made), made.join("viewer", dialect="pando")
         await settle()
-        sends(second, 2)
-        await child_answers(made)
+        await turn(made, second, 2)
         sends(first, 3)
         await refuses(made, "thread/message", -32603, "turn failed")
-        sends(second, 4)
-        await child_answers(made)
+        await turn(made, second, 4)
         for client in (second, viewer):
             assert len([frame for frame in client.frames() if LOST in json.dumps(frame)]) == 1
 
@@ -311,8 +312,7 @@ async def test_a_smooth_client_reads_of_lost_context_in_a_line_before_its_answer
     async with in_memory_gateway(upstream="codewhale") as made:
         await editor(made)
         client = await widget(made)
-        sends(client, 2)
-        await child_answers(made)
+        await turn(made, client, 2)
         accepted, line_of, token, terminal = client.news()
         assert accepted["status"] == 202
         assert LOST in line_of["token"]
@@ -320,20 +320,17 @@ async def test_a_smooth_client_reads_of_lost_context_in_a_line_before_its_answer
         assert LOST not in json.dumps(terminal)
         (session,) = made.router.sessions
         assert [message.text for message in session.state.messages()] == ["Hi", "Hello"]
-        sends(client, 3)
-        await child_answers(made)
+        await turn(made, client, 3)
         assert [frame["token"] for frame in client.news() if frame["type"] == "stream_token"] == ["Hello"]
 
 
 async def test_each_client_learns_of_lost_context_in_a_turn_of_its_own() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         first, second = await editor(made), await widget(made)
-        sends(first, 2)
-        await child_answers(made)
+        await turn(made, first, 2)
         assert len(errors(first)) == 1
         second.news()
-        sends(second, 3)
-        await child_answers(made)
+        await turn(made, second, 3)
         assert len([f for f in second.news() if f["type"] == "stream_token" and LOST in f["token"]]) == 1
 
 
@@ -342,8 +339,7 @@ async def test_a_subscriber_to_everything_reads_of_lost_context_once_after_the_s
         client, viewer = await editor(made), made.join("viewer", dialect="pando")
         await settle()
         viewer.news()
-        sends(client, 2)
-        await child_answers(made)
+        await turn(made, client, 2)
         told = [(f["topic"], f["payload"].get("token", "")) for f in viewer.news() if f["topic"].startswith("llm.")]
         assert [topic for topic, _ in told] == ["llm.start", "llm.token", "llm.token", "llm.end"]
         assert [LOST in token for _, token in told] == [False, True, False, False]
@@ -355,8 +351,7 @@ async def test_a_pod_client_is_alerted_at_once_and_a_later_one_before_its_snapsh
         late = made.join("late", dialect="pod", ingress=Ingress(endpoint="pod", session=SESSION))
         await settle()
         assert [frame["event"] for frame in late.frames()] == ["alert", "snapshot"]
-        sends(client, 2)
-        await child_answers(made)
+        await turn(made, client, 2)
         await made.pod.transport.hangs_up()
         late.news()
         sends(client, 3)
@@ -368,8 +363,7 @@ async def test_a_pod_client_is_alerted_at_once_and_a_later_one_before_its_snapsh
 async def test_every_client_learns_again_of_lost_context_after_each_replaced_child() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        sends(client, 2)
-        await child_answers(made)
+        await turn(made, client, 2)
         client.news()
         await made.pod.transport.hangs_up()
         sends(client, 3)
@@ -386,6 +380,5 @@ async def test_no_client_is_told_of_lost_context_in_a_new_thread() -> None:
         client = made.join("editor", dialect="codewhale")
         client.sends(line(1, "thread/start"))
         await answers(made, "thread/start", **shown(KEPT, "started"))
-        sends(client, 2)
-        await child_answers(made)
+        await turn(made, client, 2)
         assert errors(client) == []

@@ -65,8 +65,7 @@ async def test_a_subscriber_to_everything_keeps_no_session_awake() -> None:
 async def test_a_pod_client_keeps_its_session_awake() -> None:
     async with in_memory_pando_gateway() as made:
         made.join("pod")
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         (session,) = made.router.sessions
         assert not session.presence.has_no_clients
         assert TTL not in made.time.waiting
@@ -98,8 +97,7 @@ async def test_a_client_that_cannot_be_shown_a_session_is_disconnected_and_no_ot
 async def test_a_client_that_waits_to_be_shown_a_session_and_is_attached_meanwhile_is_shown_it_once() -> None:
     async with in_memory_pando_gateway() as made:
         first = made.join("pod")
-        await made.begins(row(ONE))
-        await made.answers("message.list", [])
+        await made.opens([], row(ONE))
         (session,) = made.router.sessions
         (link,) = session.presence.links
         session.presence.detach(link)

@@ -29,8 +29,7 @@ def names(told: list[Frame]) -> list[str]:
 async def published(made: InMemoryPandoGateway, *said: tuple[str, Frame]) -> list[Frame]:
     """Return the events of a pod client when a primary publishes these messages and lists the answer `Hi`."""
     pod = made.join("pod")
-    await made.begins(row(ID))
-    await made.answers("message.list", [])
+    await made.opens([], row(ID))
     for number, (topic, payload) in enumerate(said):
         await made.publishes(topic, session_id=ID, **payload)
         if number == 0:  # the primary is asked who began the run

@@ -36,8 +36,7 @@ async def run(made: InMemoryPandoGateway) -> None:
 async def attached(made: InMemoryPandoGateway) -> MemoryTransport:
     """Return a pod client that has seen the run."""
     pod = made.join("pod")
-    await made.begins(row(ONE))
-    await made.answers("message.list", BEFORE)
+    await made.opens(BEFORE, row(ONE))
     await run(made)
     return pod
 
@@ -115,8 +114,7 @@ async def test_a_smooth_history_has_input_typed_in_the_primary() -> None:
     async with in_memory_pando_gateway() as made:
         smooth = made.join("smooth")
         smooth.say(json.dumps(ask("get_session", "open", sessionId=ONE)).encode())
-        await made.begins(row(ONE))
-        await made.answers("message.list", BEFORE)
+        await made.opens(BEFORE, row(ONE))
         await run(made)
         await smooth.says(json.dumps(ask("get_conversation_messages", "h", sessionId=ONE)).encode())
         while made.asked():

@@ -81,6 +81,13 @@ class Child:
         return [item for burst in step.bursts for item in burst.items]
 
 
+def child_in_turn() -> Child:
+    """Return a child that was sent an input."""
+    child = Child().open()
+    child.message()
+    return child
+
+
 def test_a_blank_line_is_written_every_ten_seconds_while_an_answer_is_due() -> None:
     """A process that forwards to another one hangs when that one is killed, until it reads a line."""
     link = ClientTranslator(lambda: AT, lambda: "key", lambda: AT)
@@ -441,8 +448,7 @@ def test_an_input_is_accepted_once_its_line_is_written() -> None:
 
 
 def test_lines_are_streamed_and_the_end_of_a_response_does_not_end_the_turn() -> None:
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     assert child.streams("start") == [events.ModelTurnStarted()]
     assert child.streams("delta", delta="a") == [events.TextDelta(text="a")]
     assert child.streams("start") == []  # the hook mirror says it again
@@ -453,8 +459,7 @@ def test_lines_are_streamed_and_the_end_of_a_response_does_not_end_the_turn() ->
 
 
 def test_a_result_adds_only_events_that_were_not_streamed() -> None:
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     child.streams("start")
     child.streams("delta", delta="a")
     frames = [
@@ -477,8 +482,7 @@ def test_a_result_adds_only_events_that_were_not_streamed() -> None:
 
 
 def test_reasoning_in_a_line_never_becomes_text() -> None:
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     assert child.streams("delta", delta="a") == [events.TextDelta(text="a")]
     read_text = child.link.text_reader(events.TextDelta)
     line = {"type": "response_delta", "response_id": "thr:turn", "delta": "b", "channel": "reasoning"}
@@ -491,16 +495,14 @@ def test_reasoning_in_a_line_never_becomes_text() -> None:
 
 
 def test_a_second_message_during_a_turn_is_refused() -> None:
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     (refused,) = child.message(request="again")
     assert (refused.request, refused.failure.cause) == ("again", "busy")
 
 
 def test_an_error_ends_the_turn_as_failed_or_after_an_interrupt_as_cancelled() -> None:
     for stops, end in ((False, "failed"), (True, "cancelled")):
-        child = Child().open()
-        child.message()
+        child = child_in_turn()
         if stops:
             assert child.sent(commands.CancelTurn(request="c", session=SESSION)) == [events.Reply(request="c")]
             assert child.asked[-1]["method"] == "thread/interrupt"
@@ -533,8 +535,7 @@ def test_an_input_that_the_server_refused_because_it_had_unloaded_the_thread_is_
 
 
 def test_an_input_that_the_server_refuses_twice_fails() -> None:
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     child.answers("thread/message", error=TO_REPEAT)
     (end,) = child.answers("thread/message", error=TO_REPEAT)
     assert (end.end, end.failure.text) == ("failed", TO_REPEAT[1])
@@ -542,8 +543,7 @@ def test_an_input_that_the_server_refuses_twice_fails() -> None:
 
 
 def test_an_input_that_was_cancelled_meanwhile_is_not_sent_again() -> None:
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     child.sent(commands.CancelTurn(request="c", session=SESSION))
     assert child.answers("thread/message", error=TO_REPEAT) == [events.TurnEnded(end="cancelled")]
     assert [request["method"] for request in child.asked] == ["thread/interrupt"]
@@ -555,8 +555,7 @@ def interrupts(child: Child) -> int:
 
 def test_an_interrupt_is_repeated_until_the_server_must_have_begun_the_turn() -> None:
     """A server of 0.9.10 finds a turn only after its `response_start`. Before that it answers `interrupted: false`."""
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     assert child.sent(commands.CancelTurn(request="c", session=SESSION)) == [events.Reply(request="c")]
     written = [interrupts(child)]
     for kind, more in (("start", {}), ("delta", {"delta": "a"}), ("delta", {"delta": "b"})):
@@ -577,8 +576,7 @@ def test_an_interrupt_without_a_turn_that_the_server_refuses_fails_with_its_word
 
 
 def test_an_interrupt_in_the_text_of_a_turn_is_written_once() -> None:
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     child.streams("start")
     child.streams("delta", delta="a")
     child.sent(commands.CancelTurn(request="c", session=SESSION))
@@ -657,8 +655,7 @@ def test_an_interrupt_without_an_answer_fails_with_its_server() -> None:
 
 
 def test_a_turn_after_an_unanswered_interrupt_keeps_its_text() -> None:
-    child = Child().open()
-    child.message()
+    child = child_in_turn()
     child.sent(commands.CancelTurn(request="c", session=SESSION))
     child.answers("thread/message", error=(-32603, "turn interrupted"))
     child.message()

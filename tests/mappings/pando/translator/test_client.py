@@ -110,9 +110,15 @@ def message(id: str, role: str, content: str) -> dict[str, str]:
     return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T23:28:20+02:00"}
 
 
-def test_a_session_that_nobody_uses_is_forgotten() -> None:
+def attached() -> Primary:
+    """Return a primary with a session that a client has just opened."""
     primary = Primary().opened()
     primary.attached("s-1")
+    return primary
+
+
+def test_a_session_that_nobody_uses_is_forgotten() -> None:
+    primary = attached()
     primary.sends("message.list", [message("m1", "user", "hi")])
     primary.link.detach(SessionState(id="u", backend_ids=keep(id="s-1")))
     assert not primary.link._sessions
@@ -121,8 +127,7 @@ def test_a_session_that_nobody_uses_is_forgotten() -> None:
 
 
 def test_the_history_of_a_session_that_was_forgotten_meanwhile_goes_nowhere() -> None:
-    primary = Primary().opened()
-    primary.attached("s-1")
+    primary = attached()
     primary.link.detach(SessionState(id="u", backend_ids=keep(id="s-1")))
     assert primary.sends("message.list", [message("m1", "user", "hi")]) == []
     assert not primary.link._sessions
@@ -241,8 +246,7 @@ def test_calls_that_wait_when_the_link_ends_are_answered() -> None:
 
 
 def test_a_session_that_is_attached_brings_its_history() -> None:
-    primary = Primary().opened()
-    primary.attached("s-1")
+    primary = attached()
     (snapshot,) = primary.sends("message.list", [message("m1", "user", "hi"), message("m2", "assistant", "ho")])
     assert isinstance(snapshot, events.HistorySnapshot)
     assert ([item.id for item in snapshot.items if isinstance(item, Message)], snapshot.request) == (["m1", "m2"], "")
@@ -250,8 +254,7 @@ def test_a_session_that_is_attached_brings_its_history() -> None:
 
 
 def test_a_history_that_the_primary_refuses_is_no_empty_history() -> None:
-    primary = Primary().opened()
-    primary.attached("s-1")
+    primary = attached()
     assert primary.sends("message.list", problem={"code": -32000, "message": "no"}) == []
 
 
@@ -279,11 +282,16 @@ def test_a_publication_of_a_session_with_a_very_long_id_is_counted_and_left_out(
     assert primary.asked() == ["message.list"]
 
 
+def watched() -> Primary:
+    """Return an idle primary with a session whose history is known."""
+    primary = attached()
+    primary.sends("message.list", OLD)
+    return primary
+
+
 def accepted() -> Primary:
     """Return a primary that accepted an input in a session with a known history."""
-    primary = Primary().opened()
-    primary.attached("s-1")
-    primary.sends("message.list", [message("m0", "user", "hi"), message("m1", "assistant", "old")])
+    primary = watched()
     primary.sent(run())
     assert primary.sends("message.send", {"ok": True}) == [events.TurnAccepted(request="a")]
     return primary
@@ -646,14 +654,6 @@ def test_two_sessions_are_followed_apart() -> None:
 # -- what the primary's own user types ------------------------------------------------------------------
 
 
-def watched() -> Primary:
-    """Return an idle primary with a session whose history is known."""
-    primary = Primary().opened()
-    primary.attached("s-1")
-    primary.sends("message.list", OLD)
-    return primary
-
-
 def typed(item: Any) -> str:
     """Return the text of the message that an event says a user sent."""
     assert isinstance(item, events.MessageAppended)
@@ -725,8 +725,7 @@ def test_a_session_update_within_a_run_begins_no_other_run() -> None:
 
 
 def test_a_history_ends_before_the_input_of_a_run_that_is_not_told_yet() -> None:
-    primary = Primary().opened()
-    primary.attached("s-1")
+    primary = attached()
     primary.publishes("llm.token", token="on")
     (history,) = primary.sends("message.list", [*OLD, *AHEAD])
     assert [item.id for item in history.items] == [one["id"] for one in OLD]
@@ -735,8 +734,7 @@ def test_a_history_ends_before_the_input_of_a_run_that_is_not_told_yet() -> None
 
 
 def test_the_input_after_a_run_is_told_behind_it_if_the_history_had_the_input_of_the_run() -> None:
-    primary = Primary().opened()
-    primary.attached("s-1")
+    primary = attached()
     (history,) = primary.sends("message.list", [*OLD, AHEAD[0]])
     assert history.items[-1].text == "1"
     primary.publishes("llm.token", token="one")
@@ -833,8 +831,7 @@ NEXT = [*OLD, *BROKEN_OFF, message("m4", "user", "second"), message("m5", "assis
 
 def cancelled_by_its_user(listed: Sequence[dict[str, str]] = OLD) -> Primary:
     """Return a primary whose user cancelled a run 5 s ago; `listed` was its store before the run was seen."""
-    primary = Primary().opened()
-    primary.attached("s-1")
+    primary = attached()
     primary.sends("message.list", listed)
     primary.publishes("llm.token", token="w0 ")
     primary.sends("message.list", [*OLD, *BROKEN_OFF])
