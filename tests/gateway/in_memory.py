@@ -107,6 +107,11 @@ class ManualClock:
                 ring()
         self.seconds = end
 
+    async def elapses(self, seconds: float) -> None:
+        """Advance the clock, and let the gateway act on the timers that fired."""
+        self.passes(seconds)
+        await settle()
+
 
 class InMemoryPeer:
     """A peer played by the test; `news` are the frames that no step has checked yet."""

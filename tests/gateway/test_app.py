@@ -260,6 +260,12 @@ class InMemoryListener:
         self.accept(peer)
         return peer
 
+    async def connects(self) -> MemoryTransport:
+        """Connect a peer, and let the gateway serve or refuse it."""
+        peer = self.connect()
+        await settle()
+        return peer
+
 
 @asynccontextmanager
 async def entered(
@@ -287,8 +293,7 @@ async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one
     async with entered(monkeypatch, backends, Limits(links=1)) as (app, listener):
         backends.one.session.pending.note_history()
         inside = listener.connect()
-        refused = listener.connect()
-        await settle()
+        refused = await listener.connects()
         assert inside.is_open()
         assert refused.closed is CloseReason.FULL
         (error,) = [json.loads(frame) for frame in refused.got]
@@ -297,8 +302,7 @@ async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one
         (row,) = [entry for entry in app.ledger.entries() if entry.kind == "link"]
         assert (row.target, row.count) == ("pod", 1)
         await inside.hangs_up()
-        later = listener.connect()
-        await settle()
+        later = await listener.connects()
         assert later.is_open()
         assert b'"snapshot"' in later.got[0]
 
@@ -309,18 +313,15 @@ async def test_above_four_fifths_of_the_memory_a_new_client_is_refused_and_the_o
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (_, listener):
         backends.one.session.pending.note_history()
-        inside = listener.connect()
-        await settle()
+        inside = await listener.connects()
         inside.meter.add(900 * 1024)
-        refused = listener.connect()
-        await settle()
+        refused = await listener.connects()
         assert (inside.is_open(), refused.closed) == (True, CloseReason.FULL)
         (error,) = [json.loads(frame) for frame in refused.got]
         assert error["data"]["code"] == "already_running"
         assert "`memory`" in error["data"]["message"]
         inside.meter.add(-900 * 1024)
-        later = listener.connect()
-        await settle()
+        later = await listener.connects()
         assert later.is_open()
 
 
@@ -330,8 +331,7 @@ async def test_at_the_limit_the_largest_client_gets_the_reason_and_is_disconnect
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (app, listener):
         backends.one.session.pending.note_history()
-        innocent, greedy = listener.connect(), listener.connect()
-        await settle()
+        innocent, greedy = listener.connect(), await listener.connects()
         innocent.meter.add(300 * 1024)
         greedy.meter.add(800 * 1024)
         await settle()
@@ -357,8 +357,7 @@ async def test_an_address_that_connects_too_often_is_refused_before_its_handshak
 
 async def test_a_codewhale_client_too_many_gets_an_error_line_without_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
     async with entered(monkeypatch, Backends(), Limits(address_links=1), "codewhale+unix:/memory") as (_, listener):
-        first, refused = listener.connect(), listener.connect()
-        await settle()
+        first, refused = listener.connect(), await listener.connects()
         assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
         line = json.loads(refused.got[0])
         assert (line["id"], line["error"]["code"]) == (None, -32603)
@@ -371,13 +370,11 @@ async def test_an_address_with_too_many_clients_is_refused_until_one_of_them_lea
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(address_links=1)) as (_, listener):
         backends.one.session.pending.note_history()
-        first, refused = listener.connect(), listener.connect()
-        await settle()
+        first, refused = listener.connect(), await listener.connects()
         assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
         assert b"`address_links`" in refused.got[0]
         await first.hangs_up()
-        later = listener.connect()
-        await settle()
+        later = await listener.connects()
         assert later.is_open()
 
 
@@ -417,13 +414,11 @@ async def test_a_failure_while_attaching_disconnects_only_that_client(
     async with entered(monkeypatch, backends) as (_, listener):
         backends.one.failures = 1
         with capture_logs() as logs:
-            unlucky = listener.connect()
-            await settle()
+            unlucky = await listener.connects()
         assert unlucky.closed is CloseReason.INTERNAL
         assert "link failed, disconnecting the peer" in [entry["event"] for entry in logs]
         backends.one.session.pending.note_history()
-        lucky = listener.connect()
-        await settle()
+        lucky = await listener.connects()
         assert lucky.is_open()
         assert b'"snapshot"' in lucky.got[0]
         assert len(backends.one.session.delivery.attachments) == 1
@@ -431,8 +426,7 @@ async def test_a_failure_while_attaching_disconnects_only_that_client(
 
 async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     async with entered(monkeypatch, Backends()) as (app, listener):
-        inside = listener.connect()
-        await settle()
+        inside = await listener.connects()
         closing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         async def close(reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
@@ -442,8 +436,7 @@ async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monke
         app.stop.set()
         await settle()
         assert not listener.is_open
-        late = listener.connect()
-        await settle()
+        late = await listener.connects()
         assert late.closed is CloseReason.GOING_AWAY
         closing.set_result(None)
 
@@ -451,8 +444,7 @@ async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monke
 async def test_a_disconnected_client_leaves_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends) as (app, listener):
-        peer = listener.connect()
-        await settle()
+        peer = await listener.connects()
         assert len(app.links) == 1
         await peer.hangs_up()
         assert app.links == []

@@ -545,11 +545,9 @@ async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport,
 
 async def test_a_timer_fires_as_often_as_it_is_set() -> None:
     async with woken(Woken()) as (_, transport, time):
-        time.passes(0.9)
-        await settle()
+        await time.elapses(0.9)
         assert transport.got == []
-        time.passes(2.2)
-        await settle()
+        await time.elapses(2.2)
         assert transport.got == [b"beat"] * 3
         assert len(time.waiting) == 1, "one alarm at a time"
 
@@ -570,14 +568,12 @@ async def test_a_failure_in_a_timer_ends_only_its_link_and_is_logged() -> None:
 
     async with woken(Failing()) as (link, transport, time), woken(Woken()) as (_, other, others_time):
         with capture_logs() as logs:
-            time.passes(1.0)
-            await settle()
+            await time.elapses(1.0)
         assert (transport.closed, link.alive) == (CloseReason.INTERNAL, False)
         assert [(entry["log_level"], entry["event"]) for entry in logs] == [
             ("error", "link failed at a timer, disconnecting the peer")
         ]
-        others_time.passes(1.0)
-        await settle()
+        await others_time.elapses(1.0)
         assert other.got == [b"beat"]
 
 

@@ -9,7 +9,6 @@ from tests.gateway.codewhale_messages import answers, asked, editor_with_thread,
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.smooth_client_messages import ask
 from tests.gateway.smooth_server_messages import Frame, acknowledged, page
-from tests.idle import settle
 
 OWN, KEPT, OTHER = (f"0198c3a1-0000-4000-8000-0000000000d{n}" for n in range(3))
 LIST = line(9, "thread/list")
@@ -102,8 +101,7 @@ async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted(
         client = await editor_with_thread(made, f"thread-{OWN}")
         await client.says(LIST)
         assert client.news() == []
-        made.time.passes(Limits().connect_deadline)
-        await settle()
+        await made.time.elapses(Limits().connect_deadline)
         assert rows(client.news()[0]) == [OWN]
         assert made.losses("SessionsListed") == 1
 
@@ -214,6 +212,5 @@ async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_re
         assert read["result"]["thread_id"] == f"thread-{KEPT}"
         await client.says(LIST)
         assert made.pods[0].news()[0]["action"] == "list_conversations"
-        made.time.passes(Limits().connect_deadline)
-        await settle()
+        await made.time.elapses(Limits().connect_deadline)
         assert client.news()[0]["result"]["threads"][0]["name"] == "Atlas"

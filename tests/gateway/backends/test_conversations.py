@@ -185,8 +185,7 @@ async def test_a_backend_that_opens_nothing_in_time_is_busy_before_a_pando_clien
             client = made.join("editor", dialect="codewhale")
             await client.says(line(1, "thread/start"))
             assert Limits().open_deadline < 10, "a pando client waits 10 s for the answer to a call"
-            made.time.passes(Limits().open_deadline)
-            await settle()
+            await made.time.elapses(Limits().open_deadline)
             (refused,) = client.news()
             assert refused["error"]["code"] == -32603
             assert made.router.sessions == []

@@ -132,8 +132,7 @@ async def test_a_missed_answer_is_completed_from_the_store() -> None:
             while made.asked():
                 (method, *_) = made.asked()
                 await made.answers(method, stored if method == "message.list" else alive)
-            made.time.passes(5.0)
-            await settle()
+            await made.time.elapses(5.0)
         while made.asked():
             (method, *_) = made.asked()
             await made.answers(method, stored if method == "message.list" else alive)
@@ -350,8 +349,7 @@ async def test_a_history_that_is_still_empty_when_it_is_read_again_is_not_told()
         before = frames(pod)
         await made.publishes("db.session.updated", topic="db.session.updated", **change)
         for _ in range(3):
-            made.time.passes(TICK)
-            await settle()
+            await made.time.elapses(TICK)
         await made.answers("session.list", [row(ONE)])
         await made.answers("message.list", [])
         assert frames(pod) == before
@@ -481,8 +479,7 @@ async def list_asked(made: InMemoryPandoGateway) -> MemoryTransport:
     caller = made.join("pando")
     await send(caller, {"jsonrpc": "2.0", "id": "l", "method": "session.list", "params": {}})
     await made.answers("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
-    made.time.passes(Limits().snapshot_wait)
-    await settle()
+    await made.time.elapses(Limits().snapshot_wait)
     assert frames(caller) == []
     return caller
 
@@ -497,8 +494,7 @@ async def test_a_list_waits_for_a_slow_primary_as_long_as_its_caller_does() -> N
 async def test_a_list_is_empty_if_the_primary_does_not_list_its_sessions_in_time() -> None:
     async with in_memory_pando_gateway() as made:
         caller = await list_asked(made)
-        made.time.passes(Limits().open_deadline)
-        await settle()
+        await made.time.elapses(Limits().open_deadline)
         assert frames(caller) == [{"jsonrpc": "2.0", "id": "l", "result": []}]
 
 

@@ -37,8 +37,7 @@ async def test_the_wait_for_the_list_of_the_backend_is_bounded() -> None:
         await send(client, ask("list_conversations", "r1"))
         for wait in (Limits().snapshot_wait, Limits().open_deadline):
             assert frames(client) == []
-            made.time.passes(wait)
-            await settle()
+            await made.time.elapses(wait)
         (answer,) = frames(client)
         assert answer["data"]["conversations"] == []
 
@@ -266,8 +265,7 @@ async def test_not_every_command_waits_for_a_backend_that_stays_away() -> None:
         for request in ("r2", "r3"):
             await send(client, ask("list_conversations", request))
             for wait in (Limits().snapshot_wait, Limits().open_deadline) if request == "r2" else ():
-                made.time.passes(wait)
-                await settle()
+                await made.time.elapses(wait)
         assert [frame["requestId"] for frame in frames(client)] == ["r0", "r2", "r3"]
 
 

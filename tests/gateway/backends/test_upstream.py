@@ -88,6 +88,16 @@ class Dialled:
         for text in texts:
             self.upstream.send([SubmitInput(request=text, segments=(Text(text=text),))])
 
+    async def says(self, text: str) -> None:
+        """Send an input, and let the upstream write it."""
+        self.submits(text)
+        await settle()
+
+    async def starts(self) -> None:
+        """Start the upstream, and let it connect."""
+        self.upstream.start()
+        await settle()
+
     async def connect(self) -> None:
         """Start the upstream, and wait for its first connection."""
         self.upstream.start()
@@ -138,8 +148,7 @@ async def test_an_upstream_is_dialled_only_when_needed_and_only_once() -> None:
         await settle()
         assert made.attempts == 0
         made.upstream.start()
-        made.upstream.start()
-        await settle()
+        await made.starts()
         assert made.attempts == 1
         assert made.told == [("connected", [])]
 
@@ -169,16 +178,14 @@ async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_ke
 async def test_a_command_is_written_once() -> None:
     async with dialled() as made:
         await made.connect()
-        made.submits("a")
-        await settle()
+        await made.says("a")
         assert made.got() == [[run("a")]]
 
 
 async def test_commands_during_the_attempt_are_written_in_order_when_it_succeeds() -> None:
     async with dialled() as made:
         made.door.clear()
-        made.upstream.start()
-        await settle()
+        await made.starts()
         made.submits("a", "b")
         made.door.set()
         await settle()
@@ -190,8 +197,7 @@ async def test_commands_during_the_attempt_are_reported_as_unsent_if_it_fails() 
     async with dialled() as made:
         made.door.clear()
         made.refusals = 1
-        made.upstream.start()
-        await settle()
+        await made.starts()
         made.submits("a", "b")
         made.door.set()
         await settle()
@@ -253,8 +259,7 @@ async def test_an_attempt_that_takes_too_long_fails() -> None:
     limits = Limits(connect_deadline=AT_ONCE, backoff_first=NEVER, backoff_max=NEVER)
     async with dialled(limits) as made:
         made.door.clear()
-        made.submits("a")
-        await settle()
+        await made.says("a")
         ((cause, unsent),) = made.told
         assert "no connection within" in cause
         assert unsent == ["a"]
@@ -263,11 +268,9 @@ async def test_an_attempt_that_takes_too_long_fails() -> None:
 async def test_a_command_during_the_wait_causes_an_attempt_at_once() -> None:
     async with dialled() as made:
         made.refusals = 1
-        made.upstream.start()
-        await settle()
+        await made.starts()
         assert (made.attempts, made.pods) == (1, [])
-        made.submits("a")
-        await settle()
+        await made.says("a")
         assert made.attempts == 2
         assert made.got() == [[run("a")]]
 
@@ -332,16 +335,14 @@ async def test_a_stopped_upstream_closes_its_connection_and_its_task_ends() -> N
         assert made.pods[0].closed is not None
         assert made.running() == 0
         made.upstream.start()
-        made.submits("late")
-        await settle()
+        await made.says("late")
         assert made.attempts == 1
 
 
 async def test_a_stopped_upstream_does_not_wait_for_its_next_attempt() -> None:
     async with dialled() as made:
         made.refusals = 1
-        made.upstream.start()
-        await settle()
+        await made.starts()
         made.upstream.stop()
         await settle()
         assert made.running() == 0
@@ -350,8 +351,7 @@ async def test_a_stopped_upstream_does_not_wait_for_its_next_attempt() -> None:
 async def test_an_upstream_stopped_while_it_connects_closes_the_new_connection() -> None:
     async with dialled() as made:
         made.door.clear()
-        made.upstream.start()
-        await settle()
+        await made.starts()
         made.upstream.stop()
         made.door.set()
         await settle()
@@ -366,10 +366,8 @@ async def test_a_resting_upstream_has_no_connection_until_it_is_needed_again() -
         await settle()
         assert made.pods[0].closed is not None
         assert made.running() == 0
-        made.upstream.start()
-        await settle()
-        made.submits("a")
-        await settle()
+        await made.starts()
+        await made.says("a")
         assert made.got() == [[], [run("a")]]
 
 
@@ -436,8 +434,7 @@ async def test_after_too_many_connections_without_a_word_commands_fail_without_a
             made.submits("a")
             await until(made, pods)
             await made.pods[-1].hangs_up()
-        made.submits("b")
-        await settle()
+        await made.says("b")
         assert len(made.pods) == 2
         cause, unsent = made.told[-1]
         assert unsent == ["b"]

@@ -220,8 +220,7 @@ async def test_a_codewhale_client_does_not_wait_for_a_history_that_does_not_come
         resume = {"jsonrpc": "2.0", "id": 1, "method": "thread/resume", "params": {"thread_id": f"thread-{KEPT}"}}
         await sends(client, resume)
         await made.begins(row(KEPT))
-        made.time.passes(Limits().snapshot_wait)
-        await settle()
+        await made.time.elapses(Limits().snapshot_wait)
         (answer,) = frames(client)
         assert (answer["result"]["status"], answer["result"]["data"]["history"]) == ("resumed", [])
 

@@ -86,8 +86,7 @@ async def test_a_client_that_cannot_be_shown_a_session_is_disconnected_and_no_ot
         pod, subscriber = made.join("pod"), made.join("pando", publishes=True)
         with capture_logs() as logs:
             await made.begins(row(ONE))
-            made.time.passes(made.services.limits.snapshot_wait)
-            await settle()
+            await made.time.elapses(made.services.limits.snapshot_wait)
         assert (pod.closed, subscriber.closed) == (CloseReason.INTERNAL, None)
         assert "cannot show a session to a client, disconnecting it" in [line["event"] for line in logs]
         (session,) = made.router.sessions
