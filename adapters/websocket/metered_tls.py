@@ -1,10 +1,10 @@
 """Decrypt what a client sends over TLS in pieces, in turns with other connections.
 
 One read of 256 KiB may have 11,000 records of a few bytes. Each of them may change the keys of the connection (RFC
-8446, section 4.6.3). A record takes 3 to 30 us, so one step of the event loop took up to 364 ms. So the records of a
-read are counted by their headers. A few of them are decrypted at once. Behind these the rest of the read waits for its
-turn, and the connection is not read meanwhile. Each read of a handshake waits for its turn: it may need a signature, or
-the check of a certificate.
+8446, section 4.6.3), and takes 3 to 30 us. All of them at once would hold the event loop for up to 364 ms. So the
+records of a read are counted by their headers, and a few of them are decrypted at once. Behind these the rest of the
+read waits for its turn, and the connection is not read meanwhile. Each read of a handshake waits for its turn: it may
+need a signature, or the check of a certificate.
 """
 
 from __future__ import annotations

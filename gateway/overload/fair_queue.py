@@ -3,27 +3,23 @@
 The loop serves sockets, timers and signals between its steps. So one step does only as much work as fits in `STEP`
 units; a unit is about the time that a byte of JSON takes. A link acts on its frames at once while the step has units
 left. After that it waits here, and its transport does not read. Each following step serves the waiting links in turn,
-at most `QUANTUM` units each.
+at most `QUANTUM` units each, the first half of it those for which only little waits.
 
 The method is weighted fair queueing, with equal weights: the next turn is that of the link which would be done first if
-all links were served at the same time. So a single frame waits for one step at most, however many other links flood.
-`given` is the work that a link was given. Its clock shows the work that each waiting link would have been given by now.
-A link that was away, or is new, starts one quantum behind that clock, so it cannot save up turns. What it is given
-counts twice until it has caught up: links that come later are as far behind. A frame larger than a quantum counts with
-its size, so small frames do not wait for one large frame of each other link.
+all links were served at the same time. `given` is the work that a link was given. Its clock shows the work that each
+waiting link would have been given by now. A link that was away, or is new, starts one quantum behind that clock, so it
+cannot save up turns. What it is given counts twice until it has caught up: links that come later are as far behind. A
+frame larger than a quantum counts with its size, so small frames do not wait for one large frame of each other link.
 
-The cost of a command is known only once it is handled, and showing a long history takes many steps. So the first half
-of each step serves links for which only little waits: hundreds of new clients that ask for histories do not delay a
-ping. At most `CLIENT_FRAMES` frames of a client are admitted at once. They are handled one by one, each only if the
-step has units left.
+The cost of a command is known only once it is handled. So at most `CLIENT_FRAMES` frames of a client are admitted at
+once, and handled one by one, each only if the step has units left. A waiting command counts as what the last ones of
+its client took, at most a quantum; a first command and an input count as a quantum. So a ping does not wait for costly
+commands of other clients, even if 1,000 clients send their inputs at once.
 
 Tokens pass inputs. A lone further piece of a text that streams waits only if 3,000 came in this step: waiting costs
-three times its own work. Another lone frame of a backend may use up to one step more than the step has. A waiting
-command of a client counts as what its last ones took, at most a quantum. The first command of a client counts as a
-quantum, and so does each input: it may open a turn, whatever came before it. So frames of backends that wait as long
-come first. A ping does not wait for costly commands of other clients, even if 1,000 clients send their inputs at once.
-The start of a turn and its end count for the step, but not for the backend. So the tokens behind a start do not wait
-for the commands of all clients.
+three times its own work. Another lone frame of a backend may use up to one step more than the step has. The start of a
+turn and its end count for the step, but not for the backend: the tokens behind a start do not wait for the commands of
+all clients.
 """
 
 from __future__ import annotations
