@@ -299,7 +299,7 @@ async def test_the_run_of_a_deleted_session_makes_no_session_until_the_backend_h
     async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
         await send(smooth, ask("get_session", "open", sessionId=ONE))
-        await watched(made, row(ONE))
+        await made.opens([], row(ONE))
         await made.publishes("llm.token", session_id=ONE, token="Hi")
         await made.publishes("session.deleted", **row(ONE))
         told = len(frames(pando))
