@@ -91,12 +91,12 @@ class HistoryLoader(AskingBackend):
         if self._asking.active:
             self._hold(commands)
             return
-        knows = self._stored and self.connected().backend_ids is not None
         for command in commands:
             if isinstance(command, GetHistory) and command.limit > PAGE:
                 self._read(command)
                 continue
-            if isinstance(command, GetSession | PromptOnce) or (isinstance(command, ResumeSession) and not knows):
+            resumes = isinstance(command, ResumeSession) and not self._has_history()
+            if resumes or isinstance(command, GetSession | PromptOnce):
                 self._openings.add(command.request)
             self._backend.send([command])
 
@@ -140,11 +140,15 @@ class HistoryLoader(AskingBackend):
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """End the histories that are read: a new connection answers none of the old requests."""
         self._openings.clear()
-        self._may_miss = self._stored and self.connected().backend_ids is not None
+        self._may_miss = self._has_history()
         requests = {command.request for command in unsent} or set(self._readings)
         for request in requests & set(self._readings):
             self._readings.pop(request).stop()
         return super().lost(text, unsent, cause)
+
+    def _has_history(self) -> bool:
+        """Return True if the backend stores this conversation, and has opened it."""
+        return self._stored and self.connected().backend_ids is not None
 
     def _asked_for(self, item: Any) -> Asking[Command] | None:
         request = getattr(item, "request", "")
