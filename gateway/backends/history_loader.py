@@ -21,7 +21,7 @@ from typing import Any, TypeGuard
 
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Script, TimedOut
+from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Script, TimedOut, failure_in
 from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.quota import Refused
@@ -230,15 +230,19 @@ class HistoryLoader(AskingBackend):
         """Load the history of an open conversation, then give the session the history and `answers`."""
         self._asking.within(PATIENCE)
         items: list[Item] = []
+        refusal = None
         try:
             page = yield from self._pages(GetHistory(limit=RESUMED_MAX), items)
-            if isinstance(page, HistorySnapshot) and page.next_cursor:
+            refusal = failure_in([page])
+            if refusal is not None:
+                self._lose("the backend refused to tell the history")
+            elif isinstance(page, HistorySnapshot) and page.next_cursor:
                 self._lose("older than what is loaded of a resumed conversation")
         except TimedOut:
             self._lose("the backend did not tell the history in time")
         except ConnectionLost:
             pass  # the pages that came are the history
-        self._tell(opened, items, answers)
+        self._tell(opened, items, answers, refusal)
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
         """Give the session the messages of its conversation that are newer than those it knows, then `answers`."""
@@ -256,8 +260,17 @@ class HistoryLoader(AskingBackend):
         if bursts or answers:
             self._session.receive([*bursts, *answers])
 
-    def _tell(self, opened: SessionOpened | None, items: Sequence[Item], answers: Sequence[Burst[Event]] = ()) -> None:
-        """Give the session what was resumed, then the answers to clients that waited for it."""
+    def _tell(
+        self,
+        opened: SessionOpened | None,
+        items: Sequence[Item],
+        answers: Sequence[Burst[Event]] = (),
+        refusal: Failure | None = None,
+    ) -> None:
+        """Give the session what was resumed, then the answers to clients that waited for it.
+
+        `refusal` is the reason of a backend that does not tell the history, or not all of it.
+        """
         wanted, self._resume = self._resume, ""
         events: list[Event] = []
         if opened is not None:
@@ -265,13 +278,19 @@ class HistoryLoader(AskingBackend):
         if opened is not None or wanted:
             events.append(HistorySnapshot(items=tuple(reversed(items))))
         if opened is not None and wanted not in ("", LATEST) and not _same(wanted, opened.session):
-            text = f"the backend does not know the conversation {wanted} and began another"
-            events.append(Alert(level="warn", source="gateway", text=text))  # kept for clients that come later
+            events.append(_alert(f"the backend does not know the conversation {wanted} and began another"))
+        if refusal is not None:
+            events.append(_alert(f"earlier messages are missing: {refusal.text}"))
         self._session.receive([Burst(items=events), *answers])
 
     def _lose(self, why: str) -> None:
         loss = Loss(kind="HistorySnapshot", field="items", why=why)
         self._services.ledger.record([loss], session=self.connected().id)
+
+
+def _alert(text: str) -> Alert:
+    """Return an alert, which the session keeps for clients that come later."""
+    return Alert(level="warn", source="gateway", text=text)
 
 
 def _is_done(item: Event) -> TypeGuard[SessionOpened | Reply]:

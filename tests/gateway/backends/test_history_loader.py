@@ -308,13 +308,16 @@ def test_losing_the_backend_between_pages_keeps_the_pages_so_far() -> None:
     assert stage.failed == [("away", [])]
 
 
-def test_a_page_that_is_refused_ends_the_history() -> None:
+def test_a_page_that_is_refused_ends_the_history_and_clients_are_told_why() -> None:
+    """A codewhale 0.10.2 reads no thread of more than 8 MiB (docs/dialects/codewhale.md, section 12)."""
     stage = Stage("c1")
     stage.loader.start()
     stage.opened()
     stage.pages(["2"], more=True)
     stage.answers(Reply(request="", failure=NO))
     assert stage.history() == ["2"]
+    assert stage.told[-1] == Alert(level="warn", source="gateway", text="earlier messages are missing: no")
+    assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
 
 
 def test_a_stopped_loader_waits_for_nothing() -> None:
