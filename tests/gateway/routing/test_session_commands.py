@@ -265,6 +265,7 @@ async def test_a_client_that_brings_nothing_new_is_shown_the_open_conversation_a
         {"metadata": {}},
         {"supports": ["identity_form"]},
         {"authContext": PROOF},
+        {"agentId": UNKNOWN},
     ],
 )
 async def test_a_create_with_further_details_reaches_the_smooth_server_and_has_its_answer(details: Frame) -> None:
