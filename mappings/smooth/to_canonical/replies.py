@@ -6,11 +6,15 @@ returns None for a payload of another shape. The answer then stays a Reply with 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Ext, ImageAttachment, Message, SessionSummary, Text
+from dragoman.mappings.dialect import Loss
 from dragoman.mappings.extras import read_raw
+from dragoman.mappings.losses import NULL
 from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.values import nanoseconds
@@ -36,19 +40,25 @@ def session_opened(request: str, result: Raw | UnsetType) -> events.SessionOpene
     return events.SessionOpened(request=request, session=payload.conversation_id, agent=payload.agent_id or "", ext=ids)
 
 
-def history_page(request: str, result: Raw | UnsetType) -> events.HistorySnapshot | None:
-    """Return the answer to get_conversation_messages."""
+def history_page(request: str, result: Raw | UnsetType, losses: list[Loss]) -> events.HistorySnapshot | None:
+    """Return the answer to get_conversation_messages, and add its invalid parts to `losses`."""
     page = read_raw(result, wire.Page)
     if page is None:
         return None
+    invalid = Counter[str]()
+    items = tuple(_message(record, invalid) for record in page.messages)
+    losses += [
+        Loss(kind="HistorySnapshot", field=f"items.{name}", why="invalid", count=count)
+        for name, count in invalid.items()
+    ]
     return events.HistorySnapshot(
         request=request,
-        items=tuple(_message(record) for record in page.messages),
+        items=items,
         next_cursor=None if page.next_cursor is UNSET else page.next_cursor,
     )
 
 
-def _message(record: wire.Record) -> Message:
+def _message(record: wire.Record, invalid: Counter[str]) -> Message:
     text = record.content.text
     if text is None:
         text = "".join(item.text for item in record.content.items or ())
@@ -59,21 +69,22 @@ def _message(record: wire.Record) -> Message:
         text=text,
         segments=(*([Text(text=text)] if text else ()), *images) if images else (),
         at=nanoseconds(record.created_at),
-        ext=_details(record),
+        ext=_details(record, invalid),
     )
 
 
-def _details(record: wire.Record) -> Ext | None:
-    """Return the parts of a stored message without a canonical counterpart; invalid ones are left out."""
+def _details(record: wire.Record, invalid: Counter[str]) -> Ext | None:
+    """Return the parts of a stored message without a canonical counterpart; invalid ones are left out and counted."""
     content, sender, to = record.content.structured_response, record.sender, record.to
     if content is sender is to is UNSET:  # as all known servers send it
         return None
     parts = {
-        "structuredResponse": read_raw(content, dict[str, object]),
-        "from": read_raw(sender, wire.Participant),
-        "to": read_raw(to, wire.Participant),
+        "structuredResponse": (content, read_raw(content, dict[str, object])),
+        "from": (sender, read_raw(sender, wire.Participant)),
+        "to": (to, read_raw(to, wire.Participant)),
     }
-    return keep(**{name: UNSET if part is None else part for name, part in parts.items()})
+    invalid.update(name for name, (given, part) in parts.items() if part is None and given not in (UNSET, NULL))
+    return keep(**{name: UNSET if part is None else part for name, (_, part) in parts.items()})
 
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsListed | None:
@@ -94,14 +105,14 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> events.SessionsLis
     return events.SessionsListed(request=request, sessions=rows, next_cursor=cursor)
 
 
-def typed_answer(command: Command, reply: events.Reply) -> Event | None:
-    """Return the typed answer to a command, None if the reply itself is the answer."""
+def typed_answer(command: Command, reply: events.Reply, losses: list[Loss]) -> Event | None:
+    """Return the typed answer to a command, None if the reply itself is the answer; add to `losses` what it loses."""
     request = command.request
     match command:
         case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
             return session_opened(request, reply.result)
         case commands.GetHistory():
-            return history_page(request, reply.result)
+            return history_page(request, reply.result, losses)
         case commands.ListSessions():
             return sessions_listed(request, reply.result)
         case _:

@@ -206,7 +206,7 @@ class ClientTranslator(Translator[Event, Command]):
             item = event
             if type(event) is events.Reply or type(event) is events.ErrorReported or type(event) is events.Pong:
                 command = self._pending.get(own)
-                item = self._typed_answer(own, event)
+                item = self._typed_answer(own, event, step.losses)
                 if command is not None:
                     now, answers = self._opening.take_answer(command, item)
                     self._cancel_abandoned(step)
@@ -259,7 +259,9 @@ class ClientTranslator(Translator[Event, Command]):
         remember(self._turns, own, request, WAITING_MAX)
         return request
 
-    def _typed_answer(self, own: str, item: events.Reply | events.ErrorReported | events.Pong) -> Event:
+    def _typed_answer(
+        self, own: str, item: events.Reply | events.ErrorReported | events.Pong, losses: list[Loss]
+    ) -> Event:
         command = self._pending.pop(own, None)
         request = own if command is None else command.request
         if isinstance(item, events.Pong):
@@ -274,7 +276,7 @@ class ClientTranslator(Translator[Event, Command]):
         if isinstance(command, commands.SubmitInput):
             remember(self._turns, own, request or own, WAITING_MAX)
             return events.TurnAccepted(request=request, ext=item.ext)
-        answer = typed_answer(command, item) if command is not None else None
+        answer = typed_answer(command, item, losses) if command is not None else None
         return answer or msgspec.structs.replace(item, request=request)
 
     def _match_verdict(

@@ -15,6 +15,7 @@ from dragoman.mappings.canonical.events import (
     ToolCallArguments,
 )
 from dragoman.mappings.canonical.values import ImageAttachment, Message, SessionSummary, Text
+from dragoman.mappings.dialect import Loss
 from dragoman.mappings.extras import as_json
 from dragoman.mappings.smooth.from_canonical.replies import history
 from dragoman.mappings.smooth.to_canonical.events import TO_EVENT, envelope
@@ -74,7 +75,7 @@ def test_the_real_page_of_the_reference_server_is_read() -> None:
         "updatedAt": None,
     }
     page = raw({"conversationId": A, "messages": [record], "nextCursor": "m1", "hasMore": True})
-    assert history_page("q", page) == HistorySnapshot(
+    assert history_page("q", page, []) == HistorySnapshot(
         request="q",
         items=(Message(role="assistant", text="It rains.", id="m1", at=1_000_000_000),),
         next_cursor="m1",
@@ -95,10 +96,14 @@ def test_a_page_keeps_the_optional_parts_of_its_messages_that_are_valid() -> Non
         "from": {"id": "a", "type": "agent"},
         "to": None,
     }
-    pages = [history_page("q", raw({"messages": [one], "hasMore": False})) for one in (record, record | invalid)]
+    losses: list[Loss] = []
+    pages = [
+        history_page("q", raw({"messages": [one], "hasMore": False}), losses) for one in (record, record | invalid)
+    ]
     whole, plain = (json.loads(as_json(history(page)))["messages"][0] for page in pages if page is not None)
     assert whole == record
     assert plain == {**{key: record[key] for key in ("id", "direction", "createdAt")}, "content": {"text": "It rains."}}
+    assert [loss.field for loss in losses] == ["items.structuredResponse", "items.from"]
 
 
 @pytest.mark.parametrize("text", ["Look", ""])
@@ -110,14 +115,14 @@ def test_images_in_the_history_of_the_reference_server_are_read(text: str) -> No
         "content": {"items": [{"type": "text", "text": text}, {"type": "image", "url": url}], "text": text},
         "createdAt": "1970-01-01T00:00:01Z",
     }
-    page = history_page("q", raw({"messages": [record], "hasMore": False}))
+    page = history_page("q", raw({"messages": [record], "hasMore": False}), [])
     segments = (*((Text(text=text),) if text else ()), ImageAttachment(url=url))
     assert page is not None
     assert page.items == (Message(role="user", text=text, segments=segments, id="m1", at=1_000_000_000),)
 
 
 def test_the_seeds_page_without_a_cursor_is_the_last() -> None:
-    page = history_page("q", raw({"messages": [], "hasMore": False}))
+    page = history_page("q", raw({"messages": [], "hasMore": False}), [])
     assert page == HistorySnapshot(request="q", items=())
 
 
@@ -131,5 +136,5 @@ def test_a_list_without_paging_is_read() -> None:
 @pytest.mark.parametrize("result", [UNSET, raw({}), raw([]), raw({"messages": 5, "sessionId": 5, "conversations": 5})])
 def test_a_payload_of_another_shape_is_no_typed_answer(result: Raw | UnsetType) -> None:
     assert session_opened("q", result) is None
-    assert history_page("q", result) is None
+    assert history_page("q", result, []) is None
     assert sessions_listed("q", result) is None
