@@ -39,6 +39,25 @@ async def look_up(host: str, family: socket.AddressFamily = socket.AF_UNSPEC) ->
     return await waiter
 
 
+def own_addresses(host: str) -> list[str]:
+    """Return the addresses of a host that this machine has. If it has none of them, return all of them.
+
+    In most containers `localhost` is also ::1, although they have no IPv6. A listener there is for the other address.
+    """
+    answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = {_address(at): (family, at) for family, _kind, _protocol, _name, at in answers}
+    return [name for name, (family, at) in found.items() if _is_own(family, at)] or [*found]
+
+
+def _is_own(family: socket.AddressFamily, at: tuple[Any, ...]) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(at)
+    except OSError:
+        return False
+    return True
+
+
 def _run(key: Key) -> None:
     host, family = key
     found: Addresses | OSError

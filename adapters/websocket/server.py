@@ -16,6 +16,8 @@ from typing import Any, cast
 
 from dragoman.adapters.base import BACKLOG, Accept, TransportLimits
 from dragoman.adapters.closing import close_server
+from dragoman.adapters.host_names import is_address
+from dragoman.adapters.lookup import own_addresses
 from dragoman.adapters.websocket.client_reader import ClientReader
 from dragoman.adapters.websocket.connection import AcceptedConnection
 from dragoman.adapters.websocket.frames import OF_SERVER
@@ -57,7 +59,10 @@ class WebSocketListener:
 
     async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
         """Bind, or take an inherited socket, and accept; raise OSError if the address is not available."""
-        place: dict[str, Any] = {"host": host, "port": port} if inherited is None else {"sock": inherited}
+        place: dict[str, Any] = {"sock": inherited}
+        if inherited is None:  # no name server is asked for an address or `localhost`
+            found = own_addresses(host) if is_address(host) else await asyncio.to_thread(own_addresses, host)
+            place = {"host": found, "port": port}
         self._server = await asyncio.get_running_loop().create_server(
             lambda: _Accepted(self._accepted), **place, backlog=BACKLOG
         )

@@ -28,6 +28,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.log import server_logger
 from msgspec import structs
 
+from dragoman.adapters.lookup import own_addresses
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
@@ -80,7 +81,7 @@ class OpsServer:
         self._guard = Guard(options, local=bool(self._address.path))
         self._heartbeat = LoopHeartbeat()
         self._note_bad_request = bad_request_counter(gateway.ledger.counters, time.monotonic_ns)
-        self._socket: socket.socket
+        self._sockets: list[socket.socket]
         self._file: tuple[int, int] | None = None  # the identity of the socket's file
         self._loop: asyncio.AbstractEventLoop
         self._gateway_loop: GatewayLoop
@@ -91,7 +92,7 @@ class OpsServer:
         self._thread = threading.Thread(target=self._run, name="ops", daemon=True)
 
     async def __aenter__(self) -> Self:
-        self._socket = _bind(self._address)
+        self._sockets = _bind(self._address)
         self._file = _identity(self._address)
         self._gateway_loop = GatewayLoop()
         self._health = Health(self._gateway, self._gateway_loop)
@@ -132,7 +133,7 @@ class OpsServer:
         """The address where the server listens, with the port that was chosen."""
         if self._address.path:
             return str(self._address)
-        return str(structs.replace(self._address, port=self._socket.getsockname()[1]))
+        return str(structs.replace(self._address, port=_port(self._sockets[0])))
 
     # -- the thread ------------------------------------------------------------------------------------
 
@@ -167,13 +168,17 @@ class OpsServer:
         connections.use_server(runner.server)
         # asyncio accepts `backlog` connections before the first one gets its protocol, and only that closes others. If
         # it cannot accept one, it logs each of these attempts, and repeats as many a second later: eight become 64.
-        listener = await self._loop.create_server(connections.accept, sock=self._socket, backlog=1)
-        self._socket.listen(BACKLOG)
+        listeners = [
+            await self._loop.create_server(connections.accept, sock=bound, backlog=1) for bound in self._sockets
+        ]
+        for bound in self._sockets:
+            bound.listen(BACKLOG)
         self._started.set_result(None)
         try:
             await self._watch(connections)
         finally:
-            listener.close()
+            for listener in listeners:
+                listener.close()
             await runner.cleanup()
 
     async def _watch(self, connections: OpsConnections) -> None:
@@ -243,14 +248,25 @@ def _identity(address: OpsAddress) -> tuple[int, int] | None:
     return file_identity(address.path)
 
 
-def _bind(address: OpsAddress) -> socket.socket:
-    """Return a socket bound to this address; raise OSError with the address and the reason."""
+def _bind(address: OpsAddress) -> list[socket.socket]:
+    """Return sockets bound to this address, one for each address of a host; raise OSError with the reason."""
     if address.path:
         from dragoman.gateway.transports.unix import bind_socket  # not needed for a port
 
-        return bind_socket(address.path)
+        return [bind_socket(address.path)]
+    sockets: list[socket.socket] = []
     try:
-        family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(where[:2], family=family)
+        for own in own_addresses(address.host):
+            family = socket.AF_INET6 if ":" in own else socket.AF_INET
+            port = _port(sockets[0]) if sockets else address.port
+            sockets.append(socket.create_server((own, port), family=family))
     except OSError as error:
+        for bound in sockets:
+            bound.close()
         raise bind_failure(f"the ops port {address}", f"{address.host}:{address.port}", error) from error
+    return sockets
+
+
+def _port(bound: socket.socket) -> int:
+    port: int = bound.getsockname()[1]
+    return port

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 from aiohttp.http import HttpProcessingError
 from structlog.testing import capture_logs
@@ -102,7 +103,7 @@ async def test_a_connection_that_cannot_be_accepted_is_logged_without_a_tracebac
     exhausted = ExhaustedSocket()
     exhausted.bind(("127.0.0.1", 0))
     exhausted.listen(1)
-    monkeypatch.setattr("dragoman.gateway.ops.server._bind", lambda _address: exhausted)
+    monkeypatch.setattr("dragoman.gateway.ops.server._bind", lambda _address: [exhausted])
     monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.0)
     with capture_logs() as logs:
         async with operated() as port:
@@ -111,6 +112,20 @@ async def test_a_connection_that_cannot_be_accepted_is_logged_without_a_tracebac
     assert (set(told), len(told), caplog.records) == ({"Too many open files"}, exhausted.failures, [])
     # asyncio accepts as often as the backlog of 1 says, since Python 3.14 once more.
     assert exhausted.failures == (2 if sys.version_info >= (3, 14) else 1)
+
+
+async def test_a_host_name_stands_for_each_of_its_addresses_that_this_machine_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (at, 0)) for at in ("203.0.113.7", "127.0.0.1", "127.0.0.2")]
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: found)
+    ops = Ops(listen="http://localhost:0")
+    route = Route(name="test", listen=(parse("smooth+ws://localhost:0/ws"),), upstream=parse("pod+unix:/nowhere/sock"))
+    async with operated(ops=ops, app=App(Config(routes=(route,), ops=ops))) as port:
+        assert len(port.listening) == 1
+        for address in ("127.0.0.1", "127.0.0.2"):
+            async with aiohttp.request("GET", f"http://{address}:{port.url.rpartition(':')[2]}/livez") as answer:
+                assert answer.status == 200
 
 
 async def test_a_unix_socket_is_for_the_gateway_s_user_alone_and_goes_with_it(tmp_path: Path) -> None:
