@@ -44,8 +44,7 @@ def own_addresses(host: str) -> list[str]:
 
     In most containers `localhost` is also ::1, although they have no IPv6. A listener there is for the other address.
     """
-    answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    found = {_address(at): (family, at) for family, _kind, _protocol, _name, at in answers}
+    found = {_address(at): (family, at) for family, at in _found(host, socket.AF_UNSPEC, socket.AI_PASSIVE)}
     return [name for name, (family, at) in found.items() if _is_own(family, at)] or [*found]
 
 
@@ -62,17 +61,23 @@ def _run(key: Key) -> None:
     host, family = key
     found: Addresses | OSError
     try:
-        answers = socket.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-        found = [(one, _address(at)) for one, _kind, _protocol, _name, at in answers]
+        found = [(one, _address(at)) for one, at in _found(host, family, socket.AI_ADDRCONFIG)]
     except OSError as error:
         found = error
-    except ValueError:  # a label is empty or too long
-        found = socket.gaierror(socket.EAI_NONAME, f"{host[:100]!r} is not a valid host name")
     with _lock:
         waiters = _waiting.pop(key)
     for loop, waiter in waiters:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_settle, waiter, found)
+
+
+def _found(host: str, family: socket.AddressFamily, flags: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    """Return what the system finds: families and addresses; raise OSError if it finds none."""
+    try:
+        answers = socket.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, flags=flags)
+    except ValueError:  # a label is empty or too long
+        raise socket.gaierror(socket.EAI_NONAME, f"{host[:100]!r} is not a valid host name") from None
+    return [(one, at) for one, _kind, _protocol, _name, at in answers]
 
 
 def _address(at: tuple[Any, ...]) -> str:

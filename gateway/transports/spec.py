@@ -114,6 +114,8 @@ def bind_failure(listener: str, address: str, error: OSError) -> OSError:
         text = f"{address} is in use by another program; write another port, or 0 to let the system choose one"
     elif number == errno.EACCES:
         text = f"{address}: {os.strerror(number)}; write a port above 1023, or grant CAP_NET_BIND_SERVICE"
+    elif number in (errno.EADDRNOTAVAIL, errno.ENODEV):  # libzmq says the latter
+        text = f"{address}: this machine has no such address; write one of its own, or 127.0.0.1"
     elif number > 0:
         text = f"{address}: {os.strerror(number)}"
     else:  # a name that cannot be resolved

@@ -296,10 +296,17 @@ def test_the_error_names_a_unix_socket_in_use_and_exits_1(tmp_path: Path) -> Non
     assert used == ops == f"error: {path}: another process listens here; stop it, or choose another path"
 
 
-def test_the_error_names_an_unknown_host_and_exits_1() -> None:
-    assert "smooth+ws://no-such-host.invalid:1/" in refused(
-        "bridge", "--insecure", "smooth+ws://no-such-host.invalid:1/", "pod+unix:/x", code=1
-    )
+@pytest.mark.parametrize(
+    ("listener", "words"),
+    [
+        ("smooth+ws://no-such-host.invalid:1/", "smooth+ws://no-such-host.invalid:1/"),
+        ("smooth+ws://a..b:1/", "'a..b' is not a valid host name"),
+        ("smooth+ws://203.0.113.7:1/", "this machine has no such address; write one of its own"),
+        ("pando+tcp://203.0.113.7:1024", "this machine has no such address; write one of its own"),
+    ],
+)
+def test_the_error_names_a_host_that_is_not_this_machine_and_exits_1(listener: str, words: str) -> None:
+    assert words in refused("bridge", "--insecure", listener, "pod+unix:/x", code=1)
 
 
 def test_the_error_names_a_missing_directory(tmp_path: Path) -> None:
