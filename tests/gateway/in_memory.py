@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from heapq import heappop, heappush
@@ -303,7 +303,7 @@ class InMemoryGateway:
         await (run_turns() if self.away else settle())
 
     def script(self) -> Script:
-        """Return a new script, which runs when it is awaited as `done()`."""
+        """Return a new script, which runs when it is awaited."""
         script = Script(self)
         self.scripts.append(script)
         return script
@@ -323,7 +323,7 @@ class InMemoryGateway:
         """Assert that every script was run and that every frame was strict and in a legal order; then disconnect all
         clients.
         """
-        assert all(script.held for script in self.scripts), "a script was written and never held: await its done()"
+        assert all(script.held for script in self.scripts), "a script was written and never held: await it"
         for peer in self.clients.values():
             if peer.link.dialect.name == "smooth":
                 for frame in peer.frames():
@@ -351,7 +351,7 @@ Step = Callable[[], object]
 
 
 class Script:
-    """A conversation: the frames that each peer sends, and exactly those that it then receives. `await ... .done()`
+    """A conversation: the frames that each peer sends, and exactly those that it then receives. `await ... `
     runs it. A frame that no step expected fails the script. Expected objects need only contain the named keys. None
     means that a key is absent, and "$name" matches any text, the same one each time. Sent frames may contain such
     names too, for ids that a peer has received.
@@ -363,8 +363,10 @@ class Script:
         self._bound: dict[str, str] = {}
         self.held = False
 
-    async def done(self) -> dict[str, str]:
-        """Run the conversation; return the values of the "$names"."""
+    def __await__(self) -> Generator[Any, None, dict[str, str]]:
+        return self._run().__await__()
+
+    async def _run(self) -> dict[str, str]:
         self.held = True
         for number, (text, step) in enumerate(self._steps, start=1):
             try:
@@ -393,9 +395,8 @@ class Script:
 
     def opens(self, name: str) -> Script:
         """Connect a smooth client and open the session; a newly dialled pod sends its snapshot."""
-        self.connects(name).sends(name, CREATE)
-        self._then("the pod shows itself", self._shows)
-        return self.receives(name, opened("open"))
+        created = self.connects(name).sends(name, CREATE)._then("the pod shows itself", self._shows)
+        return created.receives(name, opened("open"))
 
     def sends(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
         """Send these frames as this client, in one write."""

@@ -16,19 +16,19 @@ FORGOTTEN = pytest.RaisesExc(AssertionError, match="never held")
 async def test_a_script_that_is_never_finished_fails() -> None:
     with pytest.RaisesGroup(FORGOTTEN):
         async with in_memory_gateway() as made:
-            made.script().opens("a")
+            _ = made.script().opens("a")
 
 
 async def test_a_frame_that_no_step_expects_fails() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="said and not expected")):
         async with in_memory_gateway() as made:
-            await made.script().opens("a").pod_sends(delta("surprise")).done()
+            await made.script().opens("a").pod_sends(delta("surprise"))
 
 
 async def test_a_missing_frame_fails_and_its_step_is_named() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="step 5, a receives")):
         async with in_memory_gateway() as made:
-            await made.script().opens("a").receives("a", opened("never")).done()
+            await made.script().opens("a").receives("a", opened("never"))
 
 
 async def test_a_name_is_the_same_text_each_time() -> None:
@@ -40,13 +40,12 @@ async def test_a_name_is_the_same_text_each_time() -> None:
                 .sends("a", send("r1", "Hi"))
                 .pod_sends(delta("x"), *took("Hi"), delta("y"))
                 .receives("a", token("$turn", "x"), accepted("r1"), token("$turn", "y"))
-                .done()
             )
 
 
 async def test_a_peer_answers_with_the_ids_that_it_received() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        names = await made.script().asks_server("p", "Hi").done()
+        names = await made.script().asks_server("p", "Hi")
         assert names["$open"] != names["$t"]
 
 
@@ -62,20 +61,19 @@ async def test_a_client_that_stops_reading_gets_the_rest_when_it_reads_on() -> N
             .receives("a")
             .reads_on("a")
             .receives("a", {"type": "pong", "requestId": "2"})
-            .done()
         )
 
 
 async def test_a_frame_that_is_not_strict_fails() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="undocumented")):
         async with in_memory_gateway() as made:
-            await made.script().connects("a").done()
+            await made.script().connects("a")
             made.clients["a"].transport.got.append(b'{"type":"keepalive","data":{"requestId":"r"},"extra":1}')
 
 
 async def test_frames_in_an_illegal_order_fail() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="a 202 answers a send_message")):
         async with in_memory_gateway() as made:
-            await made.script().connects("a").done()
+            await made.script().connects("a")
             second = accepted("r1") | {"message": "", "data": {}, "timestamp": 1}
             made.clients["a"].transport.got.append(json.dumps(second).encode())

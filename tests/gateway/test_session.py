@@ -37,16 +37,16 @@ def test_a_line_has_the_id_that_the_session_has_now_and_its_owner() -> None:
 
 async def test_a_lone_piece_of_text_opens_a_stream() -> None:
     async with in_memory_gateway() as made:
-        await begun(made).done()
+        await begun(made)
         assert made.session.delivery.groups.streamed is None
         for text in ("a", "b"):
-            await made.script().pod_sends(delta(text)).receives("a", token("r1", text)).done()
+            await made.script().pod_sends(delta(text)).receives("a", token("r1", text))
         assert made.session.delivery.groups.streamed is not None
 
 
 async def test_a_client_that_leaves_closes_the_stream() -> None:
     async with in_memory_gateway() as made:
-        await streaming(made).done()
+        await streaming(made)
         made.session.delivery.detach(made.clients["a"].link)
         assert made.session.delivery.groups.streamed is None
 

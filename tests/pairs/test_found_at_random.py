@@ -32,10 +32,10 @@ CALLED = {"kind": "assistant_item", "item": CALL, "ts": 1}
 
 async def with_a_pod_client(made: InMemoryGateway) -> Script:
     """Connect a smooth client `a` and a pod client `p` to an idle pod."""
-    await made.script().opens("a").done()
+    await made.script().opens("a")
     made.join("p", dialect="pod")
     await settle()
-    await made.script().receives("p", {"event": "snapshot"}).done()
+    await made.script().receives("p", {"event": "snapshot"})
     return made.script()
 
 
@@ -62,7 +62,6 @@ async def test_a_run_without_output_ends_for_pod_clients_when_the_pod_is_lost() 
             .passes(FAR.reconnect_grace)
             .receives("p", {"event": "error"}, status("idle"))
             .receives("a", {"type": "error", "requestId": None})
-            .done()
         )
 
 
@@ -75,7 +74,6 @@ async def test_a_paused_pod_that_comes_back_idle_is_idle_for_its_clients() -> No
             .pod_dies()
             .pod_sends(snapshot())
             .receives("p", {"event": "segment_rotated"}, status("idle"))
-            .done()
         )
 
 
@@ -92,7 +90,6 @@ async def test_a_result_has_the_name_of_its_call_in_the_history() -> None:
             .receives("a", opened("open"))
             .pod_sends(status("running"), say("tool_result", id="c", summary="s", is_error=False))
             .receives("a", {"type": "stream_chunk", "node": "lookup"})
-            .done()
         )
 
 
@@ -108,7 +105,6 @@ async def test_a_call_received_from_its_middle_has_its_name_and_all_of_its_argum
             .receives("p", say("tool_call_start", id="c", name="lookup"), whole)
             .receives("a", {"type": "stream_chunk", "node": "lookup"})
             .sees("the fragment was counted", lambda: made.losses("ToolCallArguments") == 1)
-            .done()
         )
 
 
@@ -156,6 +152,5 @@ async def test_an_input_given_up_and_then_accepted_is_in_the_transcript() -> Non
             .receives("a", error("r1", "INTERNAL_ERROR"))
             .pod_sends(*took("Hi"), delta("x"))
             .receives("a", {"type": "stream_token"})
-            .done()
         )
         assert [message.text for message in made.session.state.messages()] == ["Hi"]

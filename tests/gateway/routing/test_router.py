@@ -41,7 +41,7 @@ from tests.idle import settle
 
 async def test_a_client_that_only_connects_gets_no_frame_and_causes_no_dial() -> None:
     async with in_memory_gateway() as made:
-        await made.script().connects("a").receives("a").done()
+        await made.script().connects("a").receives("a")
         assert made.dialled == 0
 
 
@@ -54,7 +54,6 @@ async def test_an_input_on_a_new_connection_attaches_to_the_session_that_it_name
             .submits("b", "r2", "Back")
             .pod_sends(*took("Back"), delta("Welcome"), *FINISHED)
             .receives("b", accepted("r2"), token("r2", "Welcome"), answer("r2", "Welcome"))
-            .done()
         )
 
 
@@ -68,7 +67,6 @@ async def test_a_client_that_reconnects_during_a_turn_sees_the_turn_continue() -
             .receives("b", token("$turn", "Hel"), reply("h", hasMore=False))
             .pod_sends(delta("lo"), *FINISHED)
             .receives("b", token("$turn", "lo"), answer("$turn", "Hello"))
-            .done()
         )
 
 
@@ -82,15 +80,12 @@ async def test_two_clients_both_see_the_turn_of_one_of_them() -> None:
             .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
             .receives("a", token("$turn", "Hello"), answer("$turn", "Hello"))
             .receives("b", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
-            .done()
         )
 
 
 async def test_a_client_that_left_is_attached_to_no_session() -> None:
     async with in_memory_gateway() as made:
-        await (
-            made.script().opens("a").opens("b").leaves("a").pod_sends(delta("x")).receives("b", token("$t", "x")).done()
-        )
+        await made.script().opens("a").opens("b").leaves("a").pod_sends(delta("x")).receives("b", token("$t", "x"))
         assert list(made.session.delivery.attachments) == ["b"]
 
 
@@ -109,7 +104,6 @@ async def test_a_foreign_session_is_not_listed() -> None:
             .receives(
                 "a", reply("l", conversations=[{"conversationId": CONVERSATION, "title": "Hi", "messageCount": 2}])
             )
-            .done()
         )
 
 
@@ -119,17 +113,17 @@ async def test_a_foreign_session_is_not_listed() -> None:
 @pytest.mark.parametrize(("query", "found"), [("", 1), ("hI", 1), ("nothing like it", 0)])
 async def test_a_filtered_list_has_the_sessions_whose_title_contains_the_words(query: str, found: int) -> None:
     async with in_memory_gateway() as made:
-        await talked(made).done()
+        await talked(made)
         assert len(listed(made.router, ListSessions(request="l", query=query)).sessions) == found
 
 
 async def test_a_list_dials_the_single_backend_and_is_answered_after_its_description() -> None:
     async with in_memory_gateway() as made:
         listing = {"action": "list_conversations", "requestId": "l"}
-        await made.script().connects("a").sends("a", listing).receives("a").done()
+        await made.script().connects("a").sends("a", listing).receives("a")
         assert made.dialled == 1
         made.time.passes(LIMITS.snapshot_wait)
-        await made.script().receives("a", reply("l", conversations=[])).done()
+        await made.script().receives("a", reply("l", conversations=[]))
 
 
 async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
@@ -139,7 +133,6 @@ async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
             .opens("a")
             .sends("a", {"action": "list_conversations", "requestId": "l"})
             .receives("a", reply("l", conversations=[]))
-            .done()
         )
 
 
@@ -153,7 +146,6 @@ async def test_a_ping_is_answered_without_a_session() -> None:
             .connects("a")
             .sends("a", {"action": "ping", "requestId": "p"})
             .receives("a", {"type": "pong", "requestId": "p", "timestamp": made.time.clock() // 10**6})
-            .done()
         )
         assert made.dialled == 0
 
@@ -165,27 +157,26 @@ async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> Non
             .connects("a")
             .sends("a", {"action": "ping", "requestId": "p"}, CREATE, history("h"), ask("get_session", "g"))
             .receives("a", {"type": "pong", "requestId": "p"}, opened("open"), reply("h", messages=[]), opened("g"))
-            .done()
         )
 
 
 async def test_an_unknown_command_is_answered() -> None:
     async with in_memory_gateway() as made:
-        await made.script().connects("a").done()
+        await made.script().connects("a")
         made.router.receive(
             made.clients["a"].link, [Burst(items=[Unmapped(dialect="x", tag="dance", raw="{}", request="u")])]
         )
         await settle()
-        await made.script().receives("a", error("u", "UNSUPPORTED_ACTION")).done()
+        await made.script().receives("a", error("u", "UNSUPPORTED_ACTION"))
 
 
 async def test_a_command_that_a_pod_cannot_execute_is_refused_with_its_reason() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").done()
+        await made.script().opens("a")
         link = made.clients["a"].link
         made.router.receive(link, [Burst(items=[SetGoal(request="n", session=CONVERSATION, objective="win")])])
         await settle()
-        await made.script().receives("a", error("n", "UNSUPPORTED_ACTION")).pod_receives().done()
+        await made.script().receives("a", error("n", "UNSUPPORTED_ACTION")).pod_receives()
 
 
 async def test_pings_are_answered_while_the_backend_is_away() -> None:
@@ -196,7 +187,6 @@ async def test_pings_are_answered_while_the_backend_is_away() -> None:
             .opens("a")
             .sends("a", {"action": "ping", "requestId": "p"})
             .receives("a", {"type": "pong", "requestId": "p"})
-            .done()
         )
 
 
@@ -217,7 +207,6 @@ async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
             .pod_sends(*took("Me too"), delta("Fine"), *FINISHED)
             .receives("eve", accepted("r2"), token("r2", "Fine"), answer("r2", "Fine"))
             .receives("a", token("$turn", "Fine"), answer("$turn", "Fine"))
-            .done()
         )
 
 
@@ -237,13 +226,12 @@ async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so
             .pod_receives(CANCEL)
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .sees("the turn is over", lambda: made.session.state.turn is None)
-            .done()
         )
 
 
 async def test_the_turn_of_a_pando_client_goes_on_when_the_last_other_client_leaves() -> None:
     async with in_memory_gateway(on_last_detach="cancel") as made:
-        await made.script().opens("a").done()
+        await made.script().opens("a")
         caller = made.join("v", dialect="pando", calls=True)
         caller.calls({"method": "message.send", "params": {"session_id": made.session.state.id, "content": "Hi"}})
         await settle()
@@ -255,13 +243,12 @@ async def test_the_turn_of_a_pando_client_goes_on_when_the_last_other_client_lea
             .receives("v", {"id": "1", "result": {"ok": True}})
             .leaves("a")
             .pod_receives()
-            .done()
         )
 
 
 async def test_no_cancel_is_sent_if_no_turn_is_open() -> None:
     async with in_memory_gateway(on_last_detach="cancel") as made:
-        await made.script().opens("a").leaves("a").pod_receives().done()
+        await made.script().opens("a").leaves("a").pod_receives()
 
 
 async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadline() -> None:
@@ -272,14 +259,13 @@ async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadl
             .pod_receives(CANCEL)
             .passes(Limits().cancel_deadline)
             .sees("the turn is over", lambda: made.session.state.turn is None)
-            .done()
         )
 
 
 @pytest.mark.parametrize(("shutdown", "reaches"), [("client", []), ("backend", [{"method": "shutdown"}])])
 async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown: str, reaches: list[Frame]) -> None:
     async with in_memory_gateway(shutdown=shutdown) as made:
-        await made.script().opens("a").done()
+        await made.script().opens("a")
         made.join("tui", dialect="pod").sends({"method": "shutdown"})
         await settle()
         assert made.pod.news() == reaches
@@ -346,7 +332,7 @@ async def test_subscribers_learn_when_a_session_is_claimed_runs_and_rests() -> N
     told: list[tuple[str, str]] = []
     async with in_memory_gateway() as made:
         made.router.watch(lambda session: told.append((session.state.owner, session.state.status)))
-        await talked(made).leaves("a").passes(Limits().session_ttl).done()
+        await talked(made).leaves("a").passes(Limits().session_ttl)
     assert told == [("local", "idle"), ("local", "running"), ("local", "idle"), ("local", "idle")]
 
 

@@ -39,7 +39,6 @@ async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> No
             .connects("a")
             .sends("a", CREATE)
             .receives("a", reply("open", sessionId=SHOWN, conversationId=CONVERSATION))
-            .done()
         )
         assert made.dialled == 1
 
@@ -53,20 +52,13 @@ async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None
             .receives("a", opened("again"))
             .pod_sends(*took("Hi"), delta("once"))
             .receives("a", token("$turn", "once"))
-            .done()
         )
 
 
 @pytest.mark.parametrize("known", [CONVERSATION, UNKNOWN])
 async def test_resuming_a_conversation_gives_the_single_session_of_the_backend(known: str) -> None:
     async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .connects("a")
-            .sends("a", CREATE | {"conversationId": known})
-            .receives("a", opened("open"))
-            .done()
-        )
+        await made.script().connects("a").sends("a", CREATE | {"conversationId": known}).receives("a", opened("open"))
 
 
 async def test_a_backend_with_one_session_is_busy_for_clients_that_do_not_own_it() -> None:
@@ -77,7 +69,6 @@ async def test_a_backend_with_one_session_is_busy_for_clients_that_do_not_own_it
             .connects("eve", principal="eve")
             .sends("eve", CREATE)
             .receives("eve", error("open", "TURN_IN_PROGRESS"))
-            .done()
         )
         assert made.dialled == 1
 
@@ -91,7 +82,6 @@ async def test_opening_attaches_to_the_session_of_another_owner_if_the_route_say
             .receives("eve", opened("open"))
             .sends("eve", history("h"))
             .receives("eve", reply("h", hasMore=False))
-            .done()
         )
         assert made.session.state.owner == "local"
 
@@ -116,7 +106,6 @@ async def test_sessionid_and_conversationid_both_name_the_session(name: str) -> 
             .pod_sends(snapshot(), *took("Hi"))
             .receives("a", accepted("r1"))
             .pod_receives(run("Hi"))
-            .done()
         )
 
 
@@ -136,14 +125,13 @@ async def test_an_unknown_session_is_not_found(action: Frame) -> None:
             .connects("a")
             .sends("a", action | {"sessionId": UNKNOWN})
             .receives("a", error("x", "SESSION_NOT_FOUND"))
-            .done()
         )
         assert made.dialled == 0
 
 
 async def test_the_refusal_of_a_session_repeats_only_the_beginning_of_a_long_name() -> None:
     async with in_memory_gateway() as made:
-        await made.script().connects("a").done()
+        await made.script().connects("a")
         client = made.clients["a"]
         await client.says(ask("get_session", "x") | {"sessionId": "s" * 100_000})
         (answer,) = client.news()
@@ -152,11 +140,11 @@ async def test_the_refusal_of_a_session_repeats_only_the_beginning_of_a_long_nam
 
 async def test_a_command_without_a_session_means_the_session_of_its_link() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").connects("b").done()
+        await made.script().opens("a").connects("b")
         for name in "ab":
             made.clients[name].send_directly(made.router, GetHistory(request="h"), "get_conversation_messages")
         await settle()
-        await made.script().receives("a", reply("h", messages=[])).receives("b", error("h", "SESSION_NOT_FOUND")).done()
+        await made.script().receives("a", reply("h", messages=[])).receives("b", error("h", "SESSION_NOT_FOUND"))
 
 
 async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
@@ -167,13 +155,12 @@ async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
             .connects("b")
             .sends("b", ask("get_session", "g"))
             .receives("b", reply("g", agentId=AGENT, status="idle"))
-            .done()
         )
 
 
 async def test_a_session_of_another_owner_is_not_shown_on_a_pod_listener() -> None:
     async with in_memory_gateway(share="owner") as made:
-        await talked(made).done()
+        await talked(made)
         made.join("eve", principal="eve", dialect="pod")
         await settle()
         (frame,) = made.clients["eve"].news()
@@ -183,7 +170,7 @@ async def test_a_session_of_another_owner_is_not_shown_on_a_pod_listener() -> No
 
 async def test_a_pod_client_is_shown_the_session_as_it_connects() -> None:
     async with in_memory_gateway() as made:
-        await talked(made).done()
+        await talked(made)
         made.join("tui", dialect="pod")
         await settle()
         (shown,) = made.clients["tui"].news()
@@ -246,7 +233,6 @@ async def opened_on_smooth(made: InMemoryGateway) -> None:
         .server_receives({**smooth_server.create("$open"), "supports": KNOWN["supports"]})
         .server_sends(smooth_server.acknowledged("$open", **smooth_server.CREATED))
         .receives("a", shown("open"))
-        .done()
     )
 
 
@@ -254,7 +240,7 @@ async def opened_on_smooth(made: InMemoryGateway) -> None:
 async def test_a_client_that_brings_nothing_new_is_shown_the_open_conversation_at_once(details: Frame) -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await opened_on_smooth(made)
-        await made.script().connects("b").sends("b", RESUME | details).receives("b", shown("again")).done()
+        await made.script().connects("b").sends("b", RESUME | details).receives("b", shown("again"))
 
 
 @pytest.mark.parametrize(
@@ -275,9 +261,9 @@ async def test_a_create_with_further_details_reaches_the_smooth_server_and_has_i
         await opened_on_smooth(made)
         script = made.script().connects("b")
         for name in "$1", "$2":  # a refused create changes nothing, so the next one is no repetition
-            script.sends("b", RESUME | details).server_receives(create | {"requestId": name})
-            script.server_sends(smooth_server.problem(name, "AUTH_CONTEXT_INVALID"))
-            script.receives("b", error("again", "AUTH_CONTEXT_INVALID"))
+            script = script.sends("b", RESUME | details).server_receives(create | {"requestId": name})
+            script = script.server_sends(smooth_server.problem(name, "AUTH_CONTEXT_INVALID"))
+            script = script.receives("b", error("again", "AUTH_CONTEXT_INVALID"))
         await (
             script.sends("b", RESUME | details)
             .server_receives(create)
@@ -285,7 +271,6 @@ async def test_a_create_with_further_details_reaches_the_smooth_server_and_has_i
             .receives("b", shown("again", UNKNOWN))
             .sends("a", send("r", "Hi") | {"sessionId": smooth_server.SERVER_SESSION})
             .server_receives({"action": "send_message", "sessionId": UNKNOWN})
-            .done()
         )
 
 
@@ -293,4 +278,4 @@ async def test_a_client_that_may_only_watch_changes_no_open_conversation() -> No
     async with in_memory_gateway(upstream="smooth") as made:
         await opened_on_smooth(made)
         made.join("b").link.roles = frozenset({"watch"})
-        await made.script().sends("b", RESUME | {"userEmail": "bob@example.com"}).receives("b", shown("again")).done()
+        await made.script().sends("b", RESUME | {"userEmail": "bob@example.com"}).receives("b", shown("again"))

@@ -72,18 +72,18 @@ ENDED = (say("turn_end"), run_end("finished"), status("idle"))
 async def test_the_abandoned_turn_is_cancelled_over_the_next_connection() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = abandoned(made).server_receives(GET).server_sends(FOUND)
-        script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page())
-        await answers_again(script.server_sends(stopped("$t")).receives("p")).done()
+        script = script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page())
+        await answers_again(script.server_sends(stopped("$t")).receives("p"))
 
 
 @pytest.mark.parametrize("code", [None, "UNSUPPORTED_ACTION", "INTERNAL_ERROR"])
 async def test_no_client_learns_how_a_server_answers_to_that_cancel(code: str | None) -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = abandoned(made).server_receives(GET).server_sends(FOUND)
-        script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page())
+        script = script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page())
         if code is not None:
-            script.server_sends(server_problem("$t", code)).receives("p")
-        await answers_again(script).done()
+            script = script.server_sends(server_problem("$t", code)).receives("p")
+        await answers_again(script)
 
 
 async def test_an_input_that_waited_for_the_connection_follows_the_cancel() -> None:
@@ -98,7 +98,6 @@ async def test_an_input_that_waited_for_the_connection_follows_the_cancel() -> N
             .server_receives(told("$n", "And?"))
             .server_sends(taken("$n"))
             .receives("p", echo("And?"), status("running"), say("turn_start"))
-            .done()
         )
 
 
@@ -112,7 +111,6 @@ async def test_an_input_that_was_written_and_not_accepted_is_cancelled_too() -> 
             .server_receives(GET)
             .server_sends(FOUND)
             .server_receives(CANCELLED_TURN, read_newest())
-            .done()
         )
 
 
@@ -132,7 +130,6 @@ async def test_a_connection_lost_before_the_cancel_leaves_it_to_the_next() -> No
             .server_sends(acknowledged("$get3", **CREATED))
             .server_receives(read_newest("$page3"))
             .receives("p")
-            .done()
         )
 
 
@@ -153,8 +150,8 @@ async def test_messages_of_others_while_the_connection_was_lost_reach_pod_client
     async with in_memory_gateway(upstream="smooth") as made:
         rows = [row(4, "outbound", "No"), row(3, "inbound", "Sure?"), *rest, row(1, "inbound", "Hi")]
         script = abandoned(made).server_receives(GET).server_sends(FOUND)
-        script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page("$page", *rows))
-        await answers_again(script.receives("p", say("segment_rotated"))).done()
+        script = script.server_receives(CANCELLED_TURN, read_newest()).server_sends(page("$page", *rows))
+        await answers_again(script.receives("p", say("segment_rotated")))
         texts = [item.text for item in made.session.state.transcript if isinstance(item, Message)]
         assert texts == ["Hi", answer, "Sure?", "No", "And?", "Yes"]
 
@@ -170,7 +167,6 @@ async def test_no_turn_is_cancelled_after_a_loss_without_a_turn() -> None:
             .server_receives(GET)
             .server_sends(FOUND)
             .server_receives(read_newest())
-            .done()
         )
 
 
@@ -194,7 +190,6 @@ async def test_a_question_that_was_asked_before_the_gateway_began_is_answered_at
             .server_receives(confirmed("$d", approved=False))
             .server_sends(server_problem("$d", "NO_PENDING_CONFIRMATION"))
             .receives("a", error("no", "NO_PENDING_CONFIRMATION"))
-            .done()
         )
 
 
@@ -212,7 +207,7 @@ async def test_a_turn_that_began_before_the_gateway_is_cancelled_by_any_client()
             .server_sends(stopped("earlier"))
             .receives("p")
         )
-        await answers_again(script).done()
+        await answers_again(script)
         assert made.losses("TurnEnded") == 0
 
 

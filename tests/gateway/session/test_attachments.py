@@ -44,7 +44,6 @@ async def test_a_file_stays_an_attachment_between_peers_of_one_dialect(roots: Pa
             .receives("s", acknowledged("open", **CREATED))
             .sends("s", {**told("s1", "see"), "files": [{"name": "a", "url": url}]})
             .server_receives({**told("$t", "see"), "files": [{"name": "a", "url": url}]})
-            .done()
         )
 
 

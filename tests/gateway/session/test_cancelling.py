@@ -69,7 +69,6 @@ async def test_without_a_turn_there_is_nothing_to_cancel() -> None:
             .sends("p", CANCEL)
             .receives("p", say("error", code="not_running"))
             .pod_receives()
-            .done()
         )
 
 
@@ -84,7 +83,6 @@ async def test_a_pod_client_cancels_the_turn_of_any_client() -> None:
             .pod_sends(*CANCELLED)
             .receives("p", *CANCELLED)
             .receives("q", *CANCELLED)
-            .done()
         )
         assert made.time.waiting == []
 
@@ -103,7 +101,6 @@ async def test_a_smooth_client_that_comes_back_cancels_the_turn_that_it_left() -
             .pod_receives(CANCEL)
             .pod_sends(*CANCELLED)
             .receives("b", cancelled("$turn"))
-            .done()
         )
 
 
@@ -123,7 +120,6 @@ async def test_a_smooth_client_cancels_a_turn_that_runs_since_before_the_gateway
             .pod_sends(*CANCELLED)
             .ignores("a")
             .submits("a", "r2", "Next")
-            .done()
         )
         assert made.session.state.found_running is None
 
@@ -138,7 +134,6 @@ async def test_a_cancel_before_the_history_of_a_pod_reaches_it_before_the_next_i
             .ignores("a")
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), *CANCELLED, *took("Next"))
             .receives("a", accepted("r2"))
-            .done()
         )
 
 
@@ -153,7 +148,6 @@ async def test_a_cancel_before_the_history_of_an_idle_pod_is_answered_by_the_pod
             .pod_receives(CANCEL)
             .pod_sends(snapshot(), problem("not_running", "no turn"))
             .receives("p", say("segment_rotated"), status("idle"), problem("not_running", "no turn"))
-            .done()
         )
 
 
@@ -167,13 +161,12 @@ async def test_a_smooth_client_does_not_cancel_a_turn_that_another_program_began
             .sends("a", cancel("r1"))
             .receives("a")
             .pod_receives()
-            .done()
         )
 
 
 async def test_a_smooth_cancel_of_a_session_without_a_turn_is_not_answered() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").sends("a", cancel("r1")).receives("a").pod_receives().done()
+        await made.script().opens("a").sends("a", cancel("r1")).receives("a").pod_receives()
 
 
 async def test_the_deadline_of_a_cancel_begins_with_the_first_one() -> None:
@@ -186,7 +179,6 @@ async def test_the_deadline_of_a_cancel_begins_with_the_first_one() -> None:
             .pod_receives(CANCEL, CANCEL)
             .passes(1)
             .receives("p", *CANCELLED)
-            .done()
         )
 
 
@@ -205,7 +197,6 @@ async def test_a_backend_without_cancel_stays_busy_until_its_turn_ends() -> None
             .server_sends(answered("$t", "still here"))
             .sends("p", run("Next"))
             .server_receives(told("$u", "Next"))
-            .done()
         )
         assert made.losses("TextDelta") == 1
 
@@ -218,7 +209,6 @@ async def test_a_pause_is_a_cancel_if_the_route_says_so() -> None:
             .server_receives({"action": "cancel"})
             .server_sends(stopped("$t"))
             .receives("p", *CANCELLED)
-            .done()
         )
 
 
@@ -229,7 +219,6 @@ async def test_a_pause_is_refused_if_the_backend_has_none() -> None:
             .sends("p", {"method": "pause"})
             .receives("p", say("error", code="invalid_request", message="this backend cannot pause; cancel instead"))
             .server_receives()
-            .done()
         )
 
 
@@ -352,7 +341,6 @@ async def test_the_connection_of_a_turn_that_never_ends_is_closed_and_the_next_i
             .server_receives({"action": "cancel", "requestId": "$t"}, read_newest())
             .server_sends(page())
             .server_receives(told("$u", "Next"))
-            .done()
         )
         assert len(made.pods) == 2
 
@@ -368,7 +356,6 @@ async def test_the_connection_stays_if_the_turn_ends_before_that() -> None:
             .receives("p", echo("Next"), status("running"), say("turn_start"))
             .passes(Limits().accept_deadline)
             .receives("p")
-            .done()
         )
         assert len(made.pods) == 1
 
@@ -385,7 +372,6 @@ async def test_the_connection_of_an_endless_turn_is_closed_too() -> None:
             .passes(Limits().accept_deadline)
             .sends("p", run("Next"))
             .server_receives(looked_up())
-            .done()
         )
 
 
@@ -393,10 +379,10 @@ async def test_a_connection_that_other_sessions_need_is_closed_a_deadline_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await cut(made).done()
+        await cut(made)
         with monkeypatch.context() as patched:
             patched.setattr(Upstream, "rest", lambda _self: True)
-            await made.script().passes(Limits().accept_deadline).done()
+            await made.script().passes(Limits().accept_deadline)
         assert made.pods[0].transport.is_open()
-        await made.script().passes(Limits().accept_deadline).done()
+        await made.script().passes(Limits().accept_deadline)
         assert not made.pods[0].transport.is_open()

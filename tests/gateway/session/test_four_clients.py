@@ -162,7 +162,6 @@ async def test_a_history_during_a_run_does_not_answer_the_message_that_began_the
                 topic("llm.end"),
                 topic("session.update"),
             )
-            .done()
         )
 
 
@@ -203,7 +202,6 @@ async def test_an_answer_joined_in_its_middle_ends_complete_for_each_dialect_tha
             .receives("s", answer("$t", "hello world"))
             .receives("p", say("alert", level="warn"), done("hello world"), *FINISHED)
             .receives("v", topic("llm.end"), topic("session.update"))
-            .done()
         )
         assert made.gaps == 1, "the live clients lack its head"
 
@@ -218,7 +216,6 @@ async def test_histories_have_the_beginning_of_an_answer_that_was_joined_in_its_
             .pod_sends(*FINISHED)
             .receives("late", *FINISHED)
             .ignores("s", "p", "v")
-            .done()
         )
         assert await histories(made) == dict.fromkeys(FOUR, HISTORY)
 
@@ -235,7 +232,6 @@ async def test_inputs_and_answers_of_other_clients_have_the_times_when_they_were
             .passes(30)
             .pod_sends(delta("Hello"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
             .ignores("s", "p", "v")
-            .done()
         )
         question, reply = START + 60 * 10**9, START + 90 * 10**9
         assert [message.at for message in made.session.state.messages()] == [question, reply]
@@ -272,7 +268,6 @@ async def test_after_a_cancel_all_histories_are_equal_live_and_after_a_reconnect
             .pod_receives(CANCEL)
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .ignores("s", "p", "v")
-            .done()
         )
         assert await histories(made) == dict.fromkeys(FOUR, said)
         await reconnected(made, snapshot(STARTED, INVOKED, user_entry("Hi"), ERRORED))
@@ -289,7 +284,6 @@ async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the
             .pod_sends(*took("More"), say("turn_start", turn=1), delta("Again"), done("Again"))
             .pod_sends(say("turn_end", turn=1, result="finished"), *FINISHED)
             .ignores("s", "p", "v")
-            .done()
         )
         told = await histories(made)
         assert told.pop("pod") == everything[2:]
@@ -312,7 +306,6 @@ async def test_an_attached_pod_client_is_shown_a_compacted_history_without_what_
             .pod_sends(*before, say("segment_rotated", entry=SHORTER))
             .ignores("s", "v")
             .sees("the client was shown the rotation", lambda: made.clients["p"].news()[-1] == rotation(input))
-            .done()
         )
 
 
@@ -326,7 +319,7 @@ async def test_a_snapshot_of_another_conversation_replaces_the_history() -> None
     other = {**STARTED, "session_id": "0198c3a1-7b52-7c40-9d1e-000000000000"}
     async with in_memory_gateway() as made:
         script = together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
-        await script.pod_dies().pod_sends(snapshot(other, INVOKED, user_entry("New"))).ignores("p", "v").done()
+        await script.pod_dies().pod_sends(snapshot(other, INVOKED, user_entry("New"))).ignores("p", "v")
         assert await histories(made) == {dialect: [("user", "New")] for dialect in FOUR}
 
 
@@ -339,7 +332,7 @@ async def test_a_rule_that_fails_disconnects_the_clients_of_its_dialect_alone(
 
     async with in_memory_gateway() as made:
         begun = made.script().opens("smooth").connects("pod", dialect="pod").submits("smooth", "q", "Hi")
-        await begun.pod_sends(echo("Hi"), status("running"), say("turn_start", turn=0)).ignores("pod", "smooth").done()
+        await begun.pod_sends(echo("Hi"), status("running"), say("turn_start", turn=0)).ignores("pod", "smooth")
         for text in "0123"[:pieces]:
             if text == str(pieces - 1):
                 monkeypatch.setattr("dragoman.mappings.pod.projection.EVENTS", SimpleNamespace(encode=fail))

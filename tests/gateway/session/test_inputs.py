@@ -12,10 +12,10 @@ def pods(made: InMemoryGateway, *names: str) -> Script:
     """Connect pod clients to a pod."""
     script = made.script()
     for name in names:
-        script.connects(name, dialect="pod")
-    script.pod_sends(snapshot())
+        script = script.connects(name, dialect="pod")
+    script = script.pod_sends(snapshot())
     for name in names:
-        script.receives(name, say("snapshot"))
+        script = script.receives(name, say("snapshot"))
     return script
 
 
@@ -26,7 +26,6 @@ async def test_an_empty_input_is_refused_before_it_is_sent() -> None:
             .sends("p", run(" \n"), {"method": "run", "params": {"input": []}})
             .receives("p", say("error", code="invalid_request"), say("error", code="invalid_request"))
             .pod_receives()
-            .done()
         )
 
 
@@ -41,7 +40,6 @@ async def test_an_accepted_input_of_a_pod_client_is_shown_to_all_clients() -> No
             .pod_sends(*took("Hi"))
             .receives("p", echo("Hi"), status("running"))
             .receives("q", echo("Hi"), status("running"))
-            .done()
         )
 
 
@@ -53,25 +51,24 @@ async def test_a_second_input_is_busy_while_the_first_waits() -> None:
             .sends("q", run("Me too"))
             .pod_receives(run("Hi"))
             .receives("q", say("error", code="already_running"))
-            .done()
         )
 
 
 async def test_a_smooth_input_is_refused_once_the_gateway_stops_because_its_turn_could_not_end() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").done()
+        await made.script().opens("a")
         made.services.stop.set()
         refused = made.script().sends("a", send("r1", "Hi")).receives("a", error("r1", "INTERNAL_ERROR"))
-        await refused.pod_receives().done()
+        await refused.pod_receives()
 
 
 async def test_a_pod_input_is_refused_once_the_gateway_stops_because_its_turn_could_not_end() -> None:
     async with in_memory_gateway() as made:
-        await pods(made, "p").done()
+        await pods(made, "p")
         made.services.stop.set()
         text = "the gateway stops, and begins no further turn"
         refused = made.script().sends("p", run("Hi")).receives("p", say("error", code="internal", message=text))
-        await refused.pod_receives().done()
+        await refused.pod_receives()
 
 
 async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_second_sending() -> None:
@@ -86,7 +83,6 @@ async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_secon
             .pod_receives(run("Hi"), run("Hi"))
             .pod_sends(*took("Hi"), delta("Hello"), done("Hello"), *FINISHED)
             .receives("a", accepted("r2"), token("r2", "Hello"), answer("r2", "Hello"))
-            .done()
         )
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Hello"]
 
@@ -100,6 +96,5 @@ async def test_an_input_cancelled_by_force_before_its_acceptance_is_a_turn_to_it
             .pod_receives(run("Hi"), CANCEL)
             .passes(Limits().cancel_deadline)
             .receives("a", accepted("r1"), cancelled("r1"))
-            .done()
         )
         assert made.session.inputs.waiting == ""

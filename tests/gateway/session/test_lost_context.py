@@ -110,7 +110,6 @@ async def test_a_conversation_without_a_message_had_no_context_to_lose() -> None
             .server_receives(again("$n", "Hi"))
             .server_sends(taken("$n"), said("$n", "Yes"), answered("$n", "Yes"))
             .receives("a", accepted("r1"), token("r1", "Yes"), answer("r1", "Yes"))
-            .done()
         )
         assert made.gaps == 0
 
@@ -134,7 +133,7 @@ async def test_a_resumed_conversation_has_context_that_the_gateway_never_saw(res
             .server_sends(problem("$history", "STORAGE_ERROR"))
             .receives("a", {"type": "immediate_response", "status": 200})
         )
-        await restarted(resumed).done()
+        await restarted(resumed)
         assert made.gaps == 1
 
 
@@ -173,7 +172,6 @@ async def test_clients_without_a_form_for_lost_context_are_told_once_before_the_
             .server_sends(taken("$m"), said("$m", "Yes"), answered("$m", "Yes"))
             .receives("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
             .ignores("v", "p")
-            .done()
         )
         state = made.session.state
         texts = [item.text for item in state.transcript if isinstance(item, Message)]
@@ -194,7 +192,6 @@ async def test_the_history_of_a_lost_conversation_is_what_the_gateway_saw_and_a_
             .sends("a", history)
             .server_receives()
             .receives("a", reply("h", messages=[page_row(text) for text in ("Well.", "And now?", "Yes", "Hi")]))
-            .done()
         )
         assert made.session.summary().messages == 4
 
@@ -213,7 +210,6 @@ async def test_an_answer_only_in_its_terminal_comes_after_the_line_about_lost_co
             .server_sends(taken("$n"), answered("$n", "Well."))
             .receives("a", accepted("r1"), token("r1", LINE), token("r1", "Well."), answer("r1", "Well."))
             .ignores("v", "p")
-            .done()
         )
 
 

@@ -43,7 +43,7 @@ def code_asked(made: InMemoryGateway) -> Script:
 
 async def test_a_requested_code_does_not_park_the_turn() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        names = await code_asked(made).sends("p", run("Never mind")).server_receives(told("$u", "Never mind")).done()
+        names = await code_asked(made).sends("p", run("Never mind")).server_receives(told("$u", "Never mind"))
         assert "Pay 5." in names["$wanted"]
         assert "***12" in names["$sent"]
 
@@ -58,7 +58,6 @@ async def test_the_refused_input_is_sent_again_after_a_right_code() -> None:
             .server_receives(told("$u", "Pay"))
             .server_sends(taken("$u"), said("$u", "Paid."), answered("$u", "Paid."))
             .receives("p", echo("Pay"), *BEGAN, delta("Paid."), done("Paid."), *ENDED)
-            .done()
         )
 
 
@@ -71,7 +70,6 @@ async def test_without_otp_resend_the_client_is_asked_to_repeat_its_input() -> N
             .server_sends(code_valid("$v"))
             .receives("p", *heard("/code 123456"), delta("$text"), done("$text"), *ENDED)
             .server_receives()
-            .done()
         )
         assert "again" in names["$text"]
 
@@ -91,7 +89,6 @@ async def test_a_wrong_code_is_asked_for_again_in_a_new_run_until_the_attempts_a
             .receives("p", *heard("code 2"), delta("$none"), done("$none"), *over)
             .sends("p", run("code 3"))
             .server_receives(told("$u", "code 3"))
-            .done()
         )
         assert "1 try is left" in names["$one"]
         assert "left" not in names["$none"]
@@ -110,7 +107,6 @@ async def test_a_smooth_client_verifies_a_code_in_its_own_form_and_repeats_its_i
             .server_sends(code_valid("$w"))
             .receives("a", needs("v2", "otp_verified"))
             .server_receives()
-            .done()
         )
 
 
@@ -120,7 +116,6 @@ async def test_a_requested_code_after_text_is_a_paragraph_of_its_own() -> None:
             opened(made)
             .server_sends(code_wanted("$t"), code_sent("$t"), answered("$t", ""))
             .receives("p", delta("$wanted"), done("$wanted"), delta("$sent"), done("$sent"), *ENDED)
-            .done()
         )
         assert not names["$wanted"].startswith("\n")
         assert names["$sent"].startswith("\n\n")
@@ -128,7 +123,7 @@ async def test_a_requested_code_after_text_is_a_paragraph_of_its_own() -> None:
 
 async def test_a_codewhale_client_reads_of_its_wrong_code_before_the_answer_to_its_input() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await code_asked(made).done()
+        await code_asked(made)
         editor = made.join("editor", dialect="codewhale")
         thread = f"thread-{made.session.state.id}"
         editor.sends(line(1, "thread/resume", thread_id=thread))
@@ -140,7 +135,6 @@ async def test_a_codewhale_client_reads_of_its_wrong_code_before_the_answer_to_i
             .server_sends(code_wrong("$v", 1))
             .receives("p", *heard("code 1"), delta("$one"), done("$one"), *ENDED)
             .ignores("editor")
-            .done()
         )
         frames = editor.frames()
         assert [frame["delta"] for frame in frames if frame.get("type") == "response_delta"] == [names["$one"]]
@@ -149,9 +143,9 @@ async def test_a_codewhale_client_reads_of_its_wrong_code_before_the_answer_to_i
 
 async def test_a_code_in_words_needs_the_role_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await code_asked(made).done()
+        await code_asked(made)
         made.clients["p"].link.roles = frozenset({"watch", "send"})
         needed = "you may not do this here: it needs the role `answer`"
         refusal = problem("invalid_request", needed)
-        await made.script().sends("p", run("code 123456")).receives("p", refusal).done()
-        await made.script().sends("p", run("Go on")).server_receives(told("$u", "Go on")).done()
+        await made.script().sends("p", run("code 123456")).receives("p", refusal)
+        await made.script().sends("p", run("Go on")).server_receives(told("$u", "Go on"))

@@ -160,11 +160,11 @@ def asked(made: InMemoryGateway) -> Script:
 
 def ends(script: Script, *pods: str, smooth: tuple[str, ...] = ()) -> Script:
     """Continue the turn to its end for all clients."""
-    script.server_sends(result("$t", "delete", "gone"), said("$t", "Done."), answered("$t", "Done."))
+    script = script.server_sends(result("$t", "delete", "gone"), said("$t", "Done."), answered("$t", "Done."))
     for pod in pods:
-        script.receives(pod, say("tool_result"), delta("Done."), done("Done."), *ENDED)
+        script = script.receives(pod, say("tool_result"), delta("Done."), done("Done."), *ENDED)
     for name in smooth:
-        script.receives(name, chunk("$turn"), token("$turn", "Done."), answer("$turn", "Done."))
+        script = script.receives(name, chunk("$turn"), token("$turn", "Done."), answer("$turn", "Done."))
     return script
 
 
@@ -180,7 +180,7 @@ async def test_a_pod_client_answers_in_words_and_the_turn_continues_as_a_new_run
             .server_sends(acknowledged("$c"))
             .receives("p", *heard(" Approve\n"), *CALLED),
             "p",
-        ).done()
+        )
         assert "delete" in names["$asked"]
         assert "Call delete?" in names["$asked"], "the backend's exact words"
         assert [m.text for m in made.session.state.messages()] == ["Delete it", "Done."], "no part of the transcript"
@@ -202,24 +202,24 @@ async def test_a_question_stays_open_while_the_backend_tells_of_earlier_calls() 
             .receives("a", ok("y"))
         )
         for pod in ("p", "q"):
-            script.receives(pod, *WOKE, *CALLED, say("tool_result"), *CALLED)
-        await ends(script, "p", "q", smooth=("a",)).done()
+            script = script.receives(pod, *WOKE, *CALLED, say("tool_result"), *CALLED)
+        await ends(script, "p", "q", smooth=("a",))
 
 
 async def test_a_pando_client_that_only_makes_calls_answers_in_words() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await parked(made).done()
+        await parked(made)
         caller = made.join("v", dialect="pando", calls=True)
         params = {"session_id": made.session.state.id, "content": "approve"}
         caller.calls(json.dumps({"jsonrpc": "2.0", "id": "1", "method": "message.send", "params": params}).encode())
         caller.judged = False  # its oracle judges subscribers
         await made.settle()
-        await made.script().server_receives(confirmed("$c", approved=True)).done()
+        await made.script().server_receives(confirmed("$c", approved=True))
 
 
 async def test_a_workflow_named_like_an_answer_counts_as_the_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await parked(made).sends("p", invoke("deny")).server_receives(confirmed("$c", approved=False)).done()
+        await parked(made).sends("p", invoke("deny")).server_receives(confirmed("$c", approved=False))
 
 
 async def test_any_other_input_during_a_question_is_refused_and_not_queued() -> None:
@@ -229,7 +229,6 @@ async def test_any_other_input_during_a_question_is_refused_and_not_queued() -> 
             .sends("p", run("approve it"), run("approve!"))
             .receives("p", ANSWER_FIRST, ANSWER_FIRST)
             .server_receives()
-            .done()
         )
 
 
@@ -243,7 +242,6 @@ async def test_text_before_a_question_is_complete_in_the_run_that_the_question_e
             .server_receives(confirmed("$c", approved=False))
             .server_sends(acknowledged("$c"), said("$t", "As you wish."), answered("$t", "I will delete.As you wish."))
             .receives("p", *heard("deny"), delta("As you wish."), done("As you wish."), *ENDED)
-            .done()
         )
 
 
@@ -256,13 +254,12 @@ async def test_a_resume_shows_the_question_again_and_answers_nothing() -> None:
             .receives("q")
             .receives("a")
             .server_receives()
-            .done()
         )
 
 
 async def test_a_pause_during_a_question_succeeds_at_once() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await parked(made).sends("p", {"method": "pause"}).receives("p").server_receives().done()
+        await parked(made).sends("p", {"method": "pause"}).receives("p").server_receives()
 
 
 async def test_a_cancel_ends_question_and_turn() -> None:
@@ -275,7 +272,6 @@ async def test_a_cancel_ends_question_and_turn() -> None:
             .receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
             .receives("q", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
             .receives("a", cancelled("$turn"))
-            .done()
         )
         assert made.session.state.turn is None
         assert made.time.waiting == []
@@ -300,7 +296,7 @@ async def test_the_first_answer_counts_and_other_clients_are_told() -> None:
             "p",
             "q",
             smooth=("a",),
-        ).done()
+        )
 
 
 async def test_an_answer_of_a_smooth_client_continues_the_run_of_pod_clients() -> None:
@@ -318,7 +314,7 @@ async def test_an_answer_of_a_smooth_client_continues_the_run_of_pod_clients() -
             "p",
             "q",
             smooth=("a",),
-        ).done()
+        )
 
 
 async def test_a_second_confirm_under_the_id_of_the_open_turn_is_refused_under_that_id() -> None:
@@ -338,7 +334,6 @@ async def test_a_second_confirm_under_the_id_of_the_open_turn_is_refused_under_t
             .receives("a", error("r1", "NO_PENDING_CONFIRMATION"))
             .server_sends(acknowledged("$c"), answered("$t", ""))
             .receives("a", ok("r1"), answer("r1", ""))
-            .done()
         )
 
 
@@ -358,7 +353,6 @@ async def test_an_approval_within_a_text_leaves_the_whole_answer_to_a_plain_smoo
             .receives("q", *WOKE, delta("Second."), done("Second."), *ENDED)
             .receives("a", token("$turn", "Second."), answer("$turn", "First. Second."))
             .receives("b", ok("yes"), token("$turn", "Second."), answer("$turn", "First. Second."))
-            .done()
         )
 
 
@@ -370,7 +364,6 @@ async def test_a_question_that_the_backend_no_longer_knows_is_closed() -> None:
             .server_receives(confirmed("$c", approved=True))
             .server_sends(refused("$c", "NO_PENDING_CONFIRMATION"))
             .receives("p", *WOKE, *CALLED, say("error"))
-            .done()
         )
         assert made.session.questions.open is None
 
@@ -385,7 +378,6 @@ async def test_a_backend_that_does_not_take_an_answer_in_time_may_be_answered_ag
             .receives("p", say("error", code="internal"))
             .sends("p", run("approve"))
             .server_receives(confirmed("$d", approved=True))
-            .done()
         )
 
 
@@ -399,7 +391,6 @@ async def test_a_backend_that_continues_before_it_acknowledges_has_accepted_the_
             .receives("p", *heard("approve"), *CALLED, say("tool_result"))
             .server_sends(acknowledged("$c"), answered("$t", ""))
             .receives("p", *ENDED)
-            .done()
         )
 
 
@@ -409,7 +400,6 @@ async def test_text_that_only_the_end_of_the_turn_has_comes_after_the_question_w
             parked(made)
             .server_sends(answered("$t", "Done."))
             .receives("p", *WOKE, *CALLED, delta("Done."), done("Done."), *ENDED)
-            .done()
         )
 
 
@@ -442,14 +432,13 @@ async def test_an_answer_that_crossed_a_further_question_does_not_answer_that_qu
             .passes(0.1)
             .sends("p", run("approve"))
             .server_receives(confirmed("$d", approved=True))
-            .done()
         )
 
 
 async def test_the_client_that_answered_one_question_may_answer_the_next_at_once() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = await twice(made)
-        names = await script.sends("q", run("deny")).server_receives(confirmed("$d", approved=False)).done()
+        names = await script.sends("q", run("deny")).server_receives(confirmed("$d", approved=False))
         assert "burn" in names["$asked on"]
 
 
@@ -467,7 +456,6 @@ async def test_a_client_that_begins_a_turn_after_a_cancelled_question_may_answer
             .receives("p", echo("Again"), *BEGAN, *ASKED_ON)
             .sends("p", run("approve"))
             .server_receives(confirmed("$c", approved=True))
-            .done()
         )
 
 
@@ -483,7 +471,6 @@ async def test_a_question_that_replaces_another_is_not_answered_by_answers_to_th
             .passes(Limits().answer_guard)
             .sends("p", run("approve"))
             .server_receives(confirmed("$c", approved=True))
-            .done()
         )
 
 
@@ -530,7 +517,6 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
             )
             .sends("q", run("approve"))
             .server_receives(confirmed("$c", approved=True))
-            .done()
         )
 
 
@@ -547,7 +533,6 @@ async def test_a_slow_pod_client_sees_question_and_answer_in_order() -> None:
             .server_sends(answered("$t", LONG))
             .receives("p", *ENDED)
             .receives("q", *ENDED)
-            .done()
         )
 
 
@@ -561,7 +546,6 @@ async def test_a_slow_pod_client_gets_the_whole_turn_after_its_end() -> None:
             .receives("p", *heard("approve"), *CALLED, *ENDED)
             .reads_on("q")
             .receives("q", delta("y" * 2_000), delta("z"), done(LONG), *ASKED, *heard("approve"), *CALLED, *ENDED)
-            .done()
         )
 
 
@@ -587,7 +571,7 @@ async def test_the_deadline_denies_a_question_with_an_alert_and_a_run_of_the_bac
             "p",
             "q",
             smooth=("a",),
-        ).done()
+        )
         assert made.time.waiting == []
 
 
@@ -602,7 +586,6 @@ async def test_a_lost_denial_is_sent_again_after_another_deadline() -> None:
             .passes(deadline)
             .receives("p", say("alert"))
             .server_receives(confirmed("$d", approved=False))
-            .done()
         )
 
 
@@ -615,7 +598,6 @@ async def test_the_deadline_declines_a_form() -> None:
             .passes(Limits().answer_deadline)
             .receives("p", say("alert"))
             .server_receives(submitted("$s", "i1", declined=True))
-            .done()
         )
 
 
@@ -632,7 +614,6 @@ async def test_a_backend_lost_at_a_question_denies_it_and_fails_the_turn_for_eve
             .receives("a", error("$turn", "INTERNAL_ERROR"))
             .sends("a", confirm("late", approved=True))
             .receives("a", error("late", "NO_PENDING_CONFIRMATION"))
-            .done()
         )
         assert made.time.waiting == []
 
@@ -650,7 +631,7 @@ async def test_a_question_outlives_its_clients_and_is_shown_to_clients_that_come
             .server_sends(acknowledged("$c"))
             .receives("q", *heard("approve"), *CALLED),
             "q",
-        ).done()
+        )
 
 
 async def test_late_joiners_see_the_question_in_their_own_form() -> None:
@@ -668,7 +649,7 @@ async def test_late_joiners_see_the_question_in_their_own_form() -> None:
             "p",
             "q",
             smooth=("a",),
-        ).done()
+        )
 
 
 async def test_a_client_that_joins_after_the_answer_is_not_asked() -> None:
@@ -681,7 +662,6 @@ async def test_a_client_that_joins_after_the_answer_is_not_asked() -> None:
             .receives("p", *heard("approve"), *CALLED, say("tool_result"))
             .connects("q", dialect="pod")
             .receives("q", SNAPSHOT, *CALLED, say("tool_result"))
-            .done()
         )
 
 
@@ -698,7 +678,7 @@ async def test_a_route_that_denies_does_so_at_once_and_the_run_goes_on() -> None
             .server_sends(acknowledged("$c"))
             .receives("p"),
             "p",
-        ).done()
+        )
 
 
 async def test_a_route_that_denies_declines_forms() -> None:
@@ -708,30 +688,25 @@ async def test_a_route_that_denies_declines_forms() -> None:
             .server_sends(form("$t", "i1"))
             .receives("p")
             .server_receives(submitted("$s", "i1", declined=True))
-            .done()
         )
 
 
 async def test_a_route_that_approves_approves_writes() -> None:
     async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await (
-            opened(made)
-            .server_sends(confirmation("$t"))
-            .receives("p")
-            .server_receives(confirmed("$c", approved=True))
-            .done()
+            opened(made).server_sends(confirmation("$t")).receives("p").server_receives(confirmed("$c", approved=True))
         )
 
 
 async def test_a_route_that_approves_asks_for_forms() -> None:
     async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
-        await opened(made).server_sends(form("$t", "i1")).receives("p", *ASKED).server_receives().done()
+        await opened(made).server_sends(form("$t", "i1")).receives("p", *ASKED).server_receives()
 
 
 async def test_a_route_does_not_decide_while_a_client_that_can_be_asked_is_attached() -> None:
     for decides in ("deny", "approve"):
         async with in_memory_gateway(upstream="smooth", approvals=decides) as made:
-            await asked(made).server_receives().done()
+            await asked(made).server_receives()
 
 
 async def test_a_route_that_approves_does_not_approve_without_any_client() -> None:
@@ -743,7 +718,6 @@ async def test_a_route_that_approves_does_not_approve_without_any_client() -> No
             .server_receives()
             .connects("q", dialect="pod")
             .receives("q", SNAPSHOT, *ASKED)
-            .done()
         )
 
 
@@ -756,7 +730,6 @@ async def test_a_lost_decision_of_the_route_is_followed_by_the_denial_at_the_dea
             .passes(Limits().answer_deadline)
             .receives("p", say("alert"))
             .server_receives(confirmed("$d", approved=False))
-            .done()
         )
 
 
@@ -775,7 +748,6 @@ async def test_the_open_question_of_a_turn_cancelled_by_force_is_denied_to_the_b
             .server_sends(acknowledged("$c"), said("$t", "ok"), answered("$t", "ok"))
             .sends("p", run("Next"))
             .server_receives(told("$u", "Next"))
-            .done()
         )
 
 
@@ -792,7 +764,6 @@ async def test_a_question_in_a_turn_that_ended_for_its_clients_is_denied_and_not
             .server_sends(acknowledged("$c"), form("$t", "i1"))
             .server_receives(submitted("$s", "i1", declined=True))
             .receives("p")
-            .done()
         )
         assert made.losses("ApprovalRequested") == 1
 
@@ -822,7 +793,6 @@ async def test_a_form_is_asked_field_by_field_and_again_from_a_field_that_the_ba
             .server_receives(submitted("$u", "i1", values={"email": "a@b.cd", "name": "Al"}))
             .server_sends(acknowledged("$u"), answered("$t", ""))
             .receives("p", *heard("Al"), *ENDED)
-            .done()
         )
         assert "email?" in names["$email"]
         assert "name?" in names["$name"]
@@ -840,7 +810,6 @@ async def test_skip_declines_a_form() -> None:
             .server_receives(submitted("$s", "i1", declined=True))
             .server_sends(acknowledged("$s"))
             .receives("p", *heard("Skip"))
-            .done()
         )
 
 
@@ -869,7 +838,6 @@ async def test_an_answer_to_another_form_or_without_values_is_refused_and_the_fo
             .receives("a", ok("s3"))
             .receives("p", *WOKE)
             .receives("q", *WOKE)
-            .done()
         )
 
 
@@ -880,7 +848,6 @@ async def test_an_answer_to_no_open_form_is_refused_and_audited() -> None:
                 mixed(made)
                 .sends("a", submit("s", "i1", declined=True))
                 .receives("a", error("s", "NO_PENDING_INTERACTION"))
-                .done()
             )
     refused = [(line["link"], line["command"]) for line in lines if line.get("action") == "refusal"]
     assert refused == [("a", "AnswerInteraction")]
@@ -888,7 +855,7 @@ async def test_an_answer_to_no_open_form_is_refused_and_audited() -> None:
 
 async def test_a_refused_answer_counts_as_more_work_than_a_ping() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await mixed(made).done()
+        await mixed(made)
         budget, client = made.services.queue.budget, made.clients["a"]
         budget.left = STEP
         client.sends(submit("s1", "i1", declined=True))
@@ -937,7 +904,6 @@ async def test_a_plain_smooth_client_is_asked_a_form_in_words_and_answers_by_its
             .server_sends(acknowledged("$s"), said("$t", "Here."), answered("$t", "Sure. Here."))
             .receives("b", accepted("r3"), token("r3", "Here."), answer("r3", "Here."))
             .receives("a", token("$turn", "Here."), answer("$turn", "Sure. Here."))
-            .done()
         )
         end = next(frame for frame in made.clients["b"].frames() if frame["type"] == "eventual_response")
         assert end["data"]["data"]["response"]["responseParts"] == ["Sure. " + names["$one"]], "as its tokens"
@@ -969,7 +935,6 @@ async def test_another_client_asked_in_words_sees_each_run_under_a_new_id() -> N
             .receives("b", token("$run 3", "."), answer("$run 3", "Here."))
             .receives("d", token("$run 3", "."), answer("$run 3", "Here."))
             .receives("a", token("$turn", "."), answer("$turn", "Sure. Here."))
-            .done()
         )
         assert len({names["$turn"], names["$run 2"], names["$run 3"], "r1", "r2", "s1"}) == 6
 
@@ -985,7 +950,6 @@ async def test_a_smooth_client_that_resumes_without_a_claim_has_the_claim_of_its
             .receives("b", token("r1", "$one"), {"type": "eventual_response", "requestId": "r1"})
             .receives("a", needs("$turn", "interaction_required"), chunk("$turn"))
             .receives("c", needs("$turn", "interaction_required"), chunk("$turn"))
-            .done()
         )
 
 
@@ -999,14 +963,13 @@ async def test_a_smooth_client_without_a_claim_in_a_pods_session_is_asked_in_wor
             .server_sends(form("$t", "i1"), called("$t", "x"))
             .receives("p", *ASKED)
             .receives("b", token("$turn", "$words"), {"type": "eventual_response", "requestId": "$turn"})
-            .done()
         )
 
 
 async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = opened(made).server_sends(said("$t", "Sure. "), form("$t", "i1"), called("$t", "x"))
-        script.receives("p", delta("Sure. "), done("Sure. "), *ASKED)
+        script = script.receives("p", delta("Sure. "), done("Sure. "), *ASKED)
         await (
             joined(
                 script,
@@ -1021,7 +984,6 @@ async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() ->
             .server_sends(acknowledged("$s"), said("$t", "Fine."), answered("$t", "Sure. Fine."))
             .receives("b", accepted("r1"), chunk("r1"), token("r1", "Fine."), answer("r1", "Fine."))
             .receives("p", *heard("skip"), *CALLED, delta("Fine."), done("Fine."), *ENDED)
-            .done()
         )
 
 
@@ -1035,7 +997,6 @@ async def test_an_approval_reaches_a_plain_smooth_client_in_its_own_form() -> No
             .sends("b", send("r2", "approve"))
             .receives("b", error("r2", "TURN_IN_PROGRESS"))
             .server_receives()
-            .done()
         )
 
 
@@ -1050,7 +1011,6 @@ async def test_the_log_has_the_approval_of_a_question() -> None:
             .server_receives(confirmed("$c", approved=True))
             .server_sends(result("$t", "delete", "gone"), acknowledged("$c"))
             .receives("p", *heard("approve"), *CALLED, say("tool_result"))
-            .done()
         )
         events = [event for batch, _after in made.session.log.batches_from(0, 1 << 20) for event in batch.events]
         kinds = [type(event).__name__ for event in events]
@@ -1072,7 +1032,6 @@ async def test_a_question_after_text_is_a_paragraph_of_its_own() -> None:
             .server_receives(confirmed("$c", approved=True))
             .server_sends(acknowledged("$c"), confirmation("$t", "drop"))
             .receives("p", *heard("approve"), delta("$next"), done("$next"), run_end("paused"), status("paused"))
-            .done()
         )
         assert names["$asked"].startswith("\n\n"), "a blank line stands before it"
         assert not names["$next"].startswith("\n"), "its run has no other text"

@@ -80,7 +80,6 @@ async def test_the_turn_continues_if_the_pod_still_runs_it() -> None:
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
             .receives("a", token("r1", "lo"), answer("r1", "Hello"))
             .pod_receives()
-            .done()
         )
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
         assert made.time.waiting == [], "the grace was called off"
@@ -100,14 +99,13 @@ async def test_blocks_completed_meanwhile_are_sent_before_the_turn_continues() -
             )
             .pod_sends(delta("Bye"), done("Bye"), *FINISHED)
             .receives("a", token("r1", "Bye"), answer("r1", "Hello. Bye"))
-            .done()
         )
 
 
 async def test_a_result_that_was_missed_stays_hidden_if_the_route_shows_names_alone() -> None:
     entries = run_entries("Hi", answer_entry("Hello"), *call_entries("c1", "read", "the secret"))
     async with in_memory_gateway(show=Show(tools="names")) as made:
-        await interrupted(made).pod_sends(snapshot(*entries, status="running")).ignores("a").done()
+        await interrupted(made).pod_sends(snapshot(*entries, status="running")).ignores("a")
         assert b"read" in b"".join(made.clients["a"].transport.got)
         assert b"the secret" not in b"".join(made.clients["a"].transport.got)
         assert b"the secret" not in msgspec.json.encode(made.session.state)
@@ -124,7 +122,6 @@ async def test_the_input_of_another_client_is_never_mistaken_for_the_answer(hear
             .pod_dies()
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
             .receives("a", token("$t", "lo"), answer("$t", "Hello"))
-            .done()
         )
         assert said(made) == [*([("user", "Hi")] if heard else []), ("assistant", "Hello")]
         assert made.gaps == (not heard), "an input that was missed is counted: a run may not be given one in its middle"
@@ -146,7 +143,6 @@ async def test_content_received_before_is_not_sent_again() -> None:
             .receives("a")
             .pod_sends(*FINISHED)
             .receives("a", answer("r1", "Hello"))
-            .done()
         )
 
 
@@ -161,7 +157,6 @@ async def test_a_pod_client_sees_one_run_without_a_history_in_it() -> None:
             .receives("p")
             .pod_sends(shown, delta("lo"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
             .receives("p", delta("lo"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
-            .done()
         )
 
 
@@ -174,7 +169,6 @@ async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() ->
             .pod_dies()
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("Hel"), done("Hel"))
             .receives("p", say("turn_start", turn=0), delta("Hel"), done("Hel"))
-            .done()
         )
 
 
@@ -188,7 +182,6 @@ async def test_a_model_turn_whose_start_was_not_heard_is_not_begun_in_its_middle
             .pod_dies()
             .pod_sends(snapshot({"kind": "invoke", "trigger": "notify", "ts": 1}, status="running"), done("Hello"))
             .receives("p", delta("ello"), done("Hello"))
-            .done()
         )
 
 
@@ -203,7 +196,6 @@ async def test_the_run_after_one_that_ended_meanwhile_gets_no_start_of_its_model
             .pod_dies()
             .pod_sends(snapshot(*entries, status="running"), delta("middle"))
             .receives("p", *failed, say("segment_rotated"), status("running"), delta("middle"))
-            .done()
         )
 
 
@@ -225,7 +217,6 @@ async def test_text_missed_in_the_middle_of_a_block_comes_with_its_done_text() -
             .receives("a", token("r1", "!"))
             .pod_sends(done("!"), *FINISHED)
             .receives("a", answer("r1", "Hello world!"))
-            .done()
         )
         assert made.gaps == 0
         assert said(made) == [("user", "Hi"), ("assistant", "Hello world!")]
@@ -240,7 +231,6 @@ async def test_text_missed_at_the_beginning_of_a_block_comes_with_its_done_text(
             .receives("a")
             .pod_sends(done("Hello"), *FINISHED)
             .receives("a", token("r1", "Hello"), answer("r1", "Hello"))
-            .done()
         )
         assert made.gaps == 0
 
@@ -256,7 +246,6 @@ async def test_reasoning_missed_in_the_middle_comes_with_its_done_text() -> None
             .pod_dies()
             .pod_sends(RUNNING, say("thinking_delta", text="m"), say("thinking_done", text="hmm"), delta("Yes"))
             .receives("p", say("thinking_delta", text="mm"), say("thinking_done", text="hmm"), delta("Yes"))
-            .done()
         )
         assert made.gaps == 0
 
@@ -267,7 +256,6 @@ async def test_a_done_text_that_contradicts_the_received_text_replaces_it_and_is
             interrupted(made)
             .pod_sends(RUNNING, delta("lo"), done("Bye, hello"), *FINISHED)
             .receives("a", answer("r1", "Bye, hello"))
-            .done()
         )
         assert made.gaps == 1
         assert said(made) == [("user", "Hi"), ("assistant", "Bye, hello")]
@@ -302,7 +290,6 @@ async def test_arguments_of_a_call_of_which_a_part_was_missed_come_with_its_end(
                 say("tool_call_start", id="d", name="ls"),
                 say("tool_call_args_delta", id="d", json="{"),
             )
-            .done()
         )
         assert made.losses("ToolCallArguments") == 0
 
@@ -314,7 +301,6 @@ async def test_arguments_whose_call_has_no_end_after_a_part_was_missed_are_count
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .pod_sends(*took("Next"))
             .ignores("p")
-            .done()
         )
         assert made.losses("ToolCallArguments") == 2
 
@@ -329,7 +315,6 @@ async def test_a_block_that_ends_without_its_done_text_is_a_gap(rest: tuple[str,
             .receives("a")
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .receives("a", *(token("r1", text) for text in rest), cancelled("r1"))
-            .done()
         )
         assert made.gaps == 1
 
@@ -344,7 +329,6 @@ async def test_text_of_a_block_that_is_too_long_to_wait_is_sent_after_a_gap() ->
             .receives("a")
             .pod_sends(delta("lo"))
             .receives("a", token("r1", half), token("r1", half), token("r1", "lo"))
-            .done()
         )
         assert made.gaps == 1
 
@@ -361,7 +345,6 @@ async def test_text_that_waits_when_its_turn_is_ended_is_counted(pieces: tuple[s
             .receives("a", cancelled("r1"))
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .receives("a")
-            .done()
         )
         assert made.losses("TextDelta") == 1, "empty pieces are not kept"
 
@@ -374,7 +357,6 @@ async def test_the_text_so_far_in_a_snapshot_is_sent_at_once_and_goes_on() -> No
             .receives("a", token("r1", "lo"))
             .pod_sends(delta("ld"), done("Hello world"), *FINISHED)
             .receives("a", token("r1", " world"), answer("r1", "Hello world"))
-            .done()
         )
         assert made.gaps == 0
         assert said(made) == [("user", "Hi"), ("assistant", "Hello world")]
@@ -389,7 +371,6 @@ async def test_a_finished_text_in_a_snapshot_is_a_block_of_its_own(following: tu
             .receives("a", token("r1", "lo"))
             .pod_sends(*following, *FINISHED)
             .receives("a", token("r1", "Bye"), answer("r1", "HelloBye"))
-            .done()
         )
         assert made.gaps == 0
 
@@ -406,7 +387,6 @@ async def test_a_run_of_a_restarted_pod_does_not_continue_the_old_turn() -> None
             .pod_dies()
             .pod_sends(snapshot(noted, noted, status="running"), delta("New"))
             .receives("a", error("$turn", "INTERNAL_ERROR"), token("$next", "New"))
-            .done()
         )
 
 
@@ -427,7 +407,7 @@ async def test_a_run_of_a_restarted_pod_does_not_continue_the_old_turn() -> None
 async def test_a_run_that_ended_meanwhile_ends_the_turn_as_logged(end: Frame, now: str, told: Frame) -> None:
     entries = run_entries("Hi", answer_entry("Hello"), end=end)
     async with in_memory_gateway() as made:
-        await interrupted(made).pod_sends(snapshot(*entries, status=now)).receives("a", token("r1", "lo"), told).done()
+        await interrupted(made).pod_sends(snapshot(*entries, status=now)).receives("a", token("r1", "lo"), told)
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
         assert made.session.state.status == now
 
@@ -441,7 +421,6 @@ async def test_a_run_followed_by_one_of_another_client_ends_the_turn_too() -> No
             .receives("a", token("r1", "lo"), answer("r1", "Hello"))
             .pod_sends(delta("Other"), done("Other"), *FINISHED)
             .receives("a", token("$other", "Other"), answer("$other", "Other"))
-            .done()
         )
         assert said(made) == [("user", "Hi"), ("assistant", "Hello"), ("user", "Next"), ("assistant", "Other")]
 
@@ -457,7 +436,6 @@ async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
             .pod_dies()
             .pod_sends(snapshot(rotated()["data"]["entry"]))
             .receives("a", cancelled("r1"))
-            .done()
         )
         assert said(made) == []
 
@@ -476,13 +454,13 @@ async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
 )
 async def test_a_snapshot_without_the_run_fails_the_turn(shown: Frame) -> None:
     async with in_memory_gateway() as made:
-        await interrupted(made).pod_sends(shown).receives("a", error("r1", "INTERNAL_ERROR")).done()
+        await interrupted(made).pod_sends(shown).receives("a", error("r1", "INTERNAL_ERROR"))
         assert made.session.state.turn is None
 
 
 async def test_a_new_pod_in_place_of_the_old_one_does_not_count_as_a_rollback() -> None:
     async with in_memory_gateway() as made:
-        await begun(made).pod_dies().pod_sends(snapshot()).receives("a", error("r1", "INTERNAL_ERROR")).done()
+        await begun(made).pod_dies().pod_sends(snapshot()).receives("a", error("r1", "INTERNAL_ERROR"))
 
 
 async def test_another_conversation_with_the_same_input_fails_the_turn() -> None:
@@ -497,13 +475,12 @@ async def test_another_conversation_with_the_same_input_fails_the_turn() -> None
             .pod_dies()
             .pod_sends(snapshot(other, *run_entries("Hi"), status="running"))
             .receives("a", error("r1", "INTERNAL_ERROR"))
-            .done()
         )
 
 
 async def test_a_pod_that_is_not_found_within_the_grace_fails_the_turn() -> None:
     async with in_memory_gateway() as made:
-        await interrupted(made).done()
+        await interrupted(made)
         made.away = True
         await (
             made.script()
@@ -512,7 +489,6 @@ async def test_a_pod_that_is_not_found_within_the_grace_fails_the_turn() -> None
             .receives("a")
             .passes(GRACE * 0.1)
             .receives("a", error("r1", "INTERNAL_ERROR"))
-            .done()
         )
         assert made.session.state.status == "idle"
 
@@ -525,13 +501,12 @@ async def test_the_grace_is_configurable() -> None:
             .receives("a")
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), *FINISHED)
             .receives("a", token("r1", "lo"), answer("r1", "Hello"))
-            .done()
         )
 
 
 async def test_losing_the_backend_is_not_reported_if_no_turn_is_open() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").pod_dies().pod_sends(snapshot()).receives("a").done()
+        await made.script().opens("a").pod_dies().pod_sends(snapshot()).receives("a")
         assert made.time.waiting == []
 
 
@@ -541,7 +516,7 @@ UNREACHED = {"message": "the backend cannot be reached: nobody listens"}
 async def test_nothing_is_looked_for_in_the_history_if_no_input_was_written() -> None:
     """The second input of the codewhale client is written when the first has failed, and fails too."""
     async with in_memory_gateway() as made:
-        await made.script().opens("a").connects("w", dialect="codewhale").done()
+        await made.script().opens("a").connects("w", dialect="codewhale")
         made.away = True
         resumed = line(1, "thread/resume", thread_id=f"thread-{made.session.state.id}")
         inputs = [line(n, "thread/message", thread_id=f"thread-{made.session.state.id}", input="Hi") for n in (2, 3)]
@@ -552,7 +527,6 @@ async def test_nothing_is_looked_for_in_the_history_if_no_input_was_written() ->
             .pod_dies()
             .sends("w", *inputs)
             .receives("w", {"id": 2, "error": UNREACHED}, {"id": 3, "error": UNREACHED})
-            .done()
         )
         assert not made.session.form.states.severed
 
@@ -567,7 +541,6 @@ async def test_an_input_in_flight_that_the_pod_accepted_begins_its_turn() -> Non
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("Hello"), *FINISHED)
             .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
             .pod_receives()
-            .done()
         )
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
 
@@ -579,13 +552,12 @@ async def test_an_input_in_flight_that_was_answered_meanwhile_is_accepted_and_en
             submitted(made)
             .pod_sends(snapshot(*entries))
             .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
-            .done()
         )
 
 
 async def test_an_input_in_flight_that_never_arrived_fails_and_is_not_written_again() -> None:
     async with in_memory_gateway() as made:
-        await submitted(made).pod_sends(snapshot()).receives("a", error("r1", "INTERNAL_ERROR")).pod_receives().done()
+        await submitted(made).pod_sends(snapshot()).receives("a", error("r1", "INTERNAL_ERROR")).pod_receives()
 
 
 async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input() -> None:
@@ -603,7 +575,6 @@ async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input() -
             .pod_dies()
             .pod_sends(snapshot(*run_entries("Hi", answer_entry("Yes"), end=completed())))
             .receives("b", error("r1", "INTERNAL_ERROR"))
-            .done()
         )
 
 
@@ -625,7 +596,6 @@ async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input_aft
             .pod_dies()
             .pod_sends(snapshot(compacted["data"]["entry"], *answered))
             .receives("a", error("r3", "INTERNAL_ERROR"))
-            .done()
         )
 
 
@@ -643,7 +613,6 @@ async def test_an_input_in_flight_behind_one_that_was_accepted_late_fails() -> N
             .pod_dies()
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
             .receives("a", error("r2", "INTERNAL_ERROR"), token("$late", "lo"), answer("$late", "Hello"))
-            .done()
         )
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
 
@@ -659,7 +628,6 @@ async def test_a_cancel_in_flight_succeeds_if_the_run_has_ended() -> None:
             .pod_sends(snapshot(*entries))
             .receives("a", cancelled("r1"))
             .pod_receives()
-            .done()
         )
         assert made.time.waiting == []
 
@@ -675,7 +643,6 @@ async def test_an_input_within_the_grace_is_refused_as_busy() -> None:
             .receives("a", error("r2", "TURN_IN_PROGRESS"))
             .pod_sends(snapshot(*run_entries("Hi"), status="running"))
             .pod_receives()
-            .done()
         )
 
 
@@ -689,7 +656,6 @@ async def test_a_cancel_within_the_grace_is_sent_once_the_run_is_known_to_contin
             .pod_receives(CANCEL)
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .receives("a", cancelled("r1"))
-            .done()
         )
 
 
@@ -702,13 +668,12 @@ async def test_a_cancel_within_the_grace_is_not_sent_if_the_run_has_ended() -> N
             .pod_sends(snapshot(*entries))
             .receives("a", token("r1", "lo"), answer("r1", "Hello"))
             .pod_receives()
-            .done()
         )
 
 
 async def whale_with_two_inputs(made: InMemoryGateway) -> Script:
     """Connect a pod client `p`, and a codewhale client `w` whose first input runs when the connection is lost."""
-    await made.script().opens("a").connects("p", dialect="pod").connects("w", dialect="codewhale").ignores("p").done()
+    await made.script().opens("a").connects("p", dialect="pod").connects("w", dialect="codewhale").ignores("p")
     thread = f"thread-{made.session.state.id}"
     inputs = [line(n, "thread/message", thread_id=thread, input=text) for n, text in ((2, "Hi"), (3, "More"))]
     script = made.script().sends("w", line(1, "thread/resume", thread_id=thread), *inputs).pod_receives(run("Hi"))
@@ -719,7 +684,7 @@ async def whale_with_two_inputs(made: InMemoryGateway) -> Script:
 async def test_a_cancel_within_the_grace_is_not_for_the_input_after_the_lost_turn(shown: Frame) -> None:
     async with in_memory_gateway() as made:
         script = await whale_with_two_inputs(made)
-        await script.pod_sends(shown).pod_receives(run("More")).ignores("a", "p", "w").done()
+        await script.pod_sends(shown).pod_receives(run("More")).ignores("a", "p", "w")
 
 
 async def test_a_cancel_within_the_grace_is_for_a_run_of_which_nothing_was_heard() -> None:
@@ -734,7 +699,6 @@ async def test_a_cancel_within_the_grace_is_for_a_run_of_which_nothing_was_heard
             .pod_sends(snapshot({"kind": "invoke", "trigger": "notify", "ts": 1}, status="running"))
             .pod_receives(CANCEL)
             .ignores("p")
-            .done()
         )
 
 
@@ -746,7 +710,6 @@ async def test_a_second_loss_within_the_grace_does_not_restart_it() -> None:
             .pod_dies()
             .passes(GRACE / 2)
             .receives("a", error("r1", "INTERNAL_ERROR"))
-            .done()
         )
 
 
@@ -759,7 +722,6 @@ async def test_a_command_without_an_answer_fails_with_its_connection_although_th
             .pod_receives(completions)
             .pod_dies()
             .receives("p", say("error"))
-            .done()
         )
         assert made.session.in_flight.find_command(made.session.inputs.waiting) is not None
 
@@ -773,5 +735,4 @@ async def test_a_pause_is_refused_while_the_connection_is_lost() -> None:
             .pod_dies()
             .sends("p", {"method": "pause"})
             .receives("p", say("error", code="already_running", message=BUSY))
-            .done()
         )

@@ -139,7 +139,6 @@ async def test_usage_in_the_terminal_of_a_smooth_server_comes_before_the_end_of_
                 say("usage", input_tokens=3, output_tokens=4),
                 *map(say, ENDED),
             )
-            .done()
         )
         assert made.session.state.usage.input_tokens == 3, "counted once"
 
@@ -155,7 +154,6 @@ async def test_a_pod_run_without_the_end_of_its_model_turn_gets_one() -> None:
             .receives("p", say("snapshot"))
             .pod_sends(*run_of_a_pod, *end)
             .receives("p", *run_of_a_pod, say("turn_end", turn=4, result="finished"), *end)
-            .done()
         )
 
 
@@ -168,4 +166,4 @@ async def test_a_run_that_a_limit_ends_has_no_end_of_its_model_turn() -> None:
             say("status", status="idle"),
         )
         script = made.script().connects("p", dialect="pod").pod_sends(snapshot()).receives("p", say("snapshot"))
-        await script.pod_sends(*cut).receives("p", *cut).done()
+        await script.pod_sends(*cut).receives("p", *cut)

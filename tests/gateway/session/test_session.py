@@ -61,7 +61,6 @@ async def test_an_input_is_accepted_by_the_echo_of_the_pod_and_ends_once() -> No
             .receives("a", token("r1", "Hel"), token("r1", "lo"))
             .pod_sends(*FINISHED)
             .receives("a", answer("r1", "Hello"))
-            .done()
         )
         assert [(m.role, m.text) for m in made.session.state.messages()] == [("user", "Hi"), ("assistant", "Hello")]
         assert made.time.waiting == [], "every deadline was called off"
@@ -75,7 +74,6 @@ async def test_an_acceptance_read_together_with_the_whole_turn_comes_before_its_
             .submits("a", "r1", "Hi")
             .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
             .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
-            .done()
         )
 
 
@@ -89,7 +87,6 @@ async def test_content_before_the_acceptance_belongs_to_the_accepted_input() -> 
             .receives("a", token("$turn", "He"))
             .pod_sends(*took("Hi"), delta("llo"), *FINISHED)
             .receives("a", accepted("r1"), token("r1", "llo"), answer("r1", "Hello"))
-            .done()
         )
         assert names["$turn"] != "r1"
         made.clients["a"].judged = False  # the first words stand under the turn's own id: not the order of any server
@@ -106,7 +103,6 @@ async def test_an_input_during_a_turn_is_busy_for_every_client() -> None:
             .pod_sends(*FINISHED)
             .receives("a", answer("r1", ""))
             .receives("b", answer("$turn", ""))
-            .done()
         )
 
 
@@ -122,7 +118,6 @@ async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() ->
             .submits("a", "r2", "Hi again")
             .pod_sends(*took("Hi again"))
             .receives("a", accepted("r2"))
-            .done()
         )
 
 
@@ -135,7 +130,6 @@ async def test_a_run_of_another_client_of_the_pod_reaches_us_under_its_turns_id(
             .pod_sends(*took("from the terminal"), delta("Yes"), *FINISHED)
             .receives("a", token("$turn", "Yes"), answer("$turn", "Yes"))
             .receives("b", token("$turn", "Yes"), answer("$turn", "Yes"))
-            .done()
         )
         assert names["$turn"].startswith("00000000-")
         assert [m.text for m in made.session.state.messages()] == ["from the terminal", "Yes"]
@@ -149,7 +143,6 @@ async def test_errors_that_answer_other_clients_of_the_pod_are_dropped_and_count
             .receives("a")
             .pod_sends(*FINISHED)
             .receives("a", answer("r1", ""))
-            .done()
         )
         assert made.losses("ErrorReported") == 2
 
@@ -162,7 +155,6 @@ async def test_an_error_in_a_turn_that_goes_on_is_told_without_request_id_before
             .receives("a")
             .pod_sends(delta("Hello"), *FINISHED)
             .receives("a", token("r1", "Hello"), loose("AGENT_ERROR"), answer("r1", "Hello"))
-            .done()
         )
 
 
@@ -172,7 +164,6 @@ async def test_an_error_that_ends_its_turn_is_sent_once() -> None:
             begun(made)
             .pod_sends(delta("He"), problem("provider_error", "no credit"), status("idle"))
             .receives("a", token("r1", "He"), error("r1", "AGENT_ERROR"))
-            .done()
         )
 
 
@@ -181,7 +172,7 @@ async def test_events_without_a_smooth_form_are_in_the_ledger() -> None:
         "llm_retry", llm_call=0, failed_attempt=1, max_attempts=4, wait_ms=10, elapsed_ms=5, status=529, error="busy"
     )
     async with in_memory_gateway() as made:
-        await begun(made).pod_sends(say("turn_start", turn=0), retry).receives("a").done()
+        await begun(made).pod_sends(say("turn_start", turn=0), retry).receives("a")
         kinds = {(e.kind, e.target) for e in made.ledger.entries() if e.session == made.session.state.id}
         assert {("ModelTurnStarted", "smooth"), ("ModelRetry", "smooth")} <= kinds
 
@@ -193,7 +184,7 @@ async def test_the_fields_that_a_history_from_the_transcript_loses_are_in_the_le
             .pod_sends(delta("Yes"), done("Yes"), *FINISHED)
             .receives("a", token("r1", "Yes"), answer("r1", "Yes"))
         )
-        await script.sends("a", history("h")).receives("a", {"requestId": "h", "status": 200}).done()
+        await script.sends("a", history("h")).receives("a", {"requestId": "h", "status": 200})
         rows = [(entry.source, entry.target, entry.kind, entry.field) for entry in made.ledger.partial()]
         assert ("pod", "smooth", "HistorySnapshot", "items.turn, items.segments, items.at") in rows
 
@@ -206,7 +197,6 @@ async def test_a_rolled_back_input_is_cancelled_and_removed_from_the_history() -
             .receives("a", cancelled("r1"))
             .sends("a", history("h"))
             .receives("a", {"requestId": "h", "status": 200, "data": {"messages": [], "hasMore": False}})
-            .done()
         )
 
 
@@ -217,7 +207,6 @@ async def test_an_input_that_a_pod_refuses_before_it_begins_leaves_the_history()
             begun(made)
             .pod_sends(problem("invalid_request", "no such workflow"), status("idle"))
             .receives("a", error("r1", "VALIDATION_ERROR"))
-            .done()
         )
         assert made.session.state.transcript == []
 
@@ -242,7 +231,6 @@ async def test_an_input_of_another_client_that_the_pod_rolled_back_leaves_the_hi
             .pod_sends(*took("First"), TURN, delta("Yes"), done("Yes"), *FINISHED)
             .pod_sends(*begin, run_end("rolled_back"), status("idle"))
             .ignores("a")
-            .done()
         )
         state = made.session.state
         kept = [("user", "First"), ("assistant", "Yes")]
@@ -263,7 +251,6 @@ async def test_an_unanswered_input_fails_and_its_late_acceptance_still_opens_a_t
             .receives("a", error("r1", "INTERNAL_ERROR"))
             .pod_sends(*took("Hi"), delta("Late"), *FINISHED)
             .receives("a", token("$turn", "Late"), answer("$turn", "Late"))
-            .done()
         )
         assert [message.text for message in made.session.state.messages()] == ["Hi", "Late"]
 
@@ -280,7 +267,6 @@ async def test_after_an_input_that_the_pod_lost_the_next_one_is_accepted() -> No
             .pod_receives(run("lost on the way"), run("Hi"))
             .pod_sends(*took("Hi"), delta("Hello"))
             .receives("a", accepted("r2"), token("r2", "Hello"))
-            .done()
         )
 
 
@@ -294,7 +280,6 @@ async def test_a_cancel_goes_to_the_pod_which_ends_the_turn() -> None:
             .receives("a", token("r1", "He"))
             .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .receives("a", cancelled("r1"))
-            .done()
         )
         assert made.time.waiting == [], "every deadline was called off"
 
@@ -317,14 +302,13 @@ async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_
             .submits("a", "r3", "Now")
             .pod_sends(*took("Now"))
             .receives("a", accepted("r3"))
-            .done()
         )
         assert made.losses("TextDelta") == 2
 
 
 async def test_an_input_cancelled_by_force_leaves_the_history_when_the_pod_rolls_it_back() -> None:
     async with in_memory_gateway() as made:
-        await cancelled_by_force(begun(made)).pod_sends(run_end("rolled_back"), status("idle")).ignores("a").done()
+        await cancelled_by_force(begun(made)).pod_sends(run_end("rolled_back"), status("idle")).ignores("a")
         assert made.session.state.transcript == []
 
 
@@ -334,7 +318,6 @@ async def test_an_input_cancelled_by_force_before_it_was_accepted_leaves_the_his
             cancelled_by_force(made.script().opens("a").submits("a", "r1", "Hi"))
             .pod_sends(*took("Hi"), run_end("rolled_back"), status("idle"))
             .ignores("a")
-            .done()
         )
         assert made.session.state.transcript == []
 
@@ -346,7 +329,6 @@ async def test_a_turn_that_was_cancelled_by_force_gets_no_second_end_from_its_un
             .receives("a", cancelled("r1"))
             .passes(Limits().accept_deadline)
             .receives("a")
-            .done()
         )
 
 
@@ -358,7 +340,6 @@ async def test_a_pod_that_is_lost_is_free_again_after_a_cancel_by_force() -> Non
             .pod_dies()
             .pod_sends(snapshot())
             .submits("a", "r2", "Hi")
-            .done()
         )
 
 
@@ -371,7 +352,6 @@ async def test_a_cancel_of_an_input_that_was_not_accepted_yet_rolls_it_back() ->
             .pod_receives(run("Hi"), CANCEL)
             .pod_sends(*took("Hi"), run_end("rolled_back"), status("idle"))
             .receives("a", accepted("r1"), cancelled("r1"))
-            .done()
         )
 
 
@@ -389,13 +369,12 @@ async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_tur
             .receives("a", accepted("r2"))
             .passes(Limits().cancel_deadline)
             .receives("a")
-            .done()
         )
 
 
 async def test_only_the_link_that_began_a_turn_cancels_it() -> None:
     async with in_memory_gateway() as made:
-        await begun(made).opens("b").sends("b", cancel("r1")).pod_receives().receives("b").done()
+        await begun(made).opens("b").sends("b", cancel("r1")).pod_receives().receives("b")
 
 
 # -- the loss of the backend -------------------------------------------------------------------------
@@ -413,20 +392,19 @@ async def test_a_pod_lost_in_mid_turn_ends_it_once_for_everybody() -> None:
             .passes(Limits().reconnect_grace)
             .receives("a", error("r1", "INTERNAL_ERROR"))
             .receives("b", error("$turn", "INTERNAL_ERROR"))
-            .done()
         )
 
 
 async def test_the_turn_ends_before_the_loss_of_the_backend_is_reported() -> None:
     async with in_memory_gateway(limits=FAR) as made:
-        await begun(made).done()
+        await begun(made)
         made.session.lost("gone", [])
         made.time.passes(Limits().reconnect_grace)
         assert made.session.state.turn is None
         assert not made.session.is_busy
         made.session.lost("gone", [])
         await settle()
-        await made.script().receives("a", error("r1", "INTERNAL_ERROR")).done()
+        await made.script().receives("a", error("r1", "INTERNAL_ERROR"))
 
 
 async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() -> None:
@@ -438,7 +416,6 @@ async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() ->
             .pod_dies()
             .passes(Limits().reconnect_grace)
             .receives("a", error("r1", "INTERNAL_ERROR"))
-            .done()
         )
         assert made.time.waiting == []
 
@@ -454,7 +431,6 @@ async def test_a_session_continues_after_the_pod_came_back() -> None:
             .submits("a", "r2", "Still there?")
             .pod_sends(*took("Still there?"), delta("Yes"), *FINISHED)
             .receives("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
-            .done()
         )
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Still there?", "Yes"]
 
@@ -468,7 +444,6 @@ async def test_the_run_of_a_pod_found_after_the_grace_is_shown_as_a_run_of_the_b
             .receives("a", error("r1", "INTERNAL_ERROR"))
             .pod_sends(snapshot(user_entry("Hi"), status="running"), delta("lo"), *FINISHED)
             .receives("a", token("$turn", "lo"), answer("$turn", "lo"))
-            .done()
         )
 
 
@@ -481,7 +456,6 @@ async def test_an_input_that_could_not_be_written_is_answered() -> None:
             .sends("a", send("r1", "Hi"))
             .receives("a", error("r1", "INTERNAL_ERROR"))
             .sees("the second attempt was for the input", lambda: made.dialled == 2)
-            .done()
         )
         assert made.pods == []
 
@@ -499,7 +473,6 @@ async def test_a_turn_continues_after_its_client_left() -> None:
             .opens("b")
             .sends("b", history("h"))
             .receives("b", {"data": {"messages": [{"content": {"text": "Hello"}}, {"content": {"text": "Hi"}}]}})
-            .done()
         )
         assert made.losses("TextDelta") == 0
 
@@ -512,7 +485,6 @@ async def test_a_client_that_left_before_its_input_was_accepted_leaves_it_in_the
             .submits("a", "r1", "Hi")
             .leaves("a")
             .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
-            .done()
         )
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Hello"]
 
@@ -529,7 +501,6 @@ async def test_a_client_that_joins_during_a_turn_sees_its_beginning_and_its_end(
             .pod_sends(delta("lo"), *FINISHED)
             .receives("a", token("r1", "lo"), answer("r1", "Hello"))
             .receives("b", token("$turn", "lo"), answer("$turn", "Hello"))
-            .done()
         )
 
 
@@ -545,7 +516,6 @@ async def test_a_client_that_joins_after_an_error_in_the_turn_gets_it_before_the
             .pod_sends(*FINISHED)
             .receives("a", loose("AGENT_ERROR"), answer("r1", "Hel"))
             .receives("b", loose("AGENT_ERROR"), answer("$turn", "Hel"))
-            .done()
         )
 
 
@@ -566,9 +536,9 @@ async def test_a_client_that_was_behind_at_the_end_of_its_turn_may_begin_the_nex
 
 async def test_a_session_without_clients_closes_its_backend_after_its_time_and_reopens_it() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").leaves("a").passes(Limits().session_ttl - 1).done()
+        await made.script().opens("a").leaves("a").passes(Limits().session_ttl - 1)
         assert made.pods[0].transport.is_open()
-        await made.script().passes(1).done()
+        await made.script().passes(1)
         assert not made.pods[0].transport.is_open()
         assert len(made.pods) == 1
         await (
@@ -578,7 +548,6 @@ async def test_a_session_without_clients_closes_its_backend_after_its_time_and_r
             .submits("b", "r1", "Hi")
             .pod_sends(*took("Hi"))
             .receives("b", accepted("r1"))
-            .done()
         )
         assert len(made.pods) == 2
 
@@ -586,18 +555,18 @@ async def test_a_session_without_clients_closes_its_backend_after_its_time_and_r
 @pytest.mark.parametrize("error", [-86_400.0, 86_400.0])
 async def test_the_time_of_a_session_is_the_same_if_the_clock_of_the_system_is_set(error: float) -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").leaves("a").done()
+        await made.script().opens("a").leaves("a")
         made.time.error = error
-        await made.script().passes(Limits().session_ttl - 1).done()
+        await made.script().passes(Limits().session_ttl - 1)
         assert made.pods[0].transport.is_open()
-        await made.script().passes(1).done()
+        await made.script().passes(1)
         assert not made.pods[0].transport.is_open()
 
 
 async def test_a_client_that_reconnects_in_time_keeps_the_backend_connection() -> None:
     async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
-        await made.script().opens("a").leaves("a").passes(ttl - 1).opens("b").passes(ttl).done()
+        await made.script().opens("a").leaves("a").passes(ttl - 1).opens("b").passes(ttl)
         assert made.pods[0].transport.is_open()
         assert made.time.waiting == []
 
@@ -605,9 +574,9 @@ async def test_a_client_that_reconnects_in_time_keeps_the_backend_connection() -
 async def test_an_open_turn_outlives_the_time_of_a_session_without_clients() -> None:
     async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
-        await begun(made).leaves("a").passes(ttl).done()
+        await begun(made).leaves("a").passes(ttl)
         assert made.pods[0].transport.is_open()
-        await made.script().pod_sends(*FINISHED).passes(ttl).done()
+        await made.script().pod_sends(*FINISHED).passes(ttl)
         assert not made.pods[0].transport.is_open()
 
 
@@ -618,17 +587,17 @@ async def test_a_session_whose_connection_others_need_is_kept_for_its_time_again
         ttl = Limits().session_ttl
         with monkeypatch.context() as patched:
             patched.setattr(Upstream, "rest", lambda _self: True)
-            await made.script().opens("a").leaves("a").passes(ttl).done()
+            await made.script().opens("a").leaves("a").passes(ttl)
         assert made.time.waiting == [ttl]
-        await made.script().passes(ttl).done()
+        await made.script().passes(ttl)
         assert not made.pods[0].transport.is_open()
 
 
 async def test_a_peer_that_never_attached_does_not_shorten_the_time_of_a_session() -> None:
     async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
-        await made.script().opens("a").leaves("a").passes(10).connects("probe").leaves("probe").done()
-        await made.script().opens("b").passes(ttl - 20).leaves("b").passes(20).done()
+        await made.script().opens("a").leaves("a").passes(10).connects("probe").leaves("probe")
+        await made.script().opens("b").passes(ttl - 20).leaves("b").passes(20)
         assert made.pods[0].transport.is_open()
         assert made.time.waiting == [ttl - 20]
 
@@ -647,7 +616,6 @@ async def test_a_session_keeps_a_bounded_transcript_and_counts_dropped_items() -
             .submits("a", "r2", "x")
             .pod_sends(*took("x"), delta("y"), *FINISHED)
             .receives("a", accepted("r2"), token("r2", "y"), answer("r2", "y"))
-            .done()
         )
         assert [m.text for m in made.session.state.messages()] == [long, "x", "y"]
         assert made.losses("transcript") == 1
@@ -655,23 +623,23 @@ async def test_a_session_keeps_a_bounded_transcript_and_counts_dropped_items() -
 
 async def test_the_log_of_a_session_is_bounded() -> None:
     async with in_memory_gateway(limits=Limits(log_max=16, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
-        await begun(made).done()
+        await begun(made)
         for _ in range(50):
-            await made.script().pod_sends(delta("x")).receives("a", token("r1", "x")).done()
+            await made.script().pod_sends(delta("x")).receives("a", token("r1", "x"))
         assert 1 < sum(len(batch.events) for batch, _after in made.session.log.batches_from(0, 1 << 20)) <= 16
 
 
 async def test_the_log_of_a_session_is_empty_between_turns() -> None:
     async with in_memory_gateway() as made:
-        await begun(made).pod_sends(delta("x")).receives("a", token("r1", "x")).done()
+        await begun(made).pod_sends(delta("x")).receives("a", token("r1", "x"))
         assert list(made.session.log.batches_from(0, 1 << 20)) != []
-        await made.script().pod_sends(*FINISHED).receives("a", answer("r1", "x")).done()
+        await made.script().pod_sends(*FINISHED).receives("a", answer("r1", "x"))
         assert (list(made.session.log.batches_from(0, 1 << 20)), made.session.log.size) == ([], 0)
 
 
 async def test_waiting_commands_are_bounded() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").done()
+        await made.script().opens("a")
         link = made.clients["a"].link
         for number in range(300):
             made.session.command(link, ListCompletions(request=f"c{number}", kind="file", prefix=""))
@@ -683,7 +651,7 @@ async def test_waiting_commands_are_bounded() -> None:
 
 async def test_an_echo_of_another_clients_input_stays_a_message_of_that_client() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").submits("a", "r1", "Hi").pod_sends(echo("Hey")).done()
+        await made.script().opens("a").submits("a", "r1", "Hi").pod_sends(echo("Hey"))
         assert [m.text for m in made.session.state.messages()] == ["Hey"]
 
 
@@ -697,7 +665,6 @@ async def test_a_turn_whose_texts_fit_is_not_ended_because_its_backend_sends_eac
             .receives("a", token("r1", text))
             .pod_sends(*FINISHED)
             .receives("a", answer("r1", text))
-            .done()
         )
 
 
@@ -711,7 +678,6 @@ async def test_a_turn_without_end_is_ended_in_the_middle_of_a_text() -> None:
             .pod_sends(delta(half))
             .receives("a", token("r1", half), error("r1", "VALIDATION_ERROR"))
             .pod_receives(CANCEL)
-            .done()
         )
 
 
@@ -723,6 +689,5 @@ async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop(text: s
             .pod_sends(delta(text))
             .receives("a", token("r1", text), error("r1", "VALIDATION_ERROR"))
             .pod_receives(CANCEL)
-            .done()
         )
         assert made.session.state.turn is None

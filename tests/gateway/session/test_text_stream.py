@@ -24,9 +24,9 @@ def streaming(made: InMemoryGateway) -> Script:
 
 async def test_a_further_piece_is_logged_and_belongs_to_the_turn() -> None:
     async with in_memory_gateway() as made:
-        await streaming(made).done()
+        await streaming(made)
         before = made.session.state.seq
-        await made.script().pod_sends(delta("c")).receives("a", token("r1", "c")).done()
+        await made.script().pod_sends(delta("c")).receives("a", token("r1", "c"))
         assert [one.count for one in [made.session.delivery.groups.text] if one is not None] == [1]
         assert [turn.text() for turn in [made.session.state.turn] if turn is not None] == ["abc"]
         ((batch, after),) = made.session.log.batches_from(before - 1, 100)
@@ -36,16 +36,14 @@ async def test_a_further_piece_is_logged_and_belongs_to_the_turn() -> None:
 
 async def test_reasoning_streams_like_text_and_text_ends_it() -> None:
     async with in_memory_gateway() as made:
-        await begun(made).done()
+        await begun(made)
         for text in ("a", "b", "c"):
             thought = {"event": "thinking_delta", "data": {"text": text}}
-            await (
-                made.script().pod_sends(thought).receives("a", token("r1", text) | {"type": "stream_reasoning"}).done()
-            )
+            await made.script().pod_sends(thought).receives("a", token("r1", text) | {"type": "stream_reasoning"})
         stream = made.session.delivery.groups.text
         assert stream is not None
         assert (stream.delta, stream.count, stream.open) == (ReasoningDelta, 1, True)
-        await made.script().pod_sends(delta("said")).receives("a", token("r1", "said")).done()
+        await made.script().pod_sends(delta("said")).receives("a", token("r1", "said"))
         assert not stream.open
         logged = [event for batch, _ in made.session.log.batches_from(0, 100) for event in batch.events]
         thoughts = [ReasoningDelta(text=text) for text in ("a", "b", "c")]
@@ -55,19 +53,19 @@ async def test_reasoning_streams_like_text_and_text_ends_it() -> None:
 async def test_several_pieces_at_once_stand_behind_the_lone_ones_in_the_log() -> None:
     """A client that reads slowly is sent what the log has."""
     async with in_memory_gateway() as made:
-        await streaming(made).pod_sends(delta("c")).receives("a", token("r1", "c")).done()
+        await streaming(made).pod_sends(delta("c")).receives("a", token("r1", "c"))
         before = made.session.state.seq
-        await made.script().pod_sends(delta("d"), delta("e")).ignores("a").done()
+        await made.script().pod_sends(delta("d"), delta("e")).ignores("a")
         logged = [event for batch, _ in made.session.log.batches_from(before - 2, 100) for event in batch.events]
         assert logged == [TextDelta(text=text) for text in "bcde"]
 
 
 async def test_the_log_counts_the_pieces_when_the_stream_is_closed() -> None:
     async with in_memory_gateway() as made:
-        await streaming(made).done()
+        await streaming(made)
         size = made.session.log.size
         for text in ("c", "d"):
-            await made.script().pod_sends(delta(text)).receives("a", token("r1", text)).done()
+            await made.script().pod_sends(delta(text)).receives("a", token("r1", text))
         made.session.log.close_text()
         assert made.session.log.size == size + 2 * 256 + 2
 
@@ -75,7 +73,7 @@ async def test_the_log_counts_the_pieces_when_the_stream_is_closed() -> None:
 @pytest.mark.parametrize("text", ["", "x" * 20_000])
 async def test_a_piece_without_room_takes_the_general_path(text: str) -> None:
     async with in_memory_gateway() as made:
-        await streaming(made).done()
+        await streaming(made)
         stream = made.session.delivery.groups.text
         assert stream is not None
         assert not stream.add_text(text, 0)
@@ -84,7 +82,7 @@ async def test_a_piece_without_room_takes_the_general_path(text: str) -> None:
 
 async def test_nothing_that_the_garbage_collector_tracks_is_kept_for_a_piece() -> None:
     async with in_memory_gateway() as made:
-        await streaming(made).done()
+        await streaming(made)
         lines = [json.dumps(delta(f"{number}")).encode() for number in range(60)]
         stream = made.session.delivery.groups.text
         assert stream is not None

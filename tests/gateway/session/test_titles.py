@@ -19,7 +19,6 @@ async def test_the_gateway_keeps_titles_for_a_backend_that_does_not() -> None:
             .sends("a", rename)
             .receives("a", reply("n", conversationId=CONVERSATION, title="New"))
             .pod_receives()
-            .done()
         )
         assert made.session.state.title == "New"
 
@@ -51,6 +50,5 @@ async def test_titles_that_a_smooth_server_cannot_change_are_kept_for_clients_of
             .server_sends(server.problem("$r", "UNSUPPORTED_ACTION"))
             .receives("c", answered)
             .ignores("p")
-            .done()
         )
         assert made.session.state.title == title
