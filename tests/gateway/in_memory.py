@@ -308,6 +308,18 @@ class InMemoryGateway:
         self.scripts.append(script)
         return script
 
+    def connects(
+        self, name: str, principal: str = "local", *, dialect: str = "smooth", limits: Limits | None = None
+    ) -> Script:
+        """Return a new script that begins with this step, as the two below do."""
+        return self.script().connects(name, principal, dialect=dialect, limits=limits)
+
+    def opens(self, name: str) -> Script:
+        return self.script().opens(name)
+
+    def asks_server(self, name: str, text: str) -> Script:
+        return self.script().asks_server(name, text)
+
     def losses(self, kind: str) -> int:
         """Return the number of losses of this kind in the ledger."""
         return sum(entry.count for entry in self.ledger.entries() if entry.kind == kind)

@@ -10,8 +10,7 @@ from tests.gateway.smooth_client_messages import accepted, answer, send, token
 def talked(made: InMemoryGateway, name: str = "a") -> Script:
     """Return a client that has sent Hi and received Hello."""
     return (
-        made.script()
-        .opens(name)
+        made.opens(name)
         .sends(name, send("r1", "Hi"))
         .pod_receives(run("Hi"))
         .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
@@ -21,7 +20,7 @@ def talked(made: InMemoryGateway, name: str = "a") -> Script:
 
 def begun(made: InMemoryGateway, text: str = "") -> Script:
     """Return a client `a` whose turn r1 runs, and has streamed `text` if there is any."""
-    script = made.script().opens("a").submits("a", "r1", "Hi")
+    script = made.opens("a").submits("a", "r1", "Hi")
     if not text:
         return script.pod_sends(*took("Hi")).receives("a", accepted("r1"))
     return script.pod_sends(*took("Hi"), delta(text)).receives("a", accepted("r1"), token("r1", text))

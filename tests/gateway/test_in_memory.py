@@ -16,27 +16,26 @@ FORGOTTEN = pytest.RaisesExc(AssertionError, match="never held")
 async def test_a_script_that_is_never_finished_fails() -> None:
     with pytest.RaisesGroup(FORGOTTEN):
         async with in_memory_gateway() as made:
-            _ = made.script().opens("a")
+            _ = made.opens("a")
 
 
 async def test_a_frame_that_no_step_expects_fails() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="said and not expected")):
         async with in_memory_gateway() as made:
-            await made.script().opens("a").pod_sends(delta("surprise"))
+            await made.opens("a").pod_sends(delta("surprise"))
 
 
 async def test_a_missing_frame_fails_and_its_step_is_named() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="step 5, a receives")):
         async with in_memory_gateway() as made:
-            await made.script().opens("a").receives("a", opened("never"))
+            await made.opens("a").receives("a", opened("never"))
 
 
 async def test_a_name_is_the_same_text_each_time() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match=r"\$turn")):
         async with in_memory_gateway() as made:
             await (
-                made.script()
-                .opens("a")
+                made.opens("a")
                 .sends("a", send("r1", "Hi"))
                 .pod_sends(delta("x"), *took("Hi"), delta("y"))
                 .receives("a", token("$turn", "x"), accepted("r1"), token("$turn", "y"))
@@ -45,15 +44,14 @@ async def test_a_name_is_the_same_text_each_time() -> None:
 
 async def test_a_peer_answers_with_the_ids_that_it_received() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        names = await made.script().asks_server("p", "Hi")
+        names = await made.asks_server("p", "Hi")
         assert names["$open"] != names["$t"]
 
 
 async def test_a_client_that_stops_reading_gets_the_rest_when_it_reads_on() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .stops_reading("a")
             .sends("a", {"action": "ping", "requestId": "1"})
             .receives("a", {"type": "pong", "requestId": "1"})
@@ -67,13 +65,13 @@ async def test_a_client_that_stops_reading_gets_the_rest_when_it_reads_on() -> N
 async def test_a_frame_that_is_not_strict_fails() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="undocumented")):
         async with in_memory_gateway() as made:
-            await made.script().connects("a")
+            await made.connects("a")
             made.clients["a"].transport.got.append(b'{"type":"keepalive","data":{"requestId":"r"},"extra":1}')
 
 
 async def test_frames_in_an_illegal_order_fail() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="a 202 answers a send_message")):
         async with in_memory_gateway() as made:
-            await made.script().connects("a")
+            await made.connects("a")
             second = accepted("r1") | {"message": "", "data": {}, "timestamp": 1}
             made.clients["a"].transport.got.append(json.dumps(second).encode())

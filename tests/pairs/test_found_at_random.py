@@ -32,7 +32,7 @@ CALLED = {"kind": "assistant_item", "item": CALL, "ts": 1}
 
 async def with_a_pod_client(made: InMemoryGateway) -> Script:
     """Connect a smooth client `a` and a pod client `p` to an idle pod."""
-    await made.script().opens("a")
+    await made.opens("a")
     made.join("p", dialect="pod")
     await settle()
     await made.script().receives("p", {"event": "snapshot"})
@@ -83,8 +83,7 @@ async def test_a_paused_pod_that_comes_back_idle_is_idle_for_its_clients() -> No
 async def test_a_result_has_the_name_of_its_call_in_the_history() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", CREATE)
             .pod_sends(snapshot(CALLED, status="paused"))
             .receives("a", opened("open"))
@@ -144,8 +143,7 @@ def test_an_input_refused_during_its_run_does_not_refuse_the_waiting_one() -> No
 async def test_an_input_given_up_and_then_accepted_is_in_the_transcript() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", send("r1", "Hi"))
             .pod_receives(run("Hi"))
             .passes(31)

@@ -52,7 +52,7 @@ async def test_a_session_that_a_client_opens_is_one_line_for_open_and_one_for_at
 async def test_a_client_that_opens_its_own_session_again_causes_no_line() -> None:
     with capture_logs() as lines:
         async with in_memory_gateway() as made:
-            await made.script().opens("a")
+            await made.opens("a")
             for number in range(5):
                 made.clients["a"].sends(CREATE | {"requestId": f"again-{number}"})
             await settle()
@@ -97,7 +97,7 @@ async def test_an_access_to_a_foreign_session_is_audited_with_both_principals() 
 async def test_the_line_about_a_foreign_session_is_written_after_the_answer() -> None:
     with capture_logs() as lines:
         async with in_memory_gateway(share="owner") as made:
-            await made.script().opens("a").connects("eve", principal="eve")
+            await made.opens("a").connects("eve", principal="eve")
             eve = made.clients["eve"]
             await eve.says(ask("confirm_tool_action", "r", approved=True))
             assert (len(eve.news()), of(lines, "refusal")) == (1, [])

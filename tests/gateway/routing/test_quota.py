@@ -114,7 +114,7 @@ async def test_sessions_of_a_client_that_its_backend_has_not_opened_are_bounded(
 async def test_out_of_memory_a_client_still_gets_the_existing_session_of_a_pod() -> None:
     async with in_memory_gateway() as made:
         made.services.memory.used = made.services.memory.limit
-        await made.script().opens("a")
+        await made.opens("a")
         assert made.services.memory.refusal()
 
 

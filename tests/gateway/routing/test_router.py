@@ -41,7 +41,7 @@ from tests.idle import settle
 
 async def test_a_client_that_only_connects_gets_no_frame_and_causes_no_dial() -> None:
     async with in_memory_gateway() as made:
-        await made.script().connects("a").receives("a")
+        await made.connects("a").receives("a")
         assert made.dialled == 0
 
 
@@ -73,8 +73,7 @@ async def test_a_client_that_reconnects_during_a_turn_sees_the_turn_continue() -
 async def test_two_clients_both_see_the_turn_of_one_of_them() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .opens("b")
             .submits("b", "r1", "Hi")
             .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
@@ -85,7 +84,7 @@ async def test_two_clients_both_see_the_turn_of_one_of_them() -> None:
 
 async def test_a_client_that_left_is_attached_to_no_session() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").opens("b").leaves("a").pod_sends(delta("x")).receives("b", token("$t", "x"))
+        await made.opens("a").opens("b").leaves("a").pod_sends(delta("x")).receives("b", token("$t", "x"))
         assert list(made.session.delivery.attachments) == ["b"]
 
 
@@ -120,7 +119,7 @@ async def test_a_filtered_list_has_the_sessions_whose_title_contains_the_words(q
 async def test_a_list_dials_the_single_backend_and_is_answered_after_its_description() -> None:
     async with in_memory_gateway() as made:
         listing = {"action": "list_conversations", "requestId": "l"}
-        await made.script().connects("a").sends("a", listing).receives("a")
+        await made.connects("a").sends("a", listing).receives("a")
         assert made.dialled == 1
         made.time.passes(LIMITS.snapshot_wait)
         await made.script().receives("a", reply("l", conversations=[]))
@@ -129,8 +128,7 @@ async def test_a_list_dials_the_single_backend_and_is_answered_after_its_descrip
 async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", {"action": "list_conversations", "requestId": "l"})
             .receives("a", reply("l", conversations=[]))
         )
@@ -142,8 +140,7 @@ async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
 async def test_a_ping_is_answered_without_a_session() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", {"action": "ping", "requestId": "p"})
             .receives("a", {"type": "pong", "requestId": "p", "timestamp": made.time.clock() // 10**6})
         )
@@ -153,8 +150,7 @@ async def test_a_ping_is_answered_without_a_session() -> None:
 async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", {"action": "ping", "requestId": "p"}, CREATE, history("h"), ask("get_session", "g"))
             .receives("a", {"type": "pong", "requestId": "p"}, opened("open"), reply("h", messages=[]), opened("g"))
         )
@@ -162,7 +158,7 @@ async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> Non
 
 async def test_an_unknown_command_is_answered() -> None:
     async with in_memory_gateway() as made:
-        await made.script().connects("a")
+        await made.connects("a")
         made.router.receive(
             made.clients["a"].link, [Burst(items=[Unmapped(dialect="x", tag="dance", raw="{}", request="u")])]
         )
@@ -172,7 +168,7 @@ async def test_an_unknown_command_is_answered() -> None:
 
 async def test_a_command_that_a_pod_cannot_execute_is_refused_with_its_reason() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a")
+        await made.opens("a")
         link = made.clients["a"].link
         made.router.receive(link, [Burst(items=[SetGoal(request="n", session=CONVERSATION, objective="win")])])
         await settle()
@@ -183,8 +179,7 @@ async def test_pings_are_answered_while_the_backend_is_away() -> None:
     async with in_memory_gateway(limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
         made.refusals = Limits().unsent_commands
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", {"action": "ping", "requestId": "p"})
             .receives("a", {"type": "pong", "requestId": "p"})
         )
@@ -213,8 +208,7 @@ async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
 async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so() -> None:
     async with in_memory_gateway(on_last_detach="cancel") as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .opens("b")
             .submits("a", "r1", "Hi")
             .pod_sends(*took("Hi"), delta("Hel"))
@@ -231,7 +225,7 @@ async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so
 
 async def test_the_turn_of_a_pando_client_goes_on_when_the_last_other_client_leaves() -> None:
     async with in_memory_gateway(on_last_detach="cancel") as made:
-        await made.script().opens("a")
+        await made.opens("a")
         caller = made.join("v", dialect="pando", calls=True)
         caller.calls({"method": "message.send", "params": {"session_id": made.session.state.id, "content": "Hi"}})
         await settle()
@@ -248,7 +242,7 @@ async def test_the_turn_of_a_pando_client_goes_on_when_the_last_other_client_lea
 
 async def test_no_cancel_is_sent_if_no_turn_is_open() -> None:
     async with in_memory_gateway(on_last_detach="cancel") as made:
-        await made.script().opens("a").leaves("a").pod_receives()
+        await made.opens("a").leaves("a").pod_receives()
 
 
 async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadline() -> None:
@@ -265,7 +259,7 @@ async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadl
 @pytest.mark.parametrize(("shutdown", "reaches"), [("client", []), ("backend", [{"method": "shutdown"}])])
 async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown: str, reaches: list[Frame]) -> None:
     async with in_memory_gateway(shutdown=shutdown) as made:
-        await made.script().opens("a")
+        await made.opens("a")
         made.join("tui", dialect="pod").sends({"method": "shutdown"})
         await settle()
         assert made.pod.news() == reaches

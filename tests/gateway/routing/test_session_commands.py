@@ -35,8 +35,7 @@ UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
 async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", CREATE)
             .receives("a", reply("open", sessionId=SHOWN, conversationId=CONVERSATION))
         )
@@ -46,8 +45,7 @@ async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> No
 async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", CREATE | {"requestId": "again"})
             .receives("a", opened("again"))
             .pod_sends(*took("Hi"), delta("once"))
@@ -58,14 +56,13 @@ async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None
 @pytest.mark.parametrize("known", [CONVERSATION, UNKNOWN])
 async def test_resuming_a_conversation_gives_the_single_session_of_the_backend(known: str) -> None:
     async with in_memory_gateway() as made:
-        await made.script().connects("a").sends("a", CREATE | {"conversationId": known}).receives("a", opened("open"))
+        await made.connects("a").sends("a", CREATE | {"conversationId": known}).receives("a", opened("open"))
 
 
 async def test_a_backend_with_one_session_is_busy_for_clients_that_do_not_own_it() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .connects("eve", principal="eve")
             .sends("eve", CREATE)
             .receives("eve", error("open", "TURN_IN_PROGRESS"))
@@ -98,8 +95,7 @@ async def test_options_of_a_new_session_that_a_client_cannot_send_come_from_the_
 async def test_sessionid_and_conversationid_both_name_the_session(name: str) -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", {"action": "get_session", "requestId": "g", "sessionId": name})
             .receives("a", opened("g"))
             .sends("a", send("r1", "Hi") | {"sessionId": name})
@@ -121,8 +117,7 @@ async def test_sessionid_and_conversationid_both_name_the_session(name: str) -> 
 async def test_an_unknown_session_is_not_found(action: Frame) -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", action | {"sessionId": UNKNOWN})
             .receives("a", error("x", "SESSION_NOT_FOUND"))
         )
@@ -131,7 +126,7 @@ async def test_an_unknown_session_is_not_found(action: Frame) -> None:
 
 async def test_the_refusal_of_a_session_repeats_only_the_beginning_of_a_long_name() -> None:
     async with in_memory_gateway() as made:
-        await made.script().connects("a")
+        await made.connects("a")
         client = made.clients["a"]
         await client.says(ask("get_session", "x") | {"sessionId": "s" * 100_000})
         (answer,) = client.news()
@@ -140,7 +135,7 @@ async def test_the_refusal_of_a_session_repeats_only_the_beginning_of_a_long_nam
 
 async def test_a_command_without_a_session_means_the_session_of_its_link() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").connects("b")
+        await made.opens("a").connects("b")
         for name in "ab":
             made.clients[name].send_directly(made.router, GetHistory(request="h"), "get_conversation_messages")
         await settle()
@@ -150,8 +145,7 @@ async def test_a_command_without_a_session_means_the_session_of_its_link() -> No
 async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .connects("b")
             .sends("b", ask("get_session", "g"))
             .receives("b", reply("g", agentId=AGENT, status="idle"))
@@ -227,8 +221,7 @@ def shown(request: str, session: str = smooth_server.SERVER_SESSION) -> Frame:
 async def opened_on_smooth(made: InMemoryGateway) -> None:
     """Open a conversation of the smooth server for client `a`, who tells these details."""
     await (
-        made.script()
-        .connects("a")
+        made.connects("a")
         .sends("a", CREATE | KNOWN)
         .server_receives({**smooth_server.create("$open"), "supports": KNOWN["supports"]})
         .server_sends(smooth_server.acknowledged("$open", **smooth_server.CREATED))
@@ -240,7 +233,7 @@ async def opened_on_smooth(made: InMemoryGateway) -> None:
 async def test_a_client_that_brings_nothing_new_is_shown_the_open_conversation_at_once(details: Frame) -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await opened_on_smooth(made)
-        await made.script().connects("b").sends("b", RESUME | details).receives("b", shown("again"))
+        await made.connects("b").sends("b", RESUME | details).receives("b", shown("again"))
 
 
 @pytest.mark.parametrize(
@@ -259,7 +252,7 @@ async def test_a_create_with_further_details_reaches_the_smooth_server_and_has_i
     later = smooth_server.CREATED | {"sessionId": UNKNOWN}
     async with in_memory_gateway(upstream="smooth") as made:
         await opened_on_smooth(made)
-        script = made.script().connects("b")
+        script = made.connects("b")
         for name in "$1", "$2":  # a refused create changes nothing, so the next one is no repetition
             script = script.sends("b", RESUME | details).server_receives(create | {"requestId": name})
             script = script.server_sends(smooth_server.problem(name, "AUTH_CONTEXT_INVALID"))

@@ -47,8 +47,7 @@ CANCELLED_TURN: Frame = {"action": "cancel", "requestId": "$t", "sessionId": SER
 def abandoned(made: InMemoryGateway) -> Script:
     """Return a client `p` whose turn "$t" has streamed `Hel` when the connection to the server is lost."""
     return (
-        made.script()
-        .asks_server("p", "Hi")
+        made.asks_server("p", "Hi")
         .server_sends(taken("$t"), said("$t", "Hel"))
         .receives("p", echo("Hi"), status("running"), say("turn_start"), delta("Hel"))
         .server_dies()
@@ -104,8 +103,7 @@ async def test_an_input_that_waited_for_the_connection_follows_the_cancel() -> N
 async def test_an_input_that_was_written_and_not_accepted_is_cancelled_too() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            made.script()
-            .asks_server("p", "Hi")
+            made.asks_server("p", "Hi")
             .server_dies()
             .receives("p", problem("internal", LOST))
             .server_receives(GET)
@@ -159,8 +157,7 @@ async def test_messages_of_others_while_the_connection_was_lost_reach_pod_client
 async def test_no_turn_is_cancelled_after_a_loss_without_a_turn() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            made.script()
-            .asks_server("p", "Hi")
+            made.asks_server("p", "Hi")
             .server_sends(taken("$t"), answered("$t", ""))
             .receives("p", echo("Hi"), status("running"), say("turn_start"), *ENDED)
             .server_dies()
@@ -176,8 +173,7 @@ async def test_a_question_that_was_asked_before_the_gateway_began_is_answered_at
     """
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", CREATE)
             .server_receives({"action": "create_conversation_session", "requestId": "$open"})
             .server_sends(acknowledged("$open", **CREATED))
@@ -197,8 +193,7 @@ async def test_a_turn_that_began_before_the_gateway_is_cancelled_by_any_client()
     """The gateway was started again while the turn ran: it knows of no turn, but the server takes no input."""
     async with in_memory_gateway(upstream="smooth") as made:
         script = (
-            made.script()
-            .asks_server("p", "Hi")
+            made.asks_server("p", "Hi")
             .server_sends(server_problem("$t", "TURN_IN_PROGRESS"))
             .receives("p", say("error", code="already_running"))
             .sends("p", CANCEL)

@@ -36,8 +36,7 @@ async def test_a_file_stays_an_attachment_between_peers_of_one_dialect(roots: Pa
     url = (roots / "in" / "a b.txt").as_uri()
     async with in_memory_gateway(upstream="smooth", file_roots=(str(roots),)) as made:
         await (
-            made.script()
-            .connects("s")
+            made.connects("s")
             .sends("s", CREATE)
             .server_receives({**create("$open"), "supports": None})
             .server_sends(acknowledged("$open", **CREATED))

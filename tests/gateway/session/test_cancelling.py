@@ -38,8 +38,7 @@ CANCELLED = (problem("internal", "Cancelled"), status("idle"))
 def begun(made: InMemoryGateway) -> Script:
     """Return a pod client `p` whose turn runs at a pod."""
     return (
-        made.script()
-        .connects("p", dialect="pod")
+        made.connects("p", dialect="pod")
         .pod_sends(snapshot())
         .receives("p", say("snapshot"))
         .sends("p", run("Hi"))
@@ -52,8 +51,7 @@ def begun(made: InMemoryGateway) -> Script:
 def begun_at_server(made: InMemoryGateway) -> Script:
     """Return a pod client `p` whose turn "$t" runs at a smooth server."""
     return (
-        made.script()
-        .asks_server("p", "Hi")
+        made.asks_server("p", "Hi")
         .server_sends(taken("$t"))
         .receives("p", echo("Hi"), status("running"), say("turn_start"))
     )
@@ -62,8 +60,7 @@ def begun_at_server(made: InMemoryGateway) -> Script:
 async def test_without_a_turn_there_is_nothing_to_cancel() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("p", dialect="pod")
+            made.connects("p", dialect="pod")
             .pod_sends(snapshot())
             .receives("p", say("snapshot"))
             .sends("p", CANCEL)
@@ -90,8 +87,7 @@ async def test_a_pod_client_cancels_the_turn_of_any_client() -> None:
 async def test_a_smooth_client_that_comes_back_cancels_the_turn_that_it_left() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .pod_sends(*took("Hi"))
             .receives("a", accepted("r1"))
@@ -110,8 +106,7 @@ async def test_a_smooth_client_cancels_a_turn_that_runs_since_before_the_gateway
     news = (delta("Hel"),) if heard else ()
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", CREATE)
             .pod_sends(snapshot(*run_entries("Hi"), status="running"), *news)
             .ignores("a")
@@ -127,8 +122,7 @@ async def test_a_smooth_client_cancels_a_turn_that_runs_since_before_the_gateway
 async def test_a_cancel_before_the_history_of_a_pod_reaches_it_before_the_next_input() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", CREATE, cancel("r1"), send("r2", "Next"))
             .pod_receives(CANCEL, run("Next"))
             .ignores("a")
@@ -140,8 +134,7 @@ async def test_a_cancel_before_the_history_of_a_pod_reaches_it_before_the_next_i
 async def test_a_cancel_before_the_history_of_an_idle_pod_is_answered_by_the_pod() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("p", dialect="pod")
+            made.connects("p", dialect="pod")
             .passes(Limits().snapshot_wait)
             .receives("p", say("snapshot"))
             .sends("p", CANCEL)
@@ -154,8 +147,7 @@ async def test_a_cancel_before_the_history_of_an_idle_pod_is_answered_by_the_pod
 async def test_a_smooth_client_does_not_cancel_a_turn_that_another_program_began_at_the_pod() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .pod_sends(*took("Hi"), delta("Hel"))
             .receives("a", token("$t", "Hel"))
             .sends("a", cancel("r1"))
@@ -166,7 +158,7 @@ async def test_a_smooth_client_does_not_cancel_a_turn_that_another_program_began
 
 async def test_a_smooth_cancel_of_a_session_without_a_turn_is_not_answered() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").sends("a", cancel("r1")).receives("a").pod_receives()
+        await made.opens("a").sends("a", cancel("r1")).receives("a").pod_receives()
 
 
 async def test_the_deadline_of_a_cancel_begins_with_the_first_one() -> None:
@@ -363,8 +355,7 @@ async def test_the_connection_stays_if_the_turn_ends_before_that() -> None:
 async def test_the_connection_of_an_endless_turn_is_closed_too() -> None:
     async with in_memory_gateway(upstream="smooth", limits=Limits(transcript_max=2_000)) as made:
         await (
-            made.script()
-            .asks_server("p", "Hi")
+            made.asks_server("p", "Hi")
             .server_sends(taken("$t"), said("$t", LONG))
             .receives("p", echo("Hi"), status("running"), say("turn_start"), *ENDLESS)
             .server_receives({"action": "cancel", "requestId": "$x"})

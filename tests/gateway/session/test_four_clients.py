@@ -89,8 +89,7 @@ def accepted_by_whale(number: int) -> Frame:
 def together(made: InMemoryGateway, shown: Frame = IDLE) -> Script:
     """Connect a smooth client `s`, a pod client `p`, a codewhale client `c` and a pando's subscribers `v` to a pod."""
     return (
-        made.script()
-        .connects("s")
+        made.connects("s")
         .sends("s", CREATE)
         .pod_sends(shown)
         .receives("s", opened("open"))
@@ -331,7 +330,7 @@ async def test_a_rule_that_fails_disconnects_the_clients_of_its_dialect_alone(
         raise ValueError("a wrong rule")
 
     async with in_memory_gateway() as made:
-        begun = made.script().opens("smooth").connects("pod", dialect="pod").submits("smooth", "q", "Hi")
+        begun = made.opens("smooth").connects("pod", dialect="pod").submits("smooth", "q", "Hi")
         await begun.pod_sends(echo("Hi"), status("running"), say("turn_start", turn=0)).ignores("pod", "smooth")
         for text in "0123"[:pieces]:
             if text == str(pieces - 1):

@@ -56,7 +56,7 @@ async def test_a_second_input_is_busy_while_the_first_waits() -> None:
 
 async def test_a_smooth_input_is_refused_once_the_gateway_stops_because_its_turn_could_not_end() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a")
+        await made.opens("a")
         made.services.stop.set()
         refused = made.script().sends("a", send("r1", "Hi")).receives("a", error("r1", "INTERNAL_ERROR"))
         await refused.pod_receives()
@@ -74,8 +74,7 @@ async def test_a_pod_input_is_refused_once_the_gateway_stops_because_its_turn_co
 async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_second_sending() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", send("r1", "Hi"))
             .passes(Limits().accept_deadline)
             .receives("a", error("r1", "INTERNAL_ERROR"))
@@ -90,8 +89,7 @@ async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_secon
 async def test_an_input_cancelled_by_force_before_its_acceptance_is_a_turn_to_its_client() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", send("r1", "Hi"), cancel("r1"))
             .pod_receives(run("Hi"), CANCEL)
             .passes(Limits().cancel_deadline)

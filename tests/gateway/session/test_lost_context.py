@@ -50,8 +50,7 @@ def send(request: str, text: str) -> Frame:
 def together(made: InMemoryGateway) -> Script:
     """Connect a smooth client `a`, a pod client `p` and a pando's subscribers `v`, and run one turn."""
     return (
-        made.script()
-        .asks_server("p", "Hi")
+        made.asks_server("p", "Hi")
         .server_sends(taken("$t"), said("$t", "Yes"), answered("$t", "Yes"))
         .receives("p", echo("Hi"), status("running"), say("turn_start"), delta("Yes"), done("Yes"), *ENDED)
         .connects("a")
@@ -97,8 +96,7 @@ async def test_a_conversation_without_a_message_had_no_context_to_lose() -> None
     """The server in Rust stores a conversation with its first message."""
     async with in_memory_gateway(upstream="smooth") as made:
         opened = (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", OPEN)
             .server_receives({"action": "create_conversation_session", "requestId": "$open"})
             .server_sends(acknowledged("$open", **CREATED))
@@ -124,8 +122,7 @@ async def test_a_conversation_without_a_message_had_no_context_to_lose() -> None
 async def test_a_resumed_conversation_has_context_that_the_gateway_never_saw(resuming: Frame) -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         resumed = (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", resuming)
             .server_receives({"action": resuming["action"], "requestId": "$open"})
             .server_sends(acknowledged("$open", **CREATED))

@@ -25,8 +25,7 @@ from tests.gateway.smooth_server_messages import (
 def code_asked(made: InMemoryGateway) -> Script:
     """Return a script in which `p` sent "Pay" and the ended turn asks it for a one-time code."""
     return (
-        made.script()
-        .asks_server("p", "Pay")
+        made.asks_server("p", "Pay")
         .server_sends(taken("$t"), code_wanted("$t"), code_sent("$t"), answered("$t", ""))
         .receives(
             "p",

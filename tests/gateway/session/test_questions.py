@@ -123,9 +123,7 @@ def ok(request: str) -> Frame:
 
 def opened(made: InMemoryGateway) -> Script:
     """Return a script with a pod client `p` whose turn "$t" runs."""
-    return (
-        made.script().asks_server("p", "Delete it").server_sends(taken("$t")).receives("p", echo("Delete it"), *BEGAN)
-    )
+    return made.asks_server("p", "Delete it").server_sends(taken("$t")).receives("p", echo("Delete it"), *BEGAN)
 
 
 def parked(made: InMemoryGateway) -> Script:
@@ -319,7 +317,7 @@ async def test_an_answer_of_a_smooth_client_continues_the_run_of_pod_clients() -
 
 async def test_a_second_confirm_under_the_id_of_the_open_turn_is_refused_under_that_id() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        script = made.script().connects("a").sends("a", attach(conversationId=None))
+        script = made.connects("a").sends("a", attach(conversationId=None))
         await (
             script.server_receives(create("$open"))
             .server_sends(acknowledged("$open", **CREATED))
@@ -872,8 +870,7 @@ def plain(made: InMemoryGateway) -> Script:
     the forms.
     """
     script = (
-        made.script()
-        .connects("a")
+        made.connects("a")
         .sends("a", attach(conversationId=None))
         .server_receives(create("$open"))
         .server_sends(acknowledged("$open", **CREATED))

@@ -51,14 +51,13 @@ def interrupted(made: InMemoryGateway) -> Script:
 
 def submitted(made: InMemoryGateway) -> Script:
     """Return a client `a` whose input r1 was written to a pod that is lost before it answers."""
-    return made.script().opens("a").submits("a", "r1", "Hi").pod_dies().receives("a")
+    return made.opens("a").submits("a", "r1", "Hi").pod_dies().receives("a")
 
 
 def asked_by_pod_client(made: InMemoryGateway) -> Script:
     """Return a pod client `p` whose input was written to the pod."""
     return (
-        made.script()
-        .connects("p", dialect="pod")
+        made.connects("p", dialect="pod")
         .pod_sends(snapshot())
         .receives("p", snapshot())
         .sends("p", run("Hi"))
@@ -115,8 +114,7 @@ async def test_a_result_that_was_missed_stays_hidden_if_the_route_shows_names_al
 async def test_the_input_of_another_client_is_never_mistaken_for_the_answer(heard: bool) -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .pod_sends(*((echo("Hi"),) if heard else ()), status("running"), delta("Hel"))
             .receives("a", token("$t", "Hel"))
             .pod_dies()
@@ -133,8 +131,7 @@ async def test_content_received_before_is_not_sent_again() -> None:
     result = say("tool_result", id="c1", summary="", output="text", is_error=False)
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .pod_sends(*took("Hi"), delta("Hello"), done("Hello"), *called, result)
             .receives("a", accepted("r1"), token("r1", "Hello"), {"type": "stream_chunk"}, {"type": "stream_chunk"})
@@ -175,8 +172,7 @@ async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() ->
 async def test_a_model_turn_whose_start_was_not_heard_is_not_begun_in_its_middle() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("p", dialect="pod")
+            made.connects("p", dialect="pod")
             .pod_sends(snapshot(status="running"), delta("H"))
             .receives("p", say("snapshot"), delta("H"))
             .pod_dies()
@@ -380,8 +376,7 @@ async def test_a_run_of_a_restarted_pod_does_not_continue_the_old_turn() -> None
     noted = {"kind": "invoke", "trigger": "notify", "ts": 1}
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .pod_sends(status("running"), say("invoke_start", kind="notify"), *began)
             .receives("a", token("$turn", "Old"))
             .pod_dies()
@@ -428,8 +423,7 @@ async def test_a_run_followed_by_one_of_another_client_ends_the_turn_too() -> No
 async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .pod_sends(*took("Hi"), rotated())
             .receives("a", accepted("r1"))
@@ -467,8 +461,7 @@ async def test_another_conversation_with_the_same_input_fails_the_turn() -> None
     other = rotated()["data"]["entry"] | {"session_id": "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d00"}
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .pod_sends(*took("Hi"), rotated(), delta("Hel"))
             .receives("a", accepted("r1"), token("r1", "Hel"))
@@ -506,7 +499,7 @@ async def test_the_grace_is_configurable() -> None:
 
 async def test_losing_the_backend_is_not_reported_if_no_turn_is_open() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").pod_dies().pod_sends(snapshot()).receives("a")
+        await made.opens("a").pod_dies().pod_sends(snapshot()).receives("a")
         assert made.time.waiting == []
 
 
@@ -516,7 +509,7 @@ UNREACHED = {"message": "the backend cannot be reached: nobody listens"}
 async def test_nothing_is_looked_for_in_the_history_if_no_input_was_written() -> None:
     """The second input of the codewhale client is written when the first has failed, and fails too."""
     async with in_memory_gateway() as made:
-        await made.script().opens("a").connects("w", dialect="codewhale")
+        await made.opens("a").connects("w", dialect="codewhale")
         made.away = True
         resumed = line(1, "thread/resume", thread_id=f"thread-{made.session.state.id}")
         inputs = [line(n, "thread/message", thread_id=f"thread-{made.session.state.id}", input="Hi") for n in (2, 3)]
@@ -563,8 +556,7 @@ async def test_an_input_in_flight_that_never_arrived_fails_and_is_not_written_ag
 async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("a")
+            made.connects("a")
             .sends("a", {"action": "ping", "requestId": "p"})
             .receives("a", {"type": "pong"})
             .opens("b")
@@ -584,8 +576,7 @@ async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input_aft
     answered = run_entries("Go on", answer_entry("Yes"), end=completed())
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .pod_sends(*took("Hi"), rotated(), delta("Hello"), done("Hello"), *FINISHED, compacted)
             .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
@@ -602,8 +593,7 @@ async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input_aft
 async def test_an_input_in_flight_behind_one_that_was_accepted_late_fails() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .passes(Limits().accept_deadline)
             .receives("a", error("r1", "INTERNAL_ERROR"))
@@ -673,7 +663,7 @@ async def test_a_cancel_within_the_grace_is_not_sent_if_the_run_has_ended() -> N
 
 async def whale_with_two_inputs(made: InMemoryGateway) -> Script:
     """Connect a pod client `p`, and a codewhale client `w` whose first input runs when the connection is lost."""
-    await made.script().opens("a").connects("p", dialect="pod").connects("w", dialect="codewhale").ignores("p")
+    await made.opens("a").connects("p", dialect="pod").connects("w", dialect="codewhale").ignores("p")
     thread = f"thread-{made.session.state.id}"
     inputs = [line(n, "thread/message", thread_id=thread, input=text) for n, text in ((2, "Hi"), (3, "More"))]
     script = made.script().sends("w", line(1, "thread/resume", thread_id=thread), *inputs).pod_receives(run("Hi"))
@@ -690,8 +680,7 @@ async def test_a_cancel_within_the_grace_is_not_for_the_input_after_the_lost_tur
 async def test_a_cancel_within_the_grace_is_for_a_run_of_which_nothing_was_heard() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .connects("p", dialect="pod")
             .pod_sends(status("running"))
             .pod_dies()

@@ -126,8 +126,7 @@ async def test_usage_in_the_terminal_of_a_smooth_server_comes_before_the_end_of_
         terminal = answered("$t", "Hello")
         terminal["data"]["data"]["usage"] = {"costUsd": 0.5, "promptTokens": 3, "completionTokens": 4}
         await (
-            made.script()
-            .asks_server("p", "Hi")
+            made.asks_server("p", "Hi")
             .server_sends(taken("$t"), said("$t", "Hello"), terminal)
             .receives(
                 "p",
@@ -148,8 +147,7 @@ async def test_a_pod_run_without_the_end_of_its_model_turn_gets_one() -> None:
         run_of_a_pod = (say("status", status="running"), say("turn_start", turn=4))
         end = (say("run_end", result="finished"), say("status", status="idle"))
         await (
-            made.script()
-            .connects("p", dialect="pod")
+            made.connects("p", dialect="pod")
             .pod_sends(snapshot())
             .receives("p", say("snapshot"))
             .pod_sends(*run_of_a_pod, *end)
@@ -165,5 +163,5 @@ async def test_a_run_that_a_limit_ends_has_no_end_of_its_model_turn() -> None:
             say("run_end", result="limit_reached"),
             say("status", status="idle"),
         )
-        script = made.script().connects("p", dialect="pod").pod_sends(snapshot()).receives("p", say("snapshot"))
+        script = made.connects("p", dialect="pod").pod_sends(snapshot()).receives("p", say("snapshot"))
         await script.pod_sends(*cut).receives("p", *cut)

@@ -51,8 +51,7 @@ FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by
 async def test_an_input_is_accepted_by_the_echo_of_the_pod_and_ends_once() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .receives("a")
             .pod_sends(*took("Hi"))
@@ -69,8 +68,7 @@ async def test_an_input_is_accepted_by_the_echo_of_the_pod_and_ends_once() -> No
 async def test_an_acceptance_read_together_with_the_whole_turn_comes_before_its_tokens() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
             .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
@@ -80,8 +78,7 @@ async def test_an_acceptance_read_together_with_the_whole_turn_comes_before_its_
 async def test_content_before_the_acceptance_belongs_to_the_accepted_input() -> None:
     async with in_memory_gateway() as made:
         names = await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .pod_sends(say("turn_start", turn=0), delta("He"))
             .receives("a", token("$turn", "He"))
@@ -109,8 +106,7 @@ async def test_an_input_during_a_turn_is_busy_for_every_client() -> None:
 async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", send("r1", "Hi"))
             .pod_sends(problem("already_running", "a run is in progress"))
             .receives("a", error("r1", "TURN_IN_PROGRESS"))
@@ -124,8 +120,7 @@ async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() ->
 async def test_a_run_of_another_client_of_the_pod_reaches_us_under_its_turns_id() -> None:
     async with in_memory_gateway() as made:
         names = await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .opens("b")
             .pod_sends(*took("from the terminal"), delta("Yes"), *FINISHED)
             .receives("a", token("$turn", "Yes"), answer("$turn", "Yes"))
@@ -226,8 +221,7 @@ TURN = say("turn_start", turn=0)
 async def test_an_input_of_another_client_that_the_pod_rolled_back_leaves_the_history(begin: tuple[Frame, ...]) -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .pod_sends(*took("First"), TURN, delta("Yes"), done("Yes"), *FINISHED)
             .pod_sends(*begin, run_end("rolled_back"), status("idle"))
             .ignores("a")
@@ -244,8 +238,7 @@ async def test_an_input_of_another_client_that_the_pod_rolled_back_leaves_the_hi
 async def test_an_unanswered_input_fails_and_its_late_acceptance_still_opens_a_turn() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .passes(Limits().accept_deadline)
             .receives("a", error("r1", "INTERNAL_ERROR"))
@@ -258,8 +251,7 @@ async def test_an_unanswered_input_fails_and_its_late_acceptance_still_opens_a_t
 async def test_after_an_input_that_the_pod_lost_the_next_one_is_accepted() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", send("r1", "lost on the way"))
             .passes(Limits().accept_deadline)
             .receives("a", error("r1", "INTERNAL_ERROR"))
@@ -315,7 +307,7 @@ async def test_an_input_cancelled_by_force_leaves_the_history_when_the_pod_rolls
 async def test_an_input_cancelled_by_force_before_it_was_accepted_leaves_the_history_when_it_is_rolled_back() -> None:
     async with in_memory_gateway() as made:
         await (
-            cancelled_by_force(made.script().opens("a").submits("a", "r1", "Hi"))
+            cancelled_by_force(made.opens("a").submits("a", "r1", "Hi"))
             .pod_sends(*took("Hi"), run_end("rolled_back"), status("idle"))
             .ignores("a")
         )
@@ -346,8 +338,7 @@ async def test_a_pod_that_is_lost_is_free_again_after_a_cancel_by_force() -> Non
 async def test_a_cancel_of_an_input_that_was_not_accepted_yet_rolls_it_back() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", send("r1", "Hi"), cancel("r1"))
             .pod_receives(run("Hi"), CANCEL)
             .pod_sends(*took("Hi"), run_end("rolled_back"), status("idle"))
@@ -358,8 +349,7 @@ async def test_a_cancel_of_an_input_that_was_not_accepted_yet_rolls_it_back() ->
 async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_turn() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", send("r1", "Hi"), cancel("r1"))
             .pod_receives(run("Hi"), CANCEL)
             .pod_sends(problem("already_running", "no"), problem("not_running", "no"))
@@ -410,8 +400,7 @@ async def test_the_turn_ends_before_the_loss_of_the_backend_is_reported() -> Non
 async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() -> None:
     async with in_memory_gateway(limits=FAR) as made:
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .submits("a", "r1", "Hi")
             .pod_dies()
             .passes(Limits().reconnect_grace)
@@ -451,8 +440,7 @@ async def test_an_input_that_could_not_be_written_is_answered() -> None:
     async with in_memory_gateway(limits=FAR) as made:
         made.refusals = 2
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", send("r1", "Hi"))
             .receives("a", error("r1", "INTERNAL_ERROR"))
             .sees("the second attempt was for the input", lambda: made.dialled == 2)
@@ -479,13 +467,7 @@ async def test_a_turn_continues_after_its_client_left() -> None:
 
 async def test_a_client_that_left_before_its_input_was_accepted_leaves_it_in_the_history() -> None:
     async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .opens("a")
-            .submits("a", "r1", "Hi")
-            .leaves("a")
-            .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
-        )
+        await made.opens("a").submits("a", "r1", "Hi").leaves("a").pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Hello"]
 
 
@@ -536,14 +518,13 @@ async def test_a_client_that_was_behind_at_the_end_of_its_turn_may_begin_the_nex
 
 async def test_a_session_without_clients_closes_its_backend_after_its_time_and_reopens_it() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").leaves("a").passes(Limits().session_ttl - 1)
+        await made.opens("a").leaves("a").passes(Limits().session_ttl - 1)
         assert made.pods[0].transport.is_open()
         await made.script().passes(1)
         assert not made.pods[0].transport.is_open()
         assert len(made.pods) == 1
         await (
-            made.script()
-            .opens("b")
+            made.opens("b")
             .pod_sends(snapshot())
             .submits("b", "r1", "Hi")
             .pod_sends(*took("Hi"))
@@ -555,7 +536,7 @@ async def test_a_session_without_clients_closes_its_backend_after_its_time_and_r
 @pytest.mark.parametrize("error", [-86_400.0, 86_400.0])
 async def test_the_time_of_a_session_is_the_same_if_the_clock_of_the_system_is_set(error: float) -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").leaves("a")
+        await made.opens("a").leaves("a")
         made.time.error = error
         await made.script().passes(Limits().session_ttl - 1)
         assert made.pods[0].transport.is_open()
@@ -566,7 +547,7 @@ async def test_the_time_of_a_session_is_the_same_if_the_clock_of_the_system_is_s
 async def test_a_client_that_reconnects_in_time_keeps_the_backend_connection() -> None:
     async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
-        await made.script().opens("a").leaves("a").passes(ttl - 1).opens("b").passes(ttl)
+        await made.opens("a").leaves("a").passes(ttl - 1).opens("b").passes(ttl)
         assert made.pods[0].transport.is_open()
         assert made.time.waiting == []
 
@@ -587,7 +568,7 @@ async def test_a_session_whose_connection_others_need_is_kept_for_its_time_again
         ttl = Limits().session_ttl
         with monkeypatch.context() as patched:
             patched.setattr(Upstream, "rest", lambda _self: True)
-            await made.script().opens("a").leaves("a").passes(ttl)
+            await made.opens("a").leaves("a").passes(ttl)
         assert made.time.waiting == [ttl]
         await made.script().passes(ttl)
         assert not made.pods[0].transport.is_open()
@@ -596,8 +577,8 @@ async def test_a_session_whose_connection_others_need_is_kept_for_its_time_again
 async def test_a_peer_that_never_attached_does_not_shorten_the_time_of_a_session() -> None:
     async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
-        await made.script().opens("a").leaves("a").passes(10).connects("probe").leaves("probe")
-        await made.script().opens("b").passes(ttl - 20).leaves("b").passes(20)
+        await made.opens("a").leaves("a").passes(10).connects("probe").leaves("probe")
+        await made.opens("b").passes(ttl - 20).leaves("b").passes(20)
         assert made.pods[0].transport.is_open()
         assert made.time.waiting == [ttl - 20]
 
@@ -639,7 +620,7 @@ async def test_the_log_of_a_session_is_empty_between_turns() -> None:
 
 async def test_waiting_commands_are_bounded() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a")
+        await made.opens("a")
         link = made.clients["a"].link
         for number in range(300):
             made.session.command(link, ListCompletions(request=f"c{number}", kind="file", prefix=""))
@@ -651,7 +632,7 @@ async def test_waiting_commands_are_bounded() -> None:
 
 async def test_an_echo_of_another_clients_input_stays_a_message_of_that_client() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").submits("a", "r1", "Hi").pod_sends(echo("Hey"))
+        await made.opens("a").submits("a", "r1", "Hi").pod_sends(echo("Hey"))
         assert [m.text for m in made.session.state.messages()] == ["Hey"]
 
 

@@ -14,8 +14,7 @@ async def test_the_gateway_keeps_titles_for_a_backend_that_does_not() -> None:
     async with in_memory_gateway() as made:
         rename = {"action": "rename_conversation", "requestId": "n", "conversationId": CONVERSATION, "title": "New"}
         await (
-            made.script()
-            .opens("a")
+            made.opens("a")
             .sends("a", rename)
             .receives("a", reply("n", conversationId=CONVERSATION, title="New"))
             .pod_receives()
@@ -41,8 +40,7 @@ async def test_titles_that_a_smooth_server_cannot_change_are_kept_for_clients_of
     }[dialect]
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            made.script()
-            .asks_server("p", "Hi")
+            made.asks_server("p", "Hi")
             .server_sends(server.taken("$t"))
             .connects("c", dialect=dialect)
             .sends("c", rename)
