@@ -91,22 +91,20 @@ async def test_a_name_stays_with_the_session_that_has_it_while_that_session_live
         assert index.find_session(SERVER_SESSION) is first
 
 
-@pytest.mark.parametrize(("stored", "count"), [(True, 1), (False, 2)])
-async def test_the_count_of_messages_is_the_backend_s_if_it_answers_histories(stored: bool, count: int) -> None:
-    """The smooth server in Python does not store the text of a turn that was cancelled; the transcript has it."""
+@pytest.mark.parametrize(("stored", "forgotten", "count"), [(True, False, 1), (False, False, 2), (True, True, 2)])
+async def test_the_count_of_messages_is_the_backend_s_if_it_answers_histories_and_has_not_forgotten_them(
+    stored: bool, forgotten: bool, count: int
+) -> None:
+    """The smooth server in Python does not store the text of a turn that was cancelled; the transcript has it. A
+    history is answered from the transcript if the backend has forgotten the conversation (docs/translation.md, rule
+    4.7).
+    """
     async with in_memory_gateway() as made:
         made.session.state.transcript += [Message(role="user", text="one"), Message(role="user", text="two")]
+        if forgotten:
+            made.session.state.forgotten = Gap(text="the backend has forgotten the conversation", context=True)
         row = SessionSummary(session=SESSION, title="one", messages=1)
         assert completed(made.session, row, stored=stored).messages == count
-
-
-async def test_a_backend_that_has_forgotten_the_conversation_does_not_count_its_messages() -> None:
-    """History is answered from the transcript then (docs/translation.md, rule 4.7)."""
-    async with in_memory_gateway() as made:
-        made.session.state.transcript += [Message(role="user", text="one"), Message(role="user", text="two")]
-        made.session.state.forgotten = Gap(text="the backend has forgotten the conversation", context=True)
-        row = SessionSummary(session=SESSION, title="one", messages=1)
-        assert completed(made.session, row, stored=True).messages == 2
 
 
 async def test_a_list_shows_the_count_of_a_smooth_server_and_not_its_own() -> None:
