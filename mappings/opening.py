@@ -60,9 +60,10 @@ class SessionOpening:
 
         The commands are those that waited for the session, or a second attempt to open it.
         """
-        if command is not self._asked:
+        if command is self._asked:
+            self._asked = None
+        elif not (isinstance(command, ResumeSession) and isinstance(event, SessionOpened)):
             return [], [event]
-        self._asked = None
         if isinstance(event, SessionOpened):
             events = [event, *self._open(command, event)]
             held, self._held = self._held, []

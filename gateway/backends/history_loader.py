@@ -8,7 +8,7 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
     `session=latest` of a listener  ListSessions, then as with an id; a new conversation if there is none
     `session=ID` of a listener      ResumeSession and the pages; SessionOpened and one HistorySnapshot
     a client resumes                its ResumeSession and the pages; SessionOpened, one HistorySnapshot, the answer
-    a client changes an open one    its ResumeSession and the newest page; one HistorySnapshot, the answer
+    a client changes an open one    its ResumeSession, and the newest page if it may not be `stored`; as above
     a client runs a prompt in it    its PromptOnce and the newest page; one HistorySnapshot, the result
     a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
     a lost connection is made again the newest page; one HistorySnapshot if it has messages that nobody heard

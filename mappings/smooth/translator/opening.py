@@ -73,4 +73,4 @@ class Opening(SessionOpening):
             command = structs.replace(command, supports=declared_forms(command))
         if isinstance(command, commands.ResumeSession) and self._conversation:
             command = structs.replace(command, session=self._conversation)  # a client may use another name of it
-        return super()._ask(command)
+        return super()._ask(command) if self._asked is None else [command]  # a client's create may be refused

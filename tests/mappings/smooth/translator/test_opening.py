@@ -99,6 +99,18 @@ def test_a_client_that_resumes_the_conversation_by_another_name_learns_if_it_is_
     assert further == ([events.Gap(text=LOST, context=True)] if lost else [])
 
 
+def test_a_refused_create_of_a_client_leaves_the_conversation_that_is_looked_up_after_a_loss() -> None:
+    names = iter(("looked-up", "created", "said"))
+    translator = ClientTranslator(lambda: 0, lambda: next(names), lambda: 0)
+    translator.attach(SPOKEN, "")
+    text = commands.SubmitInput(request="r", segments=(Text(text="hi"),))
+    translator.send([commands.ResumeSession(session=A, request="again"), text])
+    (refused,) = translator.receive([json.dumps(error("created", "AUTH_CONTEXT_INVALID")).encode()]).bursts
+    assert [isinstance(item, events.Reply) and item.request for item in refused.items] == ["again"]
+    found = translator.receive([json.dumps(done("looked-up", sessionId="s", conversationId=A)).encode()])
+    assert [json.loads(frame)["sessionId"] for frame in found.frames] == ["s"]
+
+
 def test_an_answer_goes_to_the_session_of_the_turn_that_asked() -> None:
     link = Link()
     link.translator.attach(SPOKEN, "")
