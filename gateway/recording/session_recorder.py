@@ -261,16 +261,16 @@ class SessionRecorder:
         self._is_planned = True
         self._timer.start(self._gather, lambda: self._recordings.wants_flush(self.flush, self._round))
 
-    def flush(self) -> None:
-        """Redact and encode the gathered steps, and give them to the writer."""
+    def flush(self) -> int:
+        """Redact and encode the gathered steps, and give them to the writer. Return the bytes that were searched."""
         self._is_planned = self._is_soon = self._text_ended = False
         self._timer.stop()
         redactor = self._redactor
         if self._held or redactor is None:
-            return
+            return 0
         if self.texts:
             self._gather_texts()
-        redactor.redact(self._notes, self._now() + 2 * MARGIN, self._plan_release)
+        return redactor.redact(self._notes, self._now() + 2 * MARGIN, self._plan_release)
 
     def _plan_release(self) -> None:
         """Plan the flush that writes in time what the redactor holds back, or what came while the thread worked."""

@@ -16,7 +16,7 @@ from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import PendingSteps
 from dragoman.gateway.recording.recordings import Recordings
 
-INLINE_MAX = 32 * 1024  # bytes: 3 to 20 ms in the loop
+INLINE_MAX = 16 * 1024  # bytes: 2 to 10 ms in the loop
 NO_MEMORY = "memory is short (`memory`)"
 
 log = structlog.get_logger("dragoman.recording")
@@ -41,11 +41,15 @@ class SessionRedactor:
         """True while the thread redacts steps of this recording."""
         return self._in_thread > 0
 
-    def redact(self, notes: PendingSteps, now: int, then: Callable[[], None]) -> None:
-        """Redact and write the gathered steps, then call `then`. Stop recording if too much waits for the thread."""
-        number, size, in_loop = notes.count, notes.size, notes.searched <= INLINE_MAX
+    def redact(self, notes: PendingSteps, now: int, then: Callable[[], None]) -> int:
+        """Redact and write the gathered steps, then call `then`. Stop recording if too much waits for the thread.
+
+        Return the number of bytes that were searched, at most INLINE_MAX: a thread takes more.
+        """
+        number, size, searched = notes.count, notes.size, notes.searched
         lines = notes.take()
-        self._run(size, number, lambda: self.redactor.feed(lines(), now), then, in_loop=in_loop)
+        self._run(size, number, lambda: self.redactor.feed(lines(), now), then, in_loop=searched <= INLINE_MAX)
+        return min(searched, INLINE_MAX)
 
     def discard(self) -> None:
         """Drop what is held back, unless the thread has it, and stop recording for a while: memory is short."""

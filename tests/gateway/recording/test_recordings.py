@@ -318,7 +318,7 @@ class Backlog:
         self.recordings = Recordings(*queues, Ledger(), self.memory, self.time.later, redactor=default_redactor)
 
     def flush(self) -> None:
-        self.recordings.wants_flush(lambda: None, FLUSH)
+        self.recordings.wants_flush(lambda: 0, FLUSH)
         self.time.passes(FLUSH)
 
 
@@ -355,7 +355,7 @@ async def test_closed_recordings_count_nothing() -> None:
 def flush(harness: RecorderHarness) -> None:
     """Flush this recording at once, as much text does, and then all that wait for the shared timer."""
     harness.recorder.flush()
-    harness.recordings.wants_flush(lambda: None, FLUSH)
+    harness.recordings.wants_flush(lambda: 0, FLUSH)
     harness.passes(0.05)
 
 

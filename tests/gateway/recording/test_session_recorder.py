@@ -15,10 +15,10 @@ from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, SIZE_MAX, FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder
-from dragoman.gateway.recording.recordings import AT_ONCE, FLUSH, Recordings
+from dragoman.gateway.recording.recordings import AT_ONCE, FLUSH, LEAST, Recordings
 from dragoman.gateway.recording.session_recorder import ROUND, CurrentCall, SessionRecorder, StrayFrames, TextNotes
 from dragoman.gateway.recording.writer import OutputFile, Writer
-from dragoman.gateway.timers import Timer
+from dragoman.gateway.timers import Deadline, Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
@@ -344,12 +344,15 @@ class TimedDisk(Disk):
     def flush(self) -> None:
         self.rounds += 1
 
-    def record(self, *events: Event) -> None:
-        """Let a new session begin with these events."""
+    def record(self, *events: Event, frames: Sequence[bytes] = ()) -> None:
+        """Let a new session begin with these events, and with frames of its backend."""
         recorder = SessionRecorder(
             self.recordings, CurrentCall(), HEADER, SessionState(id="s"), monotonic=self.time.monotonic
         )
-        recorder.leave(recorder.batch(Batch(session="s", epoch=1, first_seq=0, events=list(events))))
+        before = recorder.batch(Batch(session="s", epoch=1, first_seq=0, events=list(events)))
+        if frames:
+            recorder.frames(FROM_POD, frames)
+        recorder.leave(before)
 
 
 def test_texts_that_are_due_within_a_round_are_flushed_together_and_in_time() -> None:
@@ -364,18 +367,26 @@ def test_texts_that_are_due_within_a_round_are_flushed_together_and_in_time() ->
     assert [given - begin <= GATHER for given, begin in zip(disk.given, begun, strict=True)] == [True] * 40
 
 
-def test_the_loop_turns_to_other_work_between_a_few_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("size", "at_once"), [(1, AT_ONCE // LEAST), (AT_ONCE, 1)], ids=["small", "large"])
+def test_the_loop_turns_to_other_work_between_a_few_recordings(size: int, at_once: int) -> None:
     disk = TimedDisk()
-    for _ in range(AT_ONCE + 1):
-        disk.record(TextDone(text="a"))
-    calls: list[tuple[float, Callable[[], None]]] = []
-    with monkeypatch.context() as patched:
-        patched.setattr(disk.recordings, "later", lambda *call: calls.append(call))
-        disk.time.passes(FLUSH)
-    ((delay, flush_others),) = calls
-    assert (delay, len(disk.files), disk.rounds) == (0, AT_ONCE, 0)
-    flush_others()
-    assert (len(disk.files), disk.rounds) == (AT_ONCE + 1, 1)
+    flushed = []
+
+    def later(delay: float, call: Callable[[], None]) -> Timer:
+        def go_on() -> None:
+            flushed.append(len(disk.files))
+            disk.record(TextDone(text="b"))  # comes meanwhile
+            call()
+
+        return disk.time.later(delay, go_on if delay == 0 else call)
+
+    disk.recordings._timer = Deadline(later)
+    for _ in range(at_once + 1):
+        disk.record(TextDone(text="a"), frames=[b"a" * size])
+    disk.time.passes(FLUSH)
+    assert (flushed, len(disk.files), disk.rounds) == ([at_once], at_once + 1, 1)
+    disk.time.passes(FLUSH)
+    assert (len(disk.files), disk.rounds) == (at_once + 2, 2)
 
 
 def test_a_step_does_not_wait_for_the_round_of_texts() -> None:
