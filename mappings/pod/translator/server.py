@@ -78,15 +78,14 @@ class ServerTranslator(Translator[Command, Event]):
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:
         """Write the alerts and the snapshot; a client that already has a snapshot gets a rotation, and a new status."""
-        now = self._clock()
-        if self._session is not None:
+        now, before, self._session = self._clock(), self._session, state
+        is_new = before is None or before.id != state.id
+        alerts = Projection(alone=True).write(state.alerts if is_new else [], now)
+        if before is not None:
             shown: list[wire.EventBase] = [rotation(state, now)]
-            if state.status != self._session.status:
+            if state.status != before.status:
                 shown.append(wire.Status(data=wire.Status.Data(status=state.status)))
-            self._session = state
-            return Step(frames=[EVENTS.encode(message) for message in shown])
-        self._session = state
-        alerts = Projection(alone=True).write(state.alerts, now)
+            return Step(frames=[*alerts.frames, *map(EVENTS.encode, shown)], losses=alerts.losses)
         early, self._early = self._early, []
         frames = [*alerts.frames, snapshot_line(state), *early]
         return Step(frames=frames, losses=alerts.losses)

@@ -92,6 +92,12 @@ def test_a_client_that_follows_another_session_is_told_its_status() -> None:
     assert lines(step)[1]["data"] == {"status": "running"}
 
 
+def test_a_client_that_follows_another_session_is_told_its_alerts_once() -> None:
+    other, pod = SessionState(id="another", alerts=[events.Alert(level="warn", source="pod", text="one")]), attached()
+    assert names(pod.attach(other)) == ["alert", "segment_rotated"]
+    assert names(pod.attach(other)) == ["segment_rotated"]
+
+
 def test_a_successful_command_has_no_answer() -> None:
     step = attached().send([events.Reply(request="r1"), events.TurnAccepted(request="r2")])
     assert (step.frames, step.losses) == ([], [])
