@@ -326,7 +326,8 @@ class Session:
 
     def show(self, client: Client, request: str, event: events.SessionOpened, then: Command | None) -> None:
         """Attach the client that had the session opened, and act on what it asked of it."""
-        self.state.agent = event.agent or self.state.agent
+        opening = self.state.opening
+        self.state.agent = event.agent or self.state.agent or (opening.agent if opening is not None else "")
         if not client.alive:
             return
         audit.note("open", client, session=self.state.id)

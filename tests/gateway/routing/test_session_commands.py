@@ -9,6 +9,8 @@ from dragoman.mappings.canonical.commands import GetHistory
 from tests.gateway import smooth_server_messages as smooth_server
 from tests.gateway.backends.in_memory_pando import frames, in_memory_pando_gateway, row
 from tests.gateway.backends.in_memory_pando import send as sends
+from tests.gateway.codewhale_messages import answers
+from tests.gateway.codewhale_messages import shown as thread_shown
 from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
 from tests.gateway.pod_messages import delta, run, snapshot, took
 from tests.gateway.smooth_client_messages import (
@@ -89,6 +91,18 @@ async def test_options_of_a_new_session_that_a_client_cannot_send_come_from_the_
         await settle()
         (start,) = [frame for frame in made.pod.news() if frame["method"] == "thread/start"]
         assert (start["params"]["cwd"], start["params"]["model"]) == ("/src", "whale-1")
+
+
+@pytest.mark.parametrize("request_id", ["open", "again"])
+async def test_the_answer_has_the_agent_that_a_client_asked_a_backend_without_agents_for(request_id: str) -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = made.join("a")
+        client.sends(CREATE)
+        await answers(made, "thread/start", **thread_shown(f"thread-{KEPT}", "started"))
+        if request_id == "again":
+            client.sends(ask("get_session", request_id) | {"sessionId": KEPT})
+            await settle()
+        assert client.news()[-1]["data"]["agentId"] == AGENT
 
 
 @pytest.mark.parametrize("name", [SHOWN, CONVERSATION])
