@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.gateway.observability.traffic import Role, Traffic
+from dragoman.mappings.canonical.commands import AnswerOtp
 from dragoman.mappings.dialect import Dialect, Loss
 from dragoman.mappings.losses import find_ext, sample_text
 
@@ -144,7 +145,7 @@ class Ledger:
 
 def _sample(lost: object) -> str:
     """Return the beginning of a lost message, without secrets."""
-    text = sample_text(lost)
+    text = sample_text(structs.replace(lost, code="[redacted]") if isinstance(lost, AnswerOtp) else lost)
     if not text:
         return ""
     from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms at the start that most runs do not need

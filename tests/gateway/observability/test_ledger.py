@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from dragoman.gateway import registry
 from dragoman.gateway.observability.ledger import ENTRIES_MAX, Ledger
-from dragoman.mappings.canonical.commands import Ping, RenameSession, SubmitInput
+from dragoman.mappings.canonical.commands import AnswerOtp, Ping, RenameSession, SubmitInput
 from dragoman.mappings.canonical.events import TurnEnded
 from dragoman.mappings.canonical.values import Text
 from dragoman.mappings.dialect import Loss
@@ -42,6 +42,13 @@ def test_only_the_first_loss_of_a_row_is_encoded() -> None:
     ledger.record([Loss(kind="A", sample=RenameSession(session="s", title="t")), Loss(kind="A", sample=object())])
     (entry,) = ledger.entries()
     assert (entry.count, entry.sample) == (2, '{"type":"rename_session","session":"s","title":"t"}')
+
+
+def test_a_sample_contains_no_one_time_code() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="AnswerOtp", sample=AnswerOtp(session="s", code="839201"))])
+    (entry,) = ledger.entries()
+    assert entry.sample == '{"type":"answer_otp","session":"s","code":"[redacted]"}'
 
 
 def test_a_sample_is_shortened() -> None:
