@@ -496,7 +496,19 @@ def _can_others_read(path: Path) -> bool:
 def _shared(path: Path, drafts: Sequence[Draft], secrets: FileSecrets) -> list[Found]:
     text = f"contains a secret, and other users may read this file; `chmod 600 {path}`"
     keys = [key for draft in drafts for key, upstream in draft.upstreams.items() if upstream.has_literal_secret]
-    return [(key, text) for key in (*keys, *secrets.literal)]
+    return [(key, text) for key in (*keys, *_secret_variables(drafts), *secrets.literal)]
+
+
+def _secret_variables(drafts: Sequence[Draft]) -> Iterator[KeyPath]:
+    """Find variables of child processes whose value is a secret, as their name says."""
+    for draft in drafts:
+        for index, variable in texts_in(draft.table.get("env")):
+            name, _, value = variable.partition("=")
+            if value:
+                from dragoman.gateway.recording.redaction.shapes import is_secret_name  # most files do not need it
+
+                if is_secret_name(name):
+                    yield (*draft.at, "env", index)
 
 
 def _sockets(drafts: Sequence[Draft]) -> list[Found]:

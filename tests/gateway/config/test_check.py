@@ -558,6 +558,16 @@ def test_a_token_that_others_may_read_is_a_warning(write: Write, mode: int) -> N
     assert checked.config is not None
 
 
+def test_a_secret_in_a_variable_of_a_child_that_others_may_read_is_a_warning(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_TEST_KEY", "s3cret")
+    path = write(f"{ROUTE}env = ['RUST_LOG=info', 'A_KEY', 'B_API_KEY=s3cret', 'C_API_KEY=${{DRAGOMAN_TEST_KEY}}']\n")
+    path.chmod(0o644)
+    (problem,) = check(path).problems
+    assert (problem.level, problem.path) == ("warning", "route[0].env[2]")
+
+
 def test_a_token_file_readable_only_by_its_owner_is_no_problem(write: Write) -> None:
     assert check(write(TOKEN)).problems == ()
 
