@@ -113,12 +113,14 @@ class Commands:
         """
         if isinstance(command, commands.OpenSession):
             self._context.state.opening = command
-        self._note_resumed(command)
+        self._note_resumed(command, commands.OpenSession())
         self._in_flight.forward(client, command, then=then)
 
-    def _note_resumed(self, command: Command) -> None:
+    def _note_resumed(self, command: Command, before: commands.OpenSession) -> None:
+        """Note what opens the conversation again, should its backend forget it: `before`, with the client's details."""
         if isinstance(command, commands.ResumeSession):
-            self._context.state.opening = _opening_of(command)
+            details = commands.client_details(command) | {"request": before.request}
+            self._context.state.opening = structs.replace(before, **details)
 
     def _pause(self, client: Client, command: commands.PauseTurn) -> None:
         if self._questions.waits_for_words(client):
@@ -230,7 +232,7 @@ class Commands:
             self._context.effects.note_quiet()  # only now: with the input's turn the session was busy all the time
         elif isinstance(event, SessionOpened):
             self._settle(event.request)
-            self._note_resumed(pending.command)
+            self._note_resumed(pending.command, self._context.state.opening or commands.OpenSession())
             if pending.client is not None:
                 shown.show(pending.client, pending.command.request, event, pending.then)
         elif isinstance(event, Unmapped):
@@ -331,15 +333,3 @@ def _note_result(pending: PendingCommand, failure: Failure | None) -> None:
         audit.note("open", pending.client, session=command.session, outcome=outcome)
     elif isinstance(command, commands.DeleteSession):
         audit.note("close", pending.client, session=command.session, outcome=outcome)
-
-
-def _opening_of(command: commands.ResumeSession) -> commands.OpenSession:
-    """Return the command that opens the conversation again, should its backend forget it."""
-    return commands.OpenSession(
-        agent=command.agent,
-        user_name=command.user_name,
-        user_email=command.user_email,
-        supports=command.supports,
-        metadata=command.metadata,
-        ext=command.ext,
-    )

@@ -92,16 +92,18 @@ def again(request: str, text: str) -> Frame:
     return told(request, text) | {"sessionId": ELSE}
 
 
-async def test_a_conversation_without_a_message_had_no_context_to_lose() -> None:
+@pytest.mark.parametrize("names_user", [False, True])
+async def test_a_conversation_without_a_message_had_no_context_to_lose(names_user: bool) -> None:
     """The server in Rust stores a conversation with its first message."""
     async with in_memory_gateway(upstream="smooth") as made:
-        opened = (
-            made.connects("a")
-            .sends("a", OPEN)
-            .server_receives({"action": "create_conversation_session", "requestId": "$open"})
-            .server_sends(acknowledged("$open", **CREATED))
-            .receives("a", {"type": "immediate_response", "status": 200})
-        )
+        opened = made.connects("a")
+        for further in [{}, {"conversationId": CONVERSATION, "userName": "Ann"}][: 1 + names_user]:
+            opened = (
+                opened.sends("a", OPEN | further)
+                .server_receives({"action": "create_conversation_session", "requestId": f"$open{len(further)}"})
+                .server_sends(acknowledged(f"$open{len(further)}", **CREATED))
+                .receives("a", {"type": "immediate_response", "status": 200})
+            )
         await (
             restarted(opened)
             .sends("a", send("r1", "Hi"))
