@@ -331,7 +331,8 @@ class Session:
         if not client.alive:
             return
         audit.note("open", client, session=self.state.id)
-        if self.state.turn is not None and client.id in self.delivery.attachments:  # it was shown the turn
+        attached = client.id in self.delivery.attachments
+        if attached and (self.state.turn is not None or not self.delivery.has_seen_all(client)):  # its turn goes on
             client.send([structs.replace(event, request=request, session=self.state.id, ext=self.state.ids)])
         else:
             self.delivery.detach(client)  # it may see other forms now

@@ -282,6 +282,27 @@ async def test_a_create_with_further_details_reaches_the_smooth_server_and_has_i
         )
 
 
+async def test_a_slow_client_gets_the_end_of_its_turn_although_it_resumes_with_further_details() -> None:
+    async with in_memory_gateway(upstream="smooth", limits=Limits(outbox_soft=1000)) as made:
+        await opened_on_smooth(made)
+        script = made.script().sends("a", send("r", "Hi") | {"sessionId": smooth_server.SERVER_SESSION})
+        script = script.server_receives(smooth_server.told("$r", "Hi")).server_sends(smooth_server.taken("$r"))
+        script = script.receives("a", accepted("r")).stops_reading("a")
+        for _ in range(20):
+            script = script.server_sends(smooth_server.said("$r", "x" * 50))
+        await (
+            script.server_sends(smooth_server.answered("$r", "x" * 1000))
+            .sends("a", RESUME | {"userEmail": "bob@example.com"})
+            .server_receives({"requestId": "$c", "userEmail": "bob@example.com"})
+            .server_sends(smooth_server.acknowledged("$c", **smooth_server.CREATED))
+            .ignores("a")
+        )
+        made.clients["a"].transport.reading.set()
+        await settle()
+        ends = [frame["requestId"] for frame in made.clients["a"].news() if frame["type"] != "stream_token"]
+        assert sorted(ends) == ["again", "r"]
+
+
 async def test_a_create_that_names_no_user_has_the_one_of_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(UPSTREAMS, "smooth", parse("smooth+ws://127.0.0.1:2/ws?user=Desk"))
     async with in_memory_gateway(upstream="smooth") as made:
