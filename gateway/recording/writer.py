@@ -258,7 +258,7 @@ class Writer:
         del file.names, file.failed
         if file.descriptor < 0:
             return
-        kept = file.size and not _is_deleted(file.descriptor)
+        kept = file.size and os.fstat(file.descriptor).st_nlink
         os.close(file.descriptor)
         file.descriptor = -1
         self._open.discard(file)
@@ -266,15 +266,13 @@ class Writer:
 
 
 def _check_kept(file: OutputFile) -> None:
-    """Raise OSError if the open file was deleted, or cut, as logrotate does with `copytruncate`."""
-    if _is_deleted(file.descriptor):
+    """Raise OSError if the open file was deleted, or cut, as logrotate does with `copytruncate`.
+
+    What is written to a deleted file would be lost without an error.
+    """
+    kept = os.fstat(file.descriptor)
+    if not kept.st_nlink:
         raise OSError(errno.ENOENT, "the file was deleted while it was written")
-    size = os.fstat(file.descriptor).st_size
-    if size < file.size:
-        file.size = size
+    if kept.st_size < file.size:
+        file.size = kept.st_size
         raise OSError(errno.EIO, "the file was cut while it was written")
-
-
-def _is_deleted(descriptor: int) -> bool:
-    """Return True if the open file has no name any more: what is written to it would be lost without an error."""
-    return os.fstat(descriptor).st_nlink == 0
