@@ -42,7 +42,7 @@ async def look_up(host: str, family: socket.AddressFamily = socket.AF_UNSPEC) ->
 def own_addresses(host: str) -> list[str]:
     """Return the addresses of a host that this machine has. If it has none of them, return all of them.
 
-    In most containers `localhost` is also ::1, although they have no IPv6. A listener there is for the other address.
+    In most containers `localhost` is also ::1, although they have no IPv6, so no listener can bind that address.
     """
     found = {_address(at): (family, at) for family, at in _found(host, socket.AF_UNSPEC, socket.AI_PASSIVE)}
     return [name for name, (family, at) in found.items() if _is_own(family, at)] or [*found]

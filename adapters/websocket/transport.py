@@ -364,7 +364,10 @@ class WebSocketTransport:
             self._tcp.abort()
 
     def _reads_on(self) -> bool:
-        """Return True if the peer has taken something since the last call, and more waits for it, or is not read."""
+        """Return True if the peer has taken a part of what waits for it since the last call.
+
+        If nothing waits for it, return True if it is not read.
+        """
         connection = self._tcp.get_extra_info("socket")
         descriptor = connection.fileno() if connection is not None else -1
         if descriptor < 0:

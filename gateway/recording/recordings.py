@@ -28,7 +28,7 @@ LEAST = 512  # bytes that a flush counts at least: 0.2 ms
 log = structlog.get_logger("dragoman.recording")
 
 Flush = Callable[[], int]
-"""Give what one recording has gathered to the writer; return the number of bytes that were searched in the loop."""
+"""Write what one recording has gathered; return the number of bytes as SessionRedactor.redact does."""
 
 
 class Recordings:

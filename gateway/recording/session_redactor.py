@@ -44,7 +44,7 @@ class SessionRedactor:
     def redact(self, notes: PendingSteps, now: int, then: Callable[[], None]) -> int:
         """Redact and write the gathered steps, then call `then`. Stop recording if too much waits for the thread.
 
-        Return the number of bytes that were searched, at most INLINE_MAX: a thread takes more.
+        Return the number of bytes in which secrets are searched, at most INLINE_MAX: the thread searches larger ones.
         """
         number, size, searched = notes.count, notes.size, notes.searched
         lines = notes.take()

@@ -66,12 +66,12 @@ def resume_session(command: commands.ResumeSession, _context: Losses) -> Message
 def changes_conversation(command: commands.ResumeSession, opening: commands.OpenSession | None) -> bool:
     """Return True if a create tells the server more than the one before: credentials, an agent, a user, further forms.
 
-    A client that joins one of another dialect does not change the agent of both.
+    A client does not change the agent of a conversation that a client of another dialect opened.
     """
     known = opening or commands.OpenSession()
     return (
         carried(command.ext, "authContext") is not None
-        or (_says_forms(known) and command.agent != known.agent)
+        or (_is_of_smooth_client(known) and command.agent != known.agent)
         or command.user_name not in ("", known.user_name)
         or command.user_email not in ("", known.user_email)
         or not set(command.supports or ()) <= set(declared_forms(known) or ())
@@ -81,11 +81,11 @@ def changes_conversation(command: commands.ResumeSession, opening: commands.Open
 
 def declared_forms(command: commands.OpenSession | commands.ResumeSession) -> tuple[str, ...] | None:
     """Return the forms for `supports`: all for clients of other dialects, which the gateway can ask in words."""
-    return command.supports if _says_forms(command) else FORMS
+    return command.supports if _is_of_smooth_client(command) else FORMS
 
 
-def _says_forms(command: commands.OpenSession | commands.ResumeSession) -> bool:
-    """Return True if a smooth client sent the command: it names its forms, or says that it has none."""
+def _is_of_smooth_client(command: commands.OpenSession | commands.ResumeSession) -> bool:
+    """Return True if a smooth client sent the command, with or without `supports`."""
     return command.supports is not None or omits_supports(command.ext)
 
 
