@@ -111,16 +111,9 @@ class Commands:
 
         `then` is what the client asked of the session by the same request.
         """
-        if isinstance(command, commands.OpenSession):
-            self._context.state.opening = command
-        self._note_resumed(command, commands.OpenSession())
+        before = self._context.state.opening if isinstance(command, commands.GetSession) else None
+        self._context.state.opening = _opening_after(before, command)  # a resumed one has its own folder and model
         self._in_flight.forward(client, command, then=then)
-
-    def _note_resumed(self, command: Command, before: commands.OpenSession) -> None:
-        """Note what opens the conversation again, should its backend forget it: `before`, with the client's details."""
-        if isinstance(command, commands.ResumeSession):
-            details = commands.client_details(command) | {"request": before.request}
-            self._context.state.opening = structs.replace(before, **details)
 
     def _pause(self, client: Client, command: commands.PauseTurn) -> None:
         if self._questions.waits_for_words(client):
@@ -232,7 +225,7 @@ class Commands:
             self._context.effects.note_quiet()  # only now: with the input's turn the session was busy all the time
         elif isinstance(event, SessionOpened):
             self._settle(event.request)
-            self._note_resumed(pending.command, self._context.state.opening or commands.OpenSession())
+            self._context.state.opening = _opening_after(self._context.state.opening, pending.command)
             if pending.client is not None:
                 shown.show(pending.client, pending.command.request, event, pending.then)
         elif isinstance(event, Unmapped):
@@ -333,3 +326,13 @@ def _note_result(pending: PendingCommand, failure: Failure | None) -> None:
         audit.note("open", pending.client, session=command.session, outcome=outcome)
     elif isinstance(command, commands.DeleteSession):
         audit.note("close", pending.client, session=command.session, outcome=outcome)
+
+
+def _opening_after(before: commands.OpenSession | None, command: Command) -> commands.OpenSession | None:
+    """Return what opens the conversation again after this command, should its backend forget it."""
+    if isinstance(command, commands.OpenSession):
+        return command
+    if not isinstance(command, commands.ResumeSession):
+        return before
+    before = before or commands.OpenSession()
+    return structs.replace(before, **(commands.client_details(command) | {"request": before.request}))
