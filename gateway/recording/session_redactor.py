@@ -17,6 +17,7 @@ from dragoman.gateway.recording.pending import PendingSteps
 from dragoman.gateway.recording.recordings import Recordings
 
 INLINE_MAX = 16 * 1024  # bytes: 2 to 10 ms in the loop
+PER_ITEM = 8  # bytes that are searched in the time for one frame, event or command: 2 to 12 us
 NO_MEMORY = "memory is short (`memory`)"
 
 log = structlog.get_logger("dragoman.recording")
@@ -44,9 +45,11 @@ class SessionRedactor:
     def redact(self, notes: PendingSteps, now: int, then: Callable[[], None]) -> int:
         """Redact and write the gathered steps, then call `then`. Stop recording if too much waits for the thread.
 
-        Return the number of bytes in which secrets are searched, at most INLINE_MAX: the thread searches larger ones.
+        Return the number of bytes in which secrets are searched, and PER_ITEM for each item that came or is held back.
+        It is at most INLINE_MAX: the thread does the rest.
         """
-        number, size, searched = notes.count, notes.size, notes.searched
+        number, size = notes.count, notes.size
+        searched = notes.searched + PER_ITEM * number + self._searched_at_release
         lines = notes.take()
         self._run(size, number, lambda: self.redactor.feed(lines(), now), then, in_loop=searched <= INLINE_MAX)
         return min(searched, INLINE_MAX)
@@ -66,7 +69,13 @@ class SessionRedactor:
             self._tell_redacted()
             then()
 
-        self._run(0, 0, lambda: self.redactor.finish(), end, in_loop=True)  # noqa: PLW0108  # a failure replaces it
+        in_loop = self._searched_at_release <= INLINE_MAX
+        self._run(0, 0, lambda: self.redactor.finish(), end, in_loop=in_loop)  # noqa: PLW0108  # a failure replaces it
+
+    @property
+    def _searched_at_release(self) -> int:
+        """Work (bytes) to release what is held back; 0 while the redactor is the thread's own."""
+        return 0 if self.busy else PER_ITEM * self.redactor.held_items
 
     def _run(
         self, size: int, number: int, redact: Callable[[], list[StepLine]], then: Callable[[], None], *, in_loop: bool

@@ -15,7 +15,7 @@ from dragoman.gateway.recording.parts import RETRY
 from dragoman.gateway.recording.recordings import FLUSH
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
-from dragoman.gateway.recording.session_redactor import INLINE_MAX
+from dragoman.gateway.recording.session_redactor import INLINE_MAX, PER_ITEM
 from dragoman.mappings.canonical.events import Alert, TextDelta, TurnEnded
 from tests.gateway.recording.recorded_session import RecorderHarness
 
@@ -125,6 +125,33 @@ def test_text_that_was_held_back_in_the_thread_is_written_in_time(harness: Recor
         harness.passes(1)
         loop.run()
     assert sum(len(event.text) for event in written(harness)) > INLINE_MAX
+
+
+def test_many_small_pieces_that_were_held_back_are_released_in_the_thread(
+    harness: RecorderHarness, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = dict[str, int]()
+    take = Redactor._released
+
+    def noted(self: Redactor) -> Any:
+        before = self.held_items
+        steps = take(self)
+        thread = threading.current_thread().name
+        released[thread] = max(released.get(thread, 0), before - self.held_items)
+        return steps
+
+    monkeypatch.setattr(Redactor, "_released", noted)
+    pieces = 3 * INLINE_MAX // PER_ITEM
+    for number in range(pieces):
+        harness.happens(TextDelta(text="a"))
+        if number % 500 == 0:
+            harness.passes(FLUSH)
+            loop.run()
+    for _ in range(5):
+        harness.passes(1)
+        loop.run()
+    assert sum(len(event.text) for event in written(harness)) == pieces
+    assert released["redaction"] > INLINE_MAX // PER_ITEM > released["MainThread"]
 
 
 def test_a_recording_stops_if_redaction_fails_in_the_thread(
