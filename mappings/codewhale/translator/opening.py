@@ -35,6 +35,9 @@ Requests to a server always have the usual spelling, because only a message in t
 TOO_LONG = "full history exceeds byte transport bound"
 """The part of an error's text that says that a thread has more than 8 MiB (docs/dialects/codewhale.md, section 12)."""
 
+NOT_LOADED = "No such file or directory"
+"""The part of an error's text that says that a thread can be shown only after its next input."""
+
 
 class Opening(SessionOpening):
     """The thread of one link, with the id `session`, and the commands that wait until it is open."""
@@ -159,13 +162,14 @@ class Opening(SessionOpening):
 def _takes_inputs(command: commands.ResumeSession | commands.GetSession, failure: Failure | None) -> bool:
     """Return True if a server that answers with this failure takes inputs for the thread nevertheless.
 
-    The history of the thread is too long for an answer, or a 0.10.2 can neither resume it nor read it for us.
+    The history of the thread is too long for an answer. Or a 0.10.2 has unloaded the thread, or can neither resume it
+    nor read it for us.
     """
     if failure is None:
         return False
     if isinstance(command, commands.ResumeSession):
         return TOO_LONG in failure.text and not history_length(command)
-    return failure.cause == "busy" and not command.request
+    return failure.cause == "busy" and (not command.request or NOT_LOADED in failure.text)
 
 
 def _usual(ext: Ext | None) -> Ext | None:

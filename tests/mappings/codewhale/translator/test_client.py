@@ -406,6 +406,16 @@ def test_a_thread_that_can_be_neither_resumed_nor_read_gets_the_input() -> None:
     assert (message["method"], message["params"]["thread_id"]) == ("thread/message", THREAD)
 
 
+@pytest.mark.parametrize("error", [UNLOADED, PENDING_WORK])
+def test_a_client_that_resumes_an_unloaded_thread_gets_it_because_an_input_loads_it(error: tuple[int, str]) -> None:
+    child = Child("")
+    child.sent(commands.ResumeSession(request="r", session=SESSION, ext=keep(thread_id="thr_1")))
+    child.tells_facts(tool_free_turns=True)
+    assert child.answers("thread/resume", error=error) == []
+    (answer,) = child.answers("thread/read", error=error)
+    assert (answer.request, type(answer)) == ("r", events.SessionOpened if error is UNLOADED else events.Reply)
+
+
 def test_a_thread_with_pending_work_is_asked_for_only_by_a_command() -> None:
     child = Child()
     child.attached(SessionState(id=SESSION, backend_ids=keep(thread_id=THREAD)))
