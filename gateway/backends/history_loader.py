@@ -12,6 +12,7 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
     a client runs a prompt in it    its PromptOnce and the newest page; one HistorySnapshot, the result
     a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
     a lost connection is made again the newest page; one HistorySnapshot if it has messages that nobody heard
+    a turn ends after a refusal     the pages, once more; one HistorySnapshot
 """
 
 from __future__ import annotations
@@ -39,7 +40,15 @@ from dragoman.mappings.canonical.commands import (
     ResumeSession,
     resume_session,
 )
-from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.events import (
+    Alert,
+    Event,
+    HistorySnapshot,
+    Reply,
+    SessionOpened,
+    SessionsListed,
+    TurnEnded,
+)
 from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss, StreamedBlock
 
@@ -75,6 +84,7 @@ class HistoryLoader(AskingBackend):
         self._stored = stored
         self._openings: set[str] = set()  # requests of clients that resume, or run a prompt in the conversation
         self._may_miss = False  # the connection was lost, and others may have gone on with the conversation
+        self._is_refused = False  # the backend refused to tell the history; some tell it after the next turn
         self._readings: dict[str, Asking[Command]] = {}  # histories that clients wait for, by request
         super().__init__(session, services, connect)
 
@@ -116,7 +126,7 @@ class HistoryLoader(AskingBackend):
     # -- what the backend says -------------------------------------------------------------------------
 
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
-        if not (self._asking.active or self._openings or self._readings or self._may_miss):
+        if not (self._asking.active or self._openings or self._readings or self._may_miss or self._is_refused):
             return self._session.receive(bursts)
         answers = [item for burst in bursts for item in burst.items if self._asked_for(item) is not None]
         others = [structs.replace(burst, items=[i for i in burst.items if i not in answers]) for burst in bursts]
@@ -131,6 +141,8 @@ class HistoryLoader(AskingBackend):
             self._session.receive(others)
             if self._may_miss and not self._asking.active and _is_open_again(others):
                 self._asking.begin(self._catch_up(), PATIENCE)
+            elif self._is_refused and not self._asking.active and _ends_turn(others):
+                self._asking.begin(self._load(None, []))
         for answer in answers:
             asking = self._asked_for(answer)
             if asking is not None:
@@ -226,8 +238,11 @@ class HistoryLoader(AskingBackend):
         else:
             self._tell(None, [])
 
-    def _load(self, opened: SessionOpened, answers: Sequence[Burst[Event]]) -> Script:
-        """Load the history of an open conversation, then give the session the history and `answers`."""
+    def _load(self, opened: SessionOpened | None, answers: Sequence[Burst[Event]]) -> Script:
+        """Load the history of an open conversation, then give the session the history and `answers`.
+
+        `opened` is None after a refusal: a codewhale 0.10.2 shows an unloaded thread only after an input.
+        """
         self._asking.within(PATIENCE)
         items: list[Item] = []
         refusal = None
@@ -242,6 +257,7 @@ class HistoryLoader(AskingBackend):
             self._lose("the backend did not tell the history in time")
         except ConnectionLost:
             pass  # the pages that came are the history
+        self._is_refused = refusal is not None and opened is not None
         self._tell(opened, items, answers, refusal)
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
@@ -275,7 +291,7 @@ class HistoryLoader(AskingBackend):
         events: list[Event] = []
         if opened is not None:
             events.append(structs.replace(opened, request=""))
-        if opened is not None or wanted:
+        if opened is not None or wanted or items:
             events.append(HistorySnapshot(items=tuple(reversed(items))))
         if opened is not None and wanted not in ("", LATEST) and not _same(wanted, opened.session):
             events.append(_alert(f"the backend does not know the conversation {wanted} and began another"))
@@ -300,6 +316,10 @@ def _is_done(item: Event) -> TypeGuard[SessionOpened | Reply]:
 def _is_open_again(bursts: Sequence[Burst[Event]]) -> bool:
     """Return True if these events tell that a new connection has the conversation open."""
     return any(isinstance(item, SessionOpened) and not item.request for burst in bursts for item in burst.items)
+
+
+def _ends_turn(bursts: Sequence[Burst[Event]]) -> bool:
+    return any(isinstance(item, TurnEnded) for burst in bursts for item in burst.items)
 
 
 def _same(wanted: str, opened: str) -> bool:

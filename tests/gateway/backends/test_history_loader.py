@@ -31,6 +31,7 @@ from dragoman.mappings.canonical.events import (
     SessionOpened,
     SessionsListed,
     TextDelta,
+    TurnEnded,
 )
 from dragoman.mappings.canonical.values import Cause, Failure, Message, SessionSummary, Text
 from dragoman.mappings.dialect import Burst
@@ -318,6 +319,21 @@ def test_a_page_that_is_refused_ends_the_history_and_clients_are_told_why() -> N
     assert stage.history() == ["2"]
     assert stage.told[-1] == Alert(level="warn", source="gateway", text="earlier messages are missing: no")
     assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
+
+
+def test_a_refused_history_is_read_again_after_the_next_turn() -> None:
+    """A codewhale 0.10.2 shows an unloaded thread only after an input (docs/dialects/codewhale.md, section 12)."""
+    stage = Stage("c1")
+    stage.loader.start()
+    stage.opened()
+    stage.answers(Reply(request="", failure=NO))
+    ended = [Burst[Event](items=[TurnEnded(end="completed")])]
+    stage.loader.receive(ended)
+    stage.pages(["2"], ["1"])
+    assert stage.history() == ["1", "2"]
+    asked = len(stage.asked)
+    stage.loader.receive(ended)
+    assert len(stage.asked) == asked
 
 
 def test_a_stopped_loader_waits_for_nothing() -> None:
