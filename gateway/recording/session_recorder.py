@@ -262,7 +262,7 @@ class SessionRecorder:
         self._timer.start(self._gather, lambda: self._recordings.wants_flush(self.flush, self._round))
 
     def flush(self) -> int:
-        """Redact and encode the gathered steps, and give them to the writer. Return the number of bytes."""
+        """Redact and encode the gathered steps, and give them to the writer. Return how many bytes are searched."""
         self._is_planned = self._is_soon = self._text_ended = False
         self._timer.stop()
         redactor = self._redactor
