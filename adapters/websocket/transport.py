@@ -366,14 +366,15 @@ class WebSocketTransport:
     def _reads_on(self) -> bool:
         """Return True if the peer has taken a part of what waits for it since the last call.
 
-        If nothing waits for it, return True if it is not read.
+        If nothing waits for it, or the system does not tell, return True if it is not read.
         """
         connection = self._tcp.get_extra_info("socket")
         descriptor = connection.fileno() if connection is not None else -1
         if descriptor < 0:
             return False
         before, self._confirmed = self._confirmed, count_confirmed(descriptor)
-        return self._confirmed != before if count_unread(descriptor) > 0 else self._is_paused
+        tells = self._confirmed > 0 and count_unread(descriptor) > 0
+        return self._confirmed != before if tells else self._is_paused
 
 
 def _count_nothing(_count: int) -> None:

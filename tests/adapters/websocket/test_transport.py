@@ -12,7 +12,7 @@ from websockets.asyncio.server import ServerConnection
 
 from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.send_queue import count_unread
-from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect
+from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect, transport
 from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import address
 from dragoman.mappings.dialect import Oversize
@@ -327,8 +327,12 @@ async def test_a_peer_that_died_silently_is_detected(receiving: bool, side: str)
         assert await receive(ours) == []
 
 
-@pytest.mark.parametrize("reads", [True, False])
-async def test_a_peer_that_is_not_read_must_take_what_waits_for_it(reads: bool, side: str) -> None:
+@pytest.mark.parametrize(("reads", "tells", "lives"), [(True, True, True), (False, True, False), (False, False, True)])
+async def test_a_peer_that_is_not_read_must_take_what_waits_for_it_if_the_system_tells(
+    reads: bool, tells: bool, lives: bool, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not tells:
+        monkeypatch.setattr(transport, "count_confirmed", lambda _descriptor: 0)
     limits = TransportLimits(heartbeat=1800, close_deadline=1.0, send_high=1024)
     async with ends(side, limits) as (ours, other):
         ours.hold(waits=True)
@@ -341,7 +345,7 @@ async def test_a_peer_that_is_not_read_must_take_what_waits_for_it(reads: bool, 
             await settle()
             while reads and count_unread(ours._tcp.get_extra_info("socket").fileno()):  # noqa: ASYNC110  # the kernel's
                 await asyncio.sleep(0.001)
-        assert ours._tcp.is_closing() is not reads
+        assert ours._tcp.is_closing() is not lives
         other._tcp.abort()
 
 
