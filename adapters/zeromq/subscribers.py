@@ -19,6 +19,7 @@ belongs to the same peer. It serves to inspect and shut down the connection, nev
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ class Subscribers:
         """Add or remove a connection; `value` is its descriptor."""
         if event == zmq.EVENT_ACCEPTED:
             self._connections.pop(value, None)  # its number was reused
-            with contextlib.suppress(OSError), socket.fromfd(value, socket.AF_INET, socket.SOCK_STREAM) as connection:
+            with contextlib.suppress(OSError), _copy(value) as connection:
                 self._connections[value] = Subscriber(peer=connection.getpeername())
             if value in self._connections and len(self._connections) > self._most:
                 self._refuse(value, "more subscribers than `subscribers` allows")
@@ -110,12 +111,22 @@ def _duplicate(descriptor: int, known: Subscriber) -> Iterator[socket.socket | N
     The number may have become that of a file or of another connection, at any time before it is duplicated.
     """
     try:
-        connection = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
+        connection = _copy(descriptor)
     except OSError:
         yield None
         return
     with connection:
         yield connection if _peer(connection) == known.peer else None
+
+
+def _copy(descriptor: int) -> socket.socket:
+    """Return a descriptor of our own for a connection; raise OSError if the number is not that of a socket."""
+    copy = os.dup(descriptor)
+    try:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=copy)
+    except OSError:
+        os.close(copy)  # `socket.fromfd` leaves it open
+        raise
 
 
 def _peer(connection: socket.socket) -> object:

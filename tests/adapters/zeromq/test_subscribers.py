@@ -137,9 +137,12 @@ def test_a_number_that_now_belongs_to_a_file_is_forgotten_and_not_touched(tmp_pa
     with connection() as (ours, _), (tmp_path / "file").open("wb") as file:
         subscribers.note_event(ACCEPTED, ours.fileno())
         os.dup2(file.fileno(), ours.fileno())
+        open_ones = os.listdir("/proc/self/fd")
         for topic in (b"1", b"2"):
             subscribers.subscribed(ours.fileno(), topic)
+        subscribers.note_event(ACCEPTED, ours.fileno())
         assert len(subscribers) == 0
+        assert os.listdir("/proc/self/fd") == open_ones, "no copy of it is left"
 
 
 def test_a_connection_with_too_many_topics_is_shut_down_and_no_other() -> None:
