@@ -41,6 +41,9 @@ OPENING = "{[ \t\r\n"
 
 ANY_WORD = f"\ufdd0{os.urandom(8).hex()}"  # stands for the word in which frames differ; no peer can guess it
 
+EMPTIED = ("[redacted:frame:00000000]",)
+"""The word that stands for a frame which was emptied before."""
+
 TapKey = tuple[str, str]
 """Link and direction of the frames at one tap point."""
 
@@ -49,8 +52,9 @@ Part = tuple[Sequence[int], Sequence[str]]
 
 
 class FieldText(Struct, eq=False):
-    """The text of one field: its new parts, and the end of the text before them (`behind`)."""
+    """The text of one field of a tap: its new parts, and the end of the text before them (`behind`)."""
 
+    tap: TapKey
     behind: str = ""
     parts: list[Part] = field(default_factory=list)
 
@@ -81,9 +85,15 @@ class FieldTexts:
         self._gaps: Counter[TapKey] = Counter()
         self._unfinished: set[FieldText] = set()
 
-    def begin_anew(self, tap: TapKey) -> None:
-        """Join no later text of this tap to the texts so far: a frame between them was emptied before."""
+    def begin_anew(self, tap: TapKey, number: int) -> None:
+        """End the texts so far of this tap, because the frame of this number was emptied before.
+
+        They end in a placeholder, since the end of a text may make a word of it a value.
+        """
         self._gaps[tap] += 1
+        for field_text in self._touched:
+            if field_text.tap == tap and field_text.parts[-1][1] is not EMPTIED:
+                field_text.parts.append(((number,), EMPTIED))
 
     def parse(self, tap: TapKey, text: str) -> ParsedFrame:
         """Return a frame of this tap, parsed. Nothing of it is gathered before `add`."""
@@ -167,7 +177,7 @@ class FieldTexts:
             place = hash((*tap, gap, kind, call, key, nth))  # peers choose the length of keys and ids
             field_text = self._fields.get(place)
             if field_text is None:
-                field_text = self._fields[place] = FieldText()
+                field_text = self._fields[place] = FieldText(tap)
             parsed.texts.append((field_text, text))
         if any(counts.values()) and not _mirrored(texts, counts):
             parsed.rows = texts

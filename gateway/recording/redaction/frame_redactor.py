@@ -73,7 +73,7 @@ class FrameRedactor:
             for frame in sorted(step.frames, key=DIRECTION):
                 tap: TapKey = (frame.link, frame.dir)
                 if frame.redacted:
-                    self._fields.begin_anew(tap)
+                    self._fields.begin_anew(tap, number)
                     self._known.pop(tap, None)
                 for text in (frame.text,) if frame.text is not None else texts_of(frame):
                     self._add_frame(tap, number, text)

@@ -119,7 +119,7 @@ def test_long_keys_ids_and_kinds_are_not_kept(frame: dict[str, str]) -> None:
 def test_the_remembered_long_secrets_are_bounded() -> None:
     fields = FieldTexts()
     for at in range(2 * UNFINISHED_MAX):
-        field_text = FieldText(behind="password=" + "x" * LONG)
+        field_text = FieldText(("up", "receive"), behind="password=" + "x" * LONG)
         fields.note_unfinished(field_text)
         assert fields.forget_excess() == (at == UNFINISHED_MAX)
 
@@ -143,7 +143,7 @@ def test_frames_that_may_hold_long_secrets_are_forgotten_when_there_are_too_many
 def test_a_secret_that_has_ended_does_not_count_as_a_long_one() -> None:
     fields = FieldTexts()
     for _ in range(2 * UNFINISHED_MAX):
-        field_text = FieldText(behind="password=" + "x" * LONG)
+        field_text = FieldText(("up", "receive"), behind="password=" + "x" * LONG)
         fields.note_unfinished(field_text)
         field_text.behind = "password=x and more"
         assert not fields.forget_excess()
