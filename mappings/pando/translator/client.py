@@ -110,7 +110,7 @@ class PrimaryCalls(Calls[PrimaryCall]):
         self.time = 0.0
         """Seconds, counted by the alarms of the link. The clock is not used: it may jump, and it goes on while this
         process is stopped."""
-        self._replaced_at = -1.0
+        self._replaced_at = -1.0  # `time` when the primary was replaced last
 
     def ask(self, step: Step[Event], command: Command, why: CallReason) -> str:
         """Add the call for this command to the step's frames, remember it until its reply, and return its id."""
