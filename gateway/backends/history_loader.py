@@ -257,7 +257,9 @@ class HistoryLoader(AskingBackend):
             self._lose("the backend did not tell the history in time")
         except ConnectionLost:
             pass  # the pages that came are the history
-        self._is_refused = refusal is not None and opened is not None
+        if opened is None:
+            refusal = None  # clients were told before
+        self._is_refused = refusal is not None
         self._tell(opened, items, answers, refusal)
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:

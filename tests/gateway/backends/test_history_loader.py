@@ -336,6 +336,16 @@ def test_a_refused_history_is_read_again_after_the_next_turn() -> None:
     assert len(stage.asked) == asked
 
 
+def test_clients_are_told_once_that_a_history_is_refused() -> None:
+    stage = Stage("c1")
+    stage.loader.start()
+    stage.opened()
+    stage.answers(Reply(request="", failure=NO))
+    stage.loader.receive([Burst[Event](items=[TurnEnded(end="completed")])])
+    stage.answers(Reply(request="", failure=NO))
+    assert [type(event) for event in stage.told] == [SessionOpened, HistorySnapshot, Alert, TurnEnded]
+
+
 def test_a_stopped_loader_waits_for_nothing() -> None:
     stage = Stage("c1")
     stage.loader.start()
