@@ -35,8 +35,9 @@ UNREAD = 32
 QUIET = 0.5  # seconds without a message after which the other connection of a lost primary is given up
 LOOKS = 10  # periods of QUIET after which it is given up in any case: it may be alive
 NEVER = 3_600_000  # ms before libzmq reconnects by itself: practically never
-# ms in which the primary's system must confirm what was written. The kernel waits for a quarter of an hour, in which
-# each call fails: the publications of a primary that is alive hide that the connection for calls is dead.
+# ms in which the primary's system must confirm what was written, and have room for more. The kernel would wait for a
+# quarter of an hour. Each call fails in that time: the publications of a primary that is alive hide that the connection
+# for calls is dead.
 CONFIRMED = 30_000
 
 FAILED = (
