@@ -76,10 +76,11 @@ class ParsedFrame(Struct):
 class FieldTexts:
     """The fields of all frames of one recording."""
 
-    __slots__ = ("_alone", "_fields", "_gaps", "_touched", "_unfinished")
+    __slots__ = ("_alone", "_fields", "_gaps", "_going_on", "_touched", "_unfinished")
 
     def __init__(self) -> None:
         self._touched: list[FieldText] = []  # the fields with new parts
+        self._going_on: dict[TapKey, list[FieldText]] = {}  # those of them behind the last emptied frame of their tap
         self._alone: dict[str, list[int]] = {}  # words that are searched alone, and the numbers of their frames
         self._fields: dict[int, FieldText] = {}  # by the hash of their places
         self._gaps: Counter[TapKey] = Counter()
@@ -91,9 +92,8 @@ class FieldTexts:
         They end in a placeholder, since the end of a text may make a word of it a value.
         """
         self._gaps[tap] += 1
-        for field_text in self._touched:
-            if field_text.tap == tap and field_text.parts[-1][1] is not EMPTIED:
-                field_text.parts.append(((number,), EMPTIED))
+        for field_text in self._going_on.pop(tap, ()):
+            field_text.parts.append(((number,), EMPTIED))
 
     def parse(self, tap: TapKey, text: str) -> ParsedFrame:
         """Return a frame of this tap, parsed. Nothing of it is gathered before `add`."""
@@ -132,6 +132,7 @@ class FieldTexts:
         for field_text, text in parsed.texts:
             if not field_text.parts:
                 self._touched.append(field_text)
+                self._going_on.setdefault(field_text.tap, []).append(field_text)
             field_text.parts.append((numbers, words if text == ANY_WORD else [text] * len(numbers)))
             if text != ANY_WORD and LEAST <= len(text) <= KNOWN_MOST:  # a larger one is searched alone anyway
                 self._alone.setdefault(text, []).extend(numbers)
@@ -140,7 +141,7 @@ class FieldTexts:
 
     def take(self) -> tuple[dict[str, list[int]], list[FieldText]]:
         """Return what came since the last call: words to search alone, with the numbers of their frames, and fields."""
-        taken, self._alone, self._touched = (self._alone, self._touched), {}, []
+        taken, self._alone, self._touched, self._going_on = (self._alone, self._touched), {}, [], {}
         return taken
 
     def note_unfinished(self, field_text: FieldText) -> None:

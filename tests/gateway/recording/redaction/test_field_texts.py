@@ -12,6 +12,7 @@ from dragoman.gateway.recording.redaction.field_texts import ANY_WORD, LONG, UNF
 from dragoman.gateway.recording.redaction.finder import Finder
 from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
 from dragoman.gateway.recording.redaction.shapes import TOKEN
+from tests.step_counter import GROWTH, growth
 
 WIRE = ("up", "receive")
 
@@ -101,6 +102,19 @@ def test_the_remembered_fields_are_bounded() -> None:
         add(fields, at, json.dumps({f"key{at}": "x"}))
         forgotten = forgotten or fields.forget_excess()
     assert forgotten
+
+
+def test_a_text_is_ended_once_however_many_frames_were_emptied_behind_it() -> None:
+    def emptied(count: int) -> Callable[[], None]:
+        def work() -> None:
+            fields = FieldTexts()
+            for number in range(0, 2 * count, 2):
+                add(fields, number, pod("a"))
+                fields.begin_anew(WIRE, number + 1)
+
+        return work
+
+    assert growth(emptied, [100, 200, 400]) < GROWTH
 
 
 @pytest.mark.parametrize("frame", [{"id": "{}", "text": "a"}, {"{}": "a"}, {"type": "{}", "text": "a"}])
