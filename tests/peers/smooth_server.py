@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from smooth_operator_core import FunctionTool, MockLlmProvider
@@ -57,14 +57,19 @@ async def hosted(model: MockLlmProvider, **parts: Any) -> AsyncIterator[Any]:
 
 
 async def _stop(server: Any) -> None:
-    """Stop the server if it runs. Its admin API checks twice a second whether to stop, so connections wake it."""
+    """Stop the server if it runs. Its admin API checks twice a second whether to stop, so connections wake it.
+
+    Once it accepts no more, a further connection may wait for ever behind those that nobody accepted.
+    """
     if server.state.cancel.is_set():
         return
     async with asyncio.TaskGroup() as group:
         stopping = group.create_task(asyncio.to_thread(server._admin_httpd.shutdown), name="admin API")
         while not stopping.done():
-            _, writer = await asyncio.open_connection(server.host, server.admin_port)
-            writer.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    _, writer = await asyncio.open_connection(server.host, server.admin_port)
+                    writer.close()
             await asyncio.wait([stopping], timeout=0.01)
     await server.shutdown()
 
