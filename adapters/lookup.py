@@ -1,4 +1,4 @@
-"""Look up the addresses of a host, each name in a daemon thread of its own.
+"""Look up the addresses of a host, each name in a daemon thread of its own; bind those of this machine.
 
 A lookup cannot be cancelled, and takes half a minute if no name server answers. An event loop looks up four to six
 names at once, and at its end waits for all of them. So one slow name would keep backends with other names from being
@@ -12,9 +12,10 @@ import asyncio
 import errno
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
+NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # errors of `bind` and `socket`: the address is of another machine
 Key = tuple[str, socket.AddressFamily]
 Addresses = list[tuple[socket.AddressFamily, str]]
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Future[Addresses]]
@@ -39,22 +40,27 @@ async def look_up(host: str, family: socket.AddressFamily = socket.AF_UNSPEC) ->
     return await waiter
 
 
-def own_addresses(host: str) -> list[str]:
-    """Return the addresses of a host that this machine has. If it has none of them, return all of them.
+def bind_host(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen at each address of a host, all at one port; raise OSError if there are none.
 
-    In most containers `localhost` is also ::1, although they have no IPv6, so no listener can bind that address.
+    Addresses that this machine does not have are left out: in most containers `localhost` is also ::1, although they
+    have no IPv6. With port 0 the system chooses the port.
     """
-    found = {_address(at): (family, at) for family, at in _found(host, socket.AF_UNSPEC, socket.AI_PASSIVE)}
-    return [name for name, (family, at) in found.items() if _is_own(family, at)] or [*found]
-
-
-def _is_own(family: socket.AddressFamily, at: tuple[Any, ...]) -> bool:
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.bind(at)
-    except OSError:
-        return False
-    return True
+    bound: list[socket.socket] = []
+    failure: OSError | None = None
+    with ExitStack() as stack:
+        for family, at in dict.fromkeys(_found(host, socket.AF_UNSPEC, socket.AI_PASSIVE)):
+            place = (_address(at), bound[0].getsockname()[1] if bound else port)
+            try:
+                bound.append(stack.enter_context(socket.create_server(place, family=family)))
+            except OSError as error:
+                if error.errno not in NOT_OURS:
+                    raise
+                failure = error
+        if failure is not None and not bound:
+            raise failure
+        stack.pop_all()
+    return bound
 
 
 def _run(key: Key) -> None:

@@ -12,12 +12,12 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from dragoman.adapters.base import BACKLOG, Accept, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.host_names import is_address
-from dragoman.adapters.lookup import own_addresses
+from dragoman.adapters.lookup import bind_host
 from dragoman.adapters.websocket.client_reader import ClientReader
 from dragoman.adapters.websocket.connection import AcceptedConnection
 from dragoman.adapters.websocket.frames import OF_SERVER
@@ -55,25 +55,29 @@ class WebSocketListener:
         self._shaking: set[AcceptedConnection] = set()  # connections before the end of their WebSocket handshake
         self._encrypting: set[socket.socket] = set()  # connections in their TLS handshake
         self._refused = 0  # connections that are kept to be told why there is no room for them
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
         """Bind, or take an inherited socket, and accept; raise OSError if the address is not available."""
-        place: dict[str, Any] = {"sock": inherited}
-        if inherited is None:  # no name server is asked for an address or `localhost`
-            found = own_addresses(host) if is_address(host) else await asyncio.to_thread(own_addresses, host)
-            place = {"host": found, "port": port}
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Accepted(self._accepted), **place, backlog=BACKLOG
-        )
-        for listening in self._server.sockets:  # its connections inherit the option
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if inherited is not None:
+            sockets = [inherited]
+        elif is_address(host):  # no name server is asked
+            sockets = bind_host(host, port)
+        else:
+            sockets = await asyncio.to_thread(bind_host, host, port)
+        for listening in sockets:
+            for level, option in ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), (socket.IPPROTO_TCP, socket.TCP_NODELAY)):
+                listening.setsockopt(level, option, 1)  # its connections inherit it
+            server = await asyncio.get_running_loop().create_server(
+                lambda: _Accepted(self._accepted), sock=listening, backlog=BACKLOG
+            )
+            self._servers.append(server)
         scheme = "ws" if self._tls is None else "wss"
-        self.address = f"{scheme}://{address(self._server.sockets[0].getsockname())}{self._path}"
+        self.address = f"{scheme}://{address(sockets[0].getsockname())}{self._path}"
 
     async def close(self) -> None:
-        if self._server is not None:
-            await close_server(self._server)
+        for server in self._servers:
+            await close_server(server)
         for connection in list(self._shaking):
             if connection.transport is not None:
                 connection.transport.close()

@@ -28,7 +28,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.log import server_logger
 from msgspec import structs
 
-from dragoman.adapters.lookup import own_addresses
+from dragoman.adapters.lookup import bind_host
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
@@ -133,7 +133,7 @@ class OpsServer:
         """The address where the server listens, with the port that was chosen."""
         if self._address.path:
             return str(self._address)
-        return str(structs.replace(self._address, port=_port(self._sockets[0])))
+        return str(structs.replace(self._address, port=self._sockets[0].getsockname()[1]))
 
     # -- the thread ------------------------------------------------------------------------------------
 
@@ -254,19 +254,7 @@ def _bind(address: OpsAddress) -> list[socket.socket]:
         from dragoman.gateway.transports.unix import bind_socket  # not needed for a port
 
         return [bind_socket(address.path)]
-    sockets: list[socket.socket] = []
     try:
-        for own in own_addresses(address.host):
-            family = socket.AF_INET6 if ":" in own else socket.AF_INET
-            port = _port(sockets[0]) if sockets else address.port
-            sockets.append(socket.create_server((own, port), family=family))
+        return bind_host(address.host, address.port)
     except OSError as error:
-        for bound in sockets:
-            bound.close()
         raise bind_failure(f"the ops port {address}", f"{address.host}:{address.port}", error) from error
-    return sockets
-
-
-def _port(bound: socket.socket) -> int:
-    port: int = bound.getsockname()[1]
-    return port

@@ -122,10 +122,13 @@ async def test_a_host_name_stands_for_each_of_its_addresses_that_this_machine_ha
     ops = Ops(listen="http://localhost:0")
     route = Route(name="test", listen=(parse("smooth+ws://localhost:0/ws"),), upstream=parse("pod+unix:/nowhere/sock"))
     async with operated(ops=ops, app=App(Config(routes=(route,), ops=ops))) as port:
-        assert len(port.listening) == 1
+        (listening,) = port.listening
+        chosen = urlsplit(listening).port
         for address in ("127.0.0.1", "127.0.0.2"):
             async with aiohttp.request("GET", f"http://{address}:{port.url.rpartition(':')[2]}/livez") as answer:
                 assert answer.status == 200
+            async with aiohttp.request("GET", f"http://{address}:{chosen}/elsewhere") as answer:
+                assert answer.status == 404
 
 
 async def test_a_unix_socket_is_for_the_gateway_s_user_alone_and_goes_with_it(tmp_path: Path) -> None:
