@@ -232,7 +232,7 @@ class SharedKind(RememberingOpener):
         if any(isinstance(item, SessionClosed) for item in burst.items):
             self._unused.remove_row(burst.session)
             self._announced.note_deleted(burst.session)
-        if known is None and not self._announced.may_announce(burst.session, burst.items):
+        if not self._announced.may_announce(burst.session, burst.items) and known is None:
             losses = [_lost(item, "of a session that is over") for item in burst.items]
             self._services.ledger.record(losses, source=self.dialect.name)
             return

@@ -15,7 +15,7 @@ from dragoman.mappings.canonical.events import Heartbeat
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.codewhale_messages import line
 from tests.gateway.pod_messages import run
-from tests.gateway.smooth_client_messages import ask
+from tests.gateway.smooth_client_messages import CREATE, ask
 from tests.idle import settle
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
@@ -307,6 +307,21 @@ async def test_the_run_of_a_deleted_session_makes_no_session_until_the_backend_h
         await made.answers("message.list", [])
         assert (made.router.sessions, len(frames(pando))) == ([], told)
         await made.publishes("session.update", **row(ONE))
+        assert [session.state.id for session in made.router.sessions] == [ONE]
+
+
+async def test_a_session_created_again_under_the_id_of_a_deleted_one_counts_as_any_other() -> None:
+    async with in_memory_pando_gateway() as made:
+        smooth = await made.lists(row(ONE))
+        await made.publishes("session.deleted", **row(ONE))
+        await send(smooth, CREATE)
+        await made.answers("CreateSession", {"id": ONE})
+        await made.publishes("session.update", **row(ONE))
+        for session in made.router.sessions:
+            session.presence.rest("session_ttl")
+        assert made.router.sessions == []
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        await made.answers_each("message.list", [])
         assert [session.state.id for session in made.router.sessions] == [ONE]
 
 
