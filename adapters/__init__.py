@@ -2,8 +2,9 @@
 
 base        the interface to the gateway          websocket, unix, zeromq, stdio: the transports
 inbound     frames on their way to their sink     lines     splits a stream into lines
-closing     closes an asyncio listener            meter     counts the bytes that a peer holds
-flag        a small asyncio.Event                 hops      gateways that a connection came through
+binding     binds the addresses of a host         closing   closes an asyncio listener
+flag        a small asyncio.Event                 meter     counts the bytes that a peer holds
+hops        gateways that a connection came through
 lookup      addresses of hosts, in threads        resolver  the same for HTTP connections
 host_names  names in HTTP requests and of peers   send_queue  bytes that wait for a peer, or arrived
 """

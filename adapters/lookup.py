@@ -1,4 +1,4 @@
-"""Look up the addresses of a host, each name in a daemon thread of its own; bind those of this machine.
+"""Look up the addresses of a host, each name in a daemon thread of its own.
 
 A lookup cannot be cancelled, and takes half a minute if no name server answers. An event loop looks up four to six
 names at once, and at its end waits for all of them. So one slow name would keep backends with other names from being
@@ -12,10 +12,9 @@ import asyncio
 import errno
 import socket
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
-NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # errors of `bind` and `socket`: the address is of another machine
 Key = tuple[str, socket.AddressFamily]
 Addresses = list[tuple[socket.AddressFamily, str]]
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Future[Addresses]]
@@ -40,34 +39,25 @@ async def look_up(host: str, family: socket.AddressFamily = socket.AF_UNSPEC) ->
     return await waiter
 
 
-def bind_host(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen at each address of a host, all at one port; raise OSError if there are none.
+def find_addresses(host: str, family: socket.AddressFamily, flags: int) -> Addresses:
+    """Ask the system for the addresses of a host, and wait for its answer; raise OSError if there are none."""
+    try:
+        answers = socket.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, flags=flags)
+    except ValueError:  # a label is empty or too long
+        raise socket.gaierror(socket.EAI_NONAME, f"{host[:100]!r} is not a valid host name") from None
+    return [(one, _address(at)) for one, _kind, _protocol, _name, at in answers]
 
-    Addresses that this machine does not have are left out: in most containers `localhost` is also ::1, although they
-    have no IPv6. With port 0 the system chooses the port.
-    """
-    bound: list[socket.socket] = []
-    failure: OSError | None = None
-    with ExitStack() as stack:
-        for family, at in dict.fromkeys(_found(host, socket.AF_UNSPEC, socket.AI_PASSIVE)):
-            place = (_address(at), bound[0].getsockname()[1] if bound else port)
-            try:
-                bound.append(stack.enter_context(socket.create_server(place, family=family)))
-            except OSError as error:
-                if error.errno not in NOT_OURS:
-                    raise
-                failure = error
-        if failure is not None and not bound:
-            raise failure
-        stack.pop_all()
-    return bound
+
+def _address(at: tuple[Any, ...]) -> str:
+    """Return an address with its zone, which only a link-local one of IPv6 has."""
+    return f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0])
 
 
 def _run(key: Key) -> None:
     host, family = key
     found: Addresses | OSError
     try:
-        found = [(one, _address(at)) for one, at in _found(host, family, socket.AI_ADDRCONFIG)]
+        found = find_addresses(host, family, socket.AI_ADDRCONFIG)
     except OSError as error:
         found = error
     with _lock:
@@ -75,20 +65,6 @@ def _run(key: Key) -> None:
     for loop, waiter in waiters:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_settle, waiter, found)
-
-
-def _found(host: str, family: socket.AddressFamily, flags: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-    """Return what the system finds: families and addresses; raise OSError if it finds none."""
-    try:
-        answers = socket.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, flags=flags)
-    except ValueError:  # a label is empty or too long
-        raise socket.gaierror(socket.EAI_NONAME, f"{host[:100]!r} is not a valid host name") from None
-    return [(one, at) for one, _kind, _protocol, _name, at in answers]
-
-
-def _address(at: tuple[Any, ...]) -> str:
-    """Return an address with its zone, which only a link-local one of IPv6 has."""
-    return f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0])
 
 
 def _settle(waiter: asyncio.Future[Addresses], found: Addresses | OSError) -> None:
