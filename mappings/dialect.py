@@ -489,7 +489,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     takes_images: bool = False
     # The model of a server may have forgotten a conversation that the server still knows.
     forgets_context: bool = False
-    # Why a server may not answer in time and what to do, added to that error; it begins with a separator.
+    # Why a server may not answer in time, and what to do: a part of that error.
     why_late: str = ""
     # Set if one link carries all sessions of a backend: returns the backend_ids for the backend's own session id.
     session_ref: Callable[[str], Ext | None] | None = None

@@ -81,7 +81,7 @@ class InFlight:
         services.queue.spend(TURN)
         limits, request = services.limits, services.new_id()
         deadline = limits.open_deadline if isinstance(command, OpeningCommand) else limits.accept_deadline
-        timer = services.schedule(deadline, lambda: self._late(request, LATE + upstream.why_late))
+        timer = services.schedule(deadline, lambda: self._late(request, _late_text(upstream)))
         size = weight.of_command(command) + (weight.of_command(then) if then is not None else 0)
         self._pending[request] = PendingCommand(
             command=command, weight=size, timer=timer, client=client, segments=segments, then=then
@@ -135,3 +135,7 @@ def acknowledge(client: Client | None, request: str) -> None:
     """Tell a client that only calls that its answer in words was taken; others see the turn go on."""
     if client is not None and not client.attaches:
         client.send([TurnAccepted(request=request)])
+
+
+def _late_text(upstream: Dialect) -> str:
+    return f"{LATE}: {upstream.why_late}" if upstream.why_late else LATE

@@ -16,7 +16,7 @@ from dragoman.mappings.large_parts import part_size
 __all__ = ["DIALECT"]
 
 WHY_LATE = (
-    ": from 0.10.2 on, codewhale runs one turn at a time for all sessions of its data directory. "
+    "from 0.10.2 on, codewhale runs one turn at a time for all sessions of its data directory. "
     "Try again after that turn, or give this route a CODEWHALE_HOME of its own"
 )
 """The reason why a server may be late, and what to do (docs/dialects/codewhale.md, section 12)."""
