@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dragoman.gateway.config.model import Limits, Recording, Route
@@ -104,7 +105,7 @@ class RecordingsInForce:
     def _opener(self, wanted: Recording | None) -> Callable[[], Recordings | None]:
         if wanted is None:
             return lambda: None
-        import dragoman.gateway.recording.recorder  # noqa: F401  # its modules take 60 ms: `make_recorder` is in the loop
         from dragoman.gateway.recording.recordings import recordings_opener
 
+        import_module("dragoman.gateway.recording.recorder")  # it takes 60 ms, and `make_recorder` runs in the loop
         return recordings_opener(wanted, self._ledger, self._memory)
