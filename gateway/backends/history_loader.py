@@ -159,7 +159,7 @@ class HistoryLoader(AskingBackend):
         return super().lost(text, unsent, cause)
 
     def _has_history(self) -> bool:
-        """Return True if the backend stores this conversation, and has opened it."""
+        """Return True if the backend may have messages of this conversation: it stores them, and has opened it."""
         return self._stored and self.connected().backend_ids is not None
 
     def _asked_for(self, item: Any) -> Asking[Command] | None:

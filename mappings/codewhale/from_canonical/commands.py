@@ -104,7 +104,7 @@ def history_for_resume(items: Sequence[Item]) -> Ext | None:
     return keep(params=requests.Resume.Params(thread_id="", history=history, persist_extended_history=False))
 
 
-def changes_thread(command: commands.ResumeSession, _opening: commands.OpenSession | None = None) -> bool:
+def changes_thread(command: commands.ResumeSession, _opening: commands.OpenSession | None) -> bool:
     """Return True if a client's resume changes the thread: its model, its history or another setting."""
     params = given(command.ext, "params", requests.Resume.Params, None)
     return params is not None and params != requests.Resume.Params(

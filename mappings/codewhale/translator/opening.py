@@ -139,7 +139,7 @@ class Opening(SessionOpening):
 
     def _reading(self, resume: commands.ResumeSession) -> Command | None:
         """Return the command that reads a thread instead; None if the resume was needed."""
-        if not self.resumes_context or changes_thread(resume):
+        if not self.resumes_context or changes_thread(resume, None):
             return None
         return commands.GetSession(request=resume.request, session=resume.session, ext=resume.ext)
 

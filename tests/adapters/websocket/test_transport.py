@@ -30,6 +30,7 @@ from tests.adapters.websocket.peers import (
     some,
     stalled,
 )
+from tests.awaited import until
 from tests.idle import settle
 from tests.transport_reader import receive, receive_all
 
@@ -343,8 +344,8 @@ async def test_a_peer_that_is_not_read_must_take_what_waits_for_it_if_the_system
         for since in (1800, 900, 900):
             ours._lives(since)
             await settle()
-            while reads and count_unread(ours._tcp.get_extra_info("socket").fileno()):  # noqa: ASYNC110  # the kernel's
-                await asyncio.sleep(0.001)
+            if reads:
+                await until(lambda: not count_unread(ours._tcp.get_extra_info("socket").fileno()))
         assert ours._tcp.is_closing() is not lives
         other._tcp.abort()
 
