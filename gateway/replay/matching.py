@@ -38,10 +38,10 @@ SAMPLED = 1_000  # characters of an input that are redacted for it
 Outcome = Literal["exact", "same", "near", "not_recorded", "used", "not_here", "another_answer", "playing", "passed_on"]
 
 WHY: dict[Outcome, str] = {
-    "not_recorded": "the recording has nothing like it",
-    "used": "the recording has it, and it was played already",
-    "not_here": "the recording has none at this point",
-    "another_answer": "the recording goes on only for the answer that was given in it",
+    "not_recorded": "the recording has no similar input",
+    "used": "the recorded turn of this input was played already",
+    "not_here": "the recording has no such command at this point",
+    "another_answer": "the recording continues only after the recorded answer",
     "playing": "this replay plays by itself and takes no commands",
 }
 """The reason to refuse a command with this outcome; the command is answered for any other outcome."""

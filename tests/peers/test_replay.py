@@ -41,13 +41,13 @@ async def test_a_recording_of_a_pod_replays_its_answers(tmp_path: Path) -> None:
 async def test_a_match_is_explained_and_an_unrecorded_input_refused(tmp_path: Path) -> None:
     recording = str(FROZEN / "v4.jsonl")
     async with running("replay", recording, *LISTEN, "--explain") as process, connected(process.url) as client:
-        with pytest.raises(ProtocolError, match="the recording has nothing like it"):
+        with pytest.raises(ProtocolError, match="the recording has no similar input"):
             await client.say("Tell me a joke")
         turn = client.say("Grüße  🦀")
         await turn
         assert client.tokens(turn.request_id) == "Two lines."
     told = "\n".join(process.log)
-    assert "submit_input Tell me a joke: refused, the recording has nothing like it" in told
+    assert "submit_input Tell me a joke: refused, the recording has no similar input" in told
     assert "submit_input Grüße 🦀: matched with input 1 (same)" in told
 
 

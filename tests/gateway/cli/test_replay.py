@@ -73,7 +73,7 @@ def test_the_report_can_be_printed_as_json(recording: Path, tmp_path: Path) -> N
     told = json.loads(done.stdout)
     assert done.returncode == 1
     assert (told["turns"], [d["what"] for d in told["differences"]]) == (2, ["turn"])
-    assert told["refusals"] == ["the backend refused: replay: the recording has nothing like it"]
+    assert told["refusals"] == ["the backend refused: replay: the recording has no similar input"]
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,9 @@ def test_an_input_gets_its_recorded_answer_under_its_own_request_id(tmp_path: Pa
 
 def test_an_input_that_is_not_recorded_is_refused_with_the_reason(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().turn("one").plan(tmp_path))
-    assert failure(watched.asks(said("something else"))) == "replay: the recording has nothing like it"
+    assert failure(watched.asks(said("something else"))) == "replay: the recording has no similar input"
     watched.asks(said("one"))
-    assert failure(watched.asks(said("one"))) == "replay: the recording has it, and it was played already"
+    assert failure(watched.asks(said("one"))) == "replay: the recorded turn of this input was played already"
     assert watched.ledger.counters == {"replay_not_recorded": 1, "replay_exact": 1, "replay_used": 1}
 
 
@@ -214,8 +214,8 @@ def test_an_early_cancel_is_accepted_after_the_events_recorded_before_it(tmp_pat
 def test_a_command_that_is_not_recorded_in_this_turn_is_refused(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().turn("one", end=None).at(9000).ends().plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
-    assert failure(watched.asks(CancelTurn())) == "replay: the recording has none at this point"
-    assert failure(watched.asks(InjectNote(text="?"))) == "replay: the recording has none at this point"
+    assert failure(watched.asks(CancelTurn())) == "replay: the recording has no such command at this point"
+    assert failure(watched.asks(InjectNote(text="?"))) == "replay: the recording has no such command at this point"
 
 
 def test_a_paused_turn_is_resumed(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_an_answer_that_differs_from_the_recorded_one_fails_the_turn_with_that_r
     watched.asks(said("one"))
     events = watched.asks(AnswerApproval(request="a", approved=False, question="q1"))
     assert types(events) == ["Reply", "TurnEnded"]
-    assert events[1].failure.text == "replay: the recording goes on only for the answer that was given in it"
+    assert events[1].failure.text == "replay: the recording continues only after the recorded answer"
     assert watched.reports[-1].outcome == "another_answer"
     assert types(watched.asks(said("two"))) == ["TurnAccepted", "StatusChanged", "TurnResult", "TurnEnded"]
 

@@ -110,7 +110,7 @@ def test_an_explanation_names_the_candidates_and_what_differs() -> None:
     report = MatchReport(words="submit_input two", outcome="used", candidates=(NEAR_TURN,))
     Reporter(Ledger(), tell=told.append).report(report)
     assert told == [
-        "submit_input two: refused, the recording has it, and it was played already",
+        "submit_input two: refused, the recorded turn of this input was played already",
         "  candidate 3: submit_input one, 87% alike, played already",
         "    text: recorded 'one', said 'two'",
     ]

@@ -150,7 +150,7 @@ def test_an_input_that_differs_from_the_recording_fails_the_test_with_the_neares
 ) -> None:
     nearest = (
         r"sent and not recorded:\n"
-        r"submit_input Where is my invoice, please\?: refused, the recording has nothing like it\n"
+        r"submit_input Where is my invoice, please\?: refused, the recording has no similar input\n"
         r"  candidate 1: submit_input Where is my order\?, \d+% alike\n"
         r"    text: recorded 'Where is my order\?', said 'Where is my invoice, please\?'"
     )
