@@ -101,7 +101,7 @@ class Identities:
         """Count a peer that could not be authenticated. Log the first of its address, and each power of two of them."""
         failures = self._failures.get(address, 0) + 1
         remember(self._failures, address, failures, ADDRESSES_MAX)
-        self._counters["authentication_failed"] += 1
+        self._counters["refused_client_authentication"] += 1
         audit.refuse("unknown", cause, address=address, failures=failures)
         if failures & (failures - 1) == 0:
             log.warning("client not authenticated", address=address, cause=cause, failures=failures)

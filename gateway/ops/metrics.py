@@ -180,10 +180,6 @@ def _of_refusals(counters: Mapping[str, int]) -> Iterator[Metric]:
         elif name.startswith("links_cut_"):
             code = name.removeprefix("links_cut_")
             cut[code if code in codes else OTHER,] += count
-        elif name == "authentication_failed":
-            refused["client", "authentication"] += count
-        elif name == "commands_refused_by_role":
-            refused["command", "role"] += count
         elif name.startswith("refused_"):
             what, _, reason = name.removeprefix("refused_").partition("_")
             refused[what, reason] += count

@@ -256,7 +256,7 @@ class Router:
         role = "answer" if is_answer else needed_role(command, shuts_down=self.route.shutdown == "backend")
         if role is None or role in roles:
             return True
-        self._ledger.counters["commands_refused_by_role"] += 1
+        self._ledger.counters["refused_command_role"] += 1
         action = type(command).__name__
         audit.refuse(link, f"needs the role `{role}`", session=command.session, command=action)
         link.refuse(command.request, "denied", f"you may not do this here: it needs the role `{role}`")

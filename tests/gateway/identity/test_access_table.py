@@ -254,7 +254,7 @@ async def test_a_client_without_the_role_gets_the_error_of_its_dialect(action: s
             await socket.send_json({"requestId": "q", "sessionId": str(uuid4()), **frame})
             answer = await socket.receive_json()
         assert (answer["requestId"], answer["error"]["code"]) == ("q", "AGENT_NOT_AUTHORIZED")
-        assert app.ledger.counters["commands_refused_by_role"] == 1
+        assert app.ledger.counters["refused_command_role"] == 1
 
 
 @pytest.mark.parametrize("method", ["thread/archive", "thread/unarchive"])
@@ -266,7 +266,7 @@ async def test_a_codewhale_client_puts_a_thread_away_only_with_the_role_close(
     async with gateway(f"codewhale+unix:{path}", auth=Auth(), roles={"*": ("open", role)}) as (app, _):
         opened = json.loads(await first_line(path, "thread/start", {}))
         answer = json.loads(await first_line(path, method, {"thread_id": opened["result"]["thread"]["id"]}))
-        assert app.ledger.counters["commands_refused_by_role"] == (role != "close")
+        assert app.ledger.counters["refused_command_role"] == (role != "close")
         assert ("it needs the role `close`" in str(answer)) == (role != "close")
 
 
@@ -278,7 +278,7 @@ async def test_a_pando_client_deletes_a_session_only_with_the_role_close(role: s
     ):
         with pytest.raises(RefusalError) if role != "close" else contextlib.nullcontext():
             await client.write("DeleteSession", client.session)
-        assert app.ledger.counters["commands_refused_by_role"] == (role != "close")
+        assert app.ledger.counters["refused_command_role"] == (role != "close")
 
 
 async def test_without_the_role_open_a_known_conversation_is_shown_and_an_unknown_name_opens_none() -> None:
@@ -314,7 +314,7 @@ async def test_an_input_that_answers_a_question_in_words_needs_the_role_answer(r
             await other.until(lambda: {"turn_end", "error"} & set(other.names()))
             assert ("it needs the role `answer`" in str(other.events)) == (role != "answer")
         assert bool(owner.terminals()) == (role == "answer")
-        assert app.ledger.counters["commands_refused_by_role"] == (role != "answer")
+        assert app.ledger.counters["refused_command_role"] == (role != "answer")
 
 
 async def test_the_names_of_a_token_and_of_a_subject_are_two_principals() -> None:
@@ -338,4 +338,4 @@ async def test_a_user_without_a_principal_is_refused_in_its_dialect(dialect: str
             writer.close()
     assert b"your user may not use this socket" in said
     assert not any(word in said for word in (b"threads", b"snapshot"))
-    assert app.ledger.counters["authentication_failed"] == 1
+    assert app.ledger.counters["refused_client_authentication"] == 1

@@ -54,7 +54,7 @@ async def test_a_client_without_an_accepted_token_is_refused_before_its_handshak
             status, asked, said = await shake(url + query, headers)
             assert (status, asked) == (401, challenge), (query, headers)
             assert said.startswith(text), (query, headers)
-            assert app.ledger.counters["authentication_failed"] == number
+            assert app.ledger.counters["refused_client_authentication"] == number
 
 
 async def test_a_refusal_waits_for_the_delay() -> None:
@@ -110,7 +110,7 @@ def test_failures_are_logged_at_powers_of_two_with_their_number() -> None:
             identities.count_failure("192.0.2.7", "this token is not accepted")
     assert [entry["failures"] for entry in logs if entry["log_level"] == "warning"] == [1, 2, 4, 8]
     assert {entry["address"] for entry in logs} == {"192.0.2.7"}
-    assert counters["authentication_failed"] == 9
+    assert counters["refused_client_authentication"] == 9
 
 
 def test_the_addresses_that_are_remembered_are_bounded() -> None:

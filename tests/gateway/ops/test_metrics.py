@@ -154,7 +154,7 @@ async def test_refusals_faults_and_links_cut_have_bounded_labels() -> None:
                 "faults_smooth_not_json": 2,
                 "links_cut_too_slow": 1,
                 "refused_client_address_links": 3,
-                "commands_refused_by_role": 4,
+                "refused_command_role": 4,
             }
         )
         found = await scrape(port)
