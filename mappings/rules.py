@@ -22,6 +22,8 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from msgspec import Struct
 
+from dragoman.mappings.canonical.values import Failure
+
 S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -132,10 +134,12 @@ class RuleTable:
         self.ext: dict[type, tuple[str, ...]] = {}
         """The fields of `ext` with content, by the type that has them."""
 
-    def why_not(self, source: type) -> str:
-        """Return why no message is written for this type."""
+    def refusal_of(self, source: type) -> Failure:
+        """Return the failure of a command of this type, for which the target has no message."""
         fidelity = self.entries[source].fidelity
-        return fidelity.why if isinstance(fidelity, Nothing) else "it has no such method"
+        target = self.name.rpartition(" -> ")[2]
+        text = fidelity.why if isinstance(fidelity, Nothing) else f"{target} has no such command"
+        return Failure(cause="unsupported", text=text)
 
 
 class Rules(RuleTable, Generic[P, T]):

@@ -302,4 +302,5 @@ class Router:
         if self.upstream.commands.can_write_type(type(command)):
             self.backend.control().in_flight.forward(link, command)
         else:
-            link.refuse(command.request, "unsupported", f"a {self.upstream.name} backend cannot be asked this")
+            refusal = self.upstream.commands.from_canonical.refusal_of(type(command))
+            link.send([Reply(request=command.request, failure=refusal)])

@@ -239,7 +239,7 @@ UNKNOWN = [
     row(
         "3.2: a prompt",
         asked("prompt/run", {"prompt": "x"}),
-        refused(-32601, "unsupported method: prompt/run: a pod backend cannot be asked this"),
+        refused(-32601, "unsupported method: prompt/run: pods run no prompt outside of their conversation"),
     ),
     *[
         row(f"3.2: {m}", asked(m, said), answered({"ok": False, "data": {**said, "error": str}, "events": []}))

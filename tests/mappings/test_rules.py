@@ -61,11 +61,12 @@ def test_a_type_without_a_form_writes_nothing_and_is_counted() -> None:
     assert (context.lost, rules.entries[float].fidelity) == ([7, 0.5], Nothing("no numbers here"))
 
 
-def test_a_table_says_why_a_type_is_not_written() -> None:
-    rules = Rules[[Noting], str]("test")
+def test_a_table_says_why_a_command_is_not_written() -> None:
+    rules = Rules[[Noting], str]("canonical commands -> acme")
     rules.none("a number is no text", int)
     rules.carried(float, "the next text")
-    assert (rules.why_not(int), rules.why_not(float)) == ("a number is no text", "it has no such method")
+    assert rules.refusal_of(int) == Failure(cause="unsupported", text="a number is no text")
+    assert rules.refusal_of(float) == Failure(cause="unsupported", text="acme has no such command")
 
 
 def test_a_second_rule_for_a_type_is_refused_by_name() -> None:

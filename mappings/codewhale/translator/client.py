@@ -189,8 +189,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _find_refusal(self, command: Command) -> Failure | None:
         if not FROM_COMMAND.entries[type(command)].produces:
-            why = FROM_COMMAND.why_not(type(command))
-            return Failure(cause="unsupported", text=f"a codewhale cannot be asked this: {why}")
+            return FROM_COMMAND.refusal_of(type(command))
         if self._pending.full:
             return Failure(cause="busy", text=f"{WAITING_MAX} requests wait for the backend's answer")
         if isinstance(command, CONFIGURING) and self._opening.session and not self._opening.resumes_context:
@@ -219,7 +218,7 @@ class ClientTranslator(Translator[Event, Command]):
             messages = FROM_COMMAND.functions[type(command)](replace(command, request=own), losses)
             step.losses += losses.take_losses()
             if not messages:
-                failure = Failure(cause="unsupported", text="a codewhale has no form for this command")
+                failure = FROM_COMMAND.refusal_of(type(command))
                 self._tell(step, command, events.Reply(request=command.request, failure=failure))
                 continue
             step.frames += [REQUESTS.encode(with_required_params(message, self._new_id)) for message in messages]

@@ -473,8 +473,7 @@ def unsupported(command: Command) -> Failure | None:
         if not flatten(command.segments):
             return Failure(cause="invalid", text="the input is empty")
     if not FROM_COMMAND.entries[type(command)].produces:
-        why = FROM_COMMAND.why_not(type(command))
-        return Failure(cause="unsupported", text=f"a pando cannot be asked this: {why}")
+        return FROM_COMMAND.refusal_of(type(command))
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 from msgspec import structs
 
 from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import Cause, Failure, Status, attachments
+from dragoman.mappings.canonical.values import Failure, Status, attachments
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import (
     Alarm,
@@ -38,6 +38,10 @@ CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {event
 
 FAILURES = frozenset(("provider_error", "tool_error", "internal"))
 """Codes of errors that end a run, or that are about something else than a command."""
+
+NO_ATTACHMENTS = Failure(cause="unsupported", text="a pod takes no images or files by URL")
+TOO_MANY_WAIT = Failure(cause="busy", text=f"{PENDING_MAX} commands wait for the pod's answer")
+OVER = Failure(cause="not_running", text="the run ended before it could be paused")
 
 LATE_QUIET = 0.25
 """Seconds of silence after which content of a pod that is not running ends the turn that it opened."""
@@ -104,9 +108,9 @@ class ClientTranslator(Translator[Event, Command]):
 
     def closed(self, cause: str) -> Step[Event]:
         """Answer all pending commands with a failure."""
-        text = f"the connection to the pod ended: {cause}"
-        lost = [r for entry in self._pending.take_all() for r in _reply(entry.request, "upstream_lost", text)]
-        return Step(bursts=[Burst(items=list(lost))] if lost else [])
+        failure = Failure(cause="upstream_lost", text=f"the connection to the pod ended: {cause}")
+        lost = [reply for entry in self._pending.take_all() for reply in _reply(entry.request, failure)]
+        return Step(bursts=[Burst(items=lost)] if lost else [])
 
     # -- to the server ----------------------------------------------------------------------------------
 
@@ -114,18 +118,17 @@ class ClientTranslator(Translator[Event, Command]):
         """Write one command and keep it until its answer comes, or return the answer at once."""
         kind = type(command)
         if kind is commands.SubmitInput and attachments(command.segments):
-            return _reply(command.request, "unsupported", "a pod takes no images or files by URL")
+            return _reply(command.request, NO_ATTACHMENTS)
         if kind in TRACKED and self._pending.is_full():
-            return _reply(command.request, "busy", f"{PENDING_MAX} commands wait for the pod's answer")
+            return _reply(command.request, TOO_MANY_WAIT)
         messages = FROM_COMMAND.functions[kind](command, self._losses)
         if not messages and not isinstance(FROM_COMMAND.entries[kind].fidelity, Emulated):
-            why = FROM_COMMAND.why_not(kind)
-            return _reply(command.request, "unsupported", f"a pod has no method for this: {why}")
+            return _reply(command.request, FROM_COMMAND.refusal_of(kind))
         step.frames += [METHODS.encode(message) for message in messages]
         # A paused pod does not answer `pause`; notes and shutdown never have an answer
         # (docs/dialects/pod.md, section 8).
         if kind not in TRACKED or (kind is commands.PauseTurn and self._status == "paused"):
-            return _done(command.request)
+            return _reply(command.request)
         self._pending.add_command(command, running=self._status == "running")
         return ()
 
@@ -170,13 +173,13 @@ class ClientTranslator(Translator[Event, Command]):
             return (event, *(r for entry in pending.end_run() for r in _too_late(entry)))
         pending.begin_run()
         resumed = pending.take_oldest(commands.ResumeTurn)
-        return (event, *(_done(resumed.request) if resumed is not None else ()))
+        return (event, *(_reply(resumed.request) if resumed is not None else ()))
 
     def _on_result(self, event: events.TurnResult) -> tuple[Event, ...]:
         if not self._pending.entries:
             return (event,)
         stopped = self._pending.take_oldest(*STOPPED_BY.get(event.end, ()))
-        return (event, *(_done(stopped.request) if stopped is not None else ()))
+        return (event, *(_reply(stopped.request) if stopped is not None else ()))
 
     def _on_error(self, event: events.ErrorReported) -> tuple[Event, ...]:
         code = problem(event).data.code
@@ -191,8 +194,8 @@ class ClientTranslator(Translator[Event, Command]):
         self._compaction_failed = False
         if refused is not None:
             if refused.kind is commands.CancelTurn and refused.running:
-                return _done(refused.request)
-            return _reply(refused.request, event.cause, event.text, event)
+                return _reply(refused.request)
+            return _reply(refused.request, Failure(cause=event.cause, text=event.text, ext=event.ext))
         if self._belongs_to_others(code, event.text):
             self._foreign += 1
             return ()
@@ -224,7 +227,7 @@ class ClientTranslator(Translator[Event, Command]):
         # The command was executed, with success or not: this event tells all clients the result.
         self._compaction_failed = self._compaction_failed or type(event) is events.CompactionFailed
         entry = self._pending.take_oldest(commands.Compact)
-        return (event, *(_done(entry.request) if entry is not None else ()))
+        return (event, *(_reply(entry.request) if entry is not None else ()))
 
     def _on_answer(self, event: Any) -> tuple[Event, ...]:
         entry = self._pending.take_oldest(ANSWER_TO[type(event)])
@@ -294,18 +297,13 @@ def _is_status(value: object) -> bool:
     return isinstance(value, dict) and value.get("event") == "status"
 
 
-def _done(request: str) -> tuple[Event, ...]:
-    """Return a success reply, or nothing for a command without a request."""
-    return (events.Reply(request=request),) if request else ()
-
-
-def _reply(request: str, cause: Cause, text: str, event: events.ErrorReported | None = None) -> tuple[Event, ...]:
-    failure = Failure(cause=cause, text=text, ext=event.ext if event is not None else None)
+def _reply(request: str, failure: Failure | None = None) -> tuple[Event, ...]:
+    """Return the reply to a command, or nothing for a command without a request."""
     return (events.Reply(request=request, failure=failure),) if request else ()
 
 
 def _too_late(entry: PendingMethod) -> tuple[Event, ...]:
     """Return the answer to a stop that came after the end of its run: success for cancel, failure for pause."""
     if entry.kind is commands.CancelTurn:
-        return _done(entry.request)
-    return _reply(entry.request, "not_running", "the run ended before it could be paused")
+        return _reply(entry.request)
+    return _reply(entry.request, OVER)

@@ -58,7 +58,6 @@ OUTSIDE_TURNS = (events.Reply, events.ErrorReported, events.Pong, events.Heartbe
 """Events that do not prove that a turn runs under their request id."""
 
 
-NO_ACTION = Failure(cause="unsupported", text="smooth has no action for this command")
 NO_TURN = Failure(cause="not_running", text="no turn is in progress")
 
 TERMINALS = frozenset({"eventual_response", "error", "cancelled"})
@@ -148,7 +147,7 @@ class ClientTranslator(Translator[Event, Command]):
             written = FROM_CLIENT.write(Burst(items=[msgspec.structs.replace(command, request=own)]))
             step.losses += written.losses
             step.frames += written.frames
-            failure = None if written.frames else NO_ACTION
+            failure = None if written.frames else FROM_CLIENT.from_canonical.refusal_of(type(command))
             if isinstance(command, commands.CancelTurn) and not self._has_turn:
                 self._ends_unheard, failure = True, NO_TURN
             if failure is None:

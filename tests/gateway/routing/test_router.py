@@ -293,7 +293,7 @@ async def test_a_request_without_a_backend_form_is_refused_without_a_session() -
         await client.says(MODELS)
         (answer,) = client.news()
         assert answer["result"]["ok"] is False, "a client shall not think that the server is old"
-        assert answer["result"]["data"]["error"] == "a pod backend cannot be asked this"
+        assert answer["result"]["data"]["error"] == "pods are configured by files, not by their clients"
         assert made.dialled == 0
 
 
