@@ -101,7 +101,10 @@ class _OpsConnection(http.client.HTTPConnection):
             self.sock.settimeout(TIMEOUT)
             self.sock.connect(self._path)
         else:
-            super().connect()
+            try:
+                super().connect()
+            except UnicodeError as error:  # a label of the name is empty or too long
+                raise ConfigError(f"{self.host[:100]!r} is not a valid host name") from error
         self.sock = _DeadlineSocket(self.sock, deadline)
 
 

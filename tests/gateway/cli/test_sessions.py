@@ -105,6 +105,7 @@ def test_a_gateway_that_is_not_there_is_an_error_that_says_what_to_check(dragoma
         (("sessions", "close", "--ops", "http://127.0.0.1:1"), "write dragoman sessions close ID"),
         (("sessions", "list", "x", "--ops", "http://127.0.0.1:1"), "sessions list takes no session"),
         (("status", "--ops", "127.0.0.1:8790"), "write for example http://127.0.0.1:8790"),
+        (("status", "--ops", "http://a..b:8790"), "error: 'a..b' is not a valid host name"),
     ],
 )
 def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], words: str, dragoman: Run) -> None:
