@@ -328,5 +328,5 @@ async def _numeric(publications: str, calls: str) -> list[tuple[str, str]]:
     try:
         found = await look_up(host)
     except OSError as error:
-        raise OSError(errno.EHOSTUNREACH, f"{publications}: unknown host: {error.strerror}") from error
+        raise OSError(errno.EHOSTUNREACH, f"unknown host: {error.strerror}") from error
     return [(tcp_address(address, ports[0]), tcp_address(address, ports[1])) for _family, address in found]

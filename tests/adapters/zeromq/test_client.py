@@ -327,12 +327,12 @@ async def test_the_addresses_of_a_host_are_looked_up_before_libzmq_gets_them_and
     assert asked == ["a.example"]
 
 
-async def test_an_unknown_host_is_an_error_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_host_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def find(_host: str) -> list[tuple[int, str]]:
         raise socket.gaierror(socket.EAI_NONAME, "no such name")
 
     monkeypatch.setattr(client_module, "look_up", find)
-    with pytest.raises(OSError, match=r"a\.example:1: unknown host: no such name"):
+    with pytest.raises(OSError, match=r"^\[Errno \d+\] unknown host: no such name$"):
         await connect("tcp://a.example:1", "tcp://a.example:2", LIMITS)
 
 
