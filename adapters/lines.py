@@ -1,10 +1,10 @@
 """Split a byte stream into newline-delimited frames, without I/O.
 
 `feed` takes one chunk and returns every line that it completes: splitting a whole read costs a tenth of reading line by
-line. A line above the limit is discarded up to its newline and replaced by Oversize. It costs the peer one message and
-takes no memory here. A line of ENDLESS times the limit is reported before its end, and ends the link: to discard it for
-ever would take half a core. Lines are trimmed of Unicode white space and blank lines are skipped (docs/dialects/pod.md,
-section 1; docs/dialects/codewhale.md, section 1). At EOF an unterminated last line counts.
+line. A line above the limit is discarded up to its newline and replaced by Oversize. It costs the peer one message, and
+only its first bytes are kept. A line of ENDLESS times the limit is reported before its end, and ends the link: to
+discard it for ever would take half a core. Lines are trimmed of Unicode white space and blank lines are skipped
+(docs/dialects/pod.md, section 1; docs/dialects/codewhale.md, section 1). At EOF an unterminated last line counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from dragoman.adapters.meter import Meter
-from dragoman.mappings.dialect import Frame, Oversize
+from dragoman.mappings.dialect import HEAD, Frame, Oversize
 
 LINES_AT_ONCE = 4096  # lines of a read that are split at once: about 0.4 ms; one read may have 262,144
 
@@ -84,16 +84,16 @@ class LineSplitter:
         begun, endless = self._size, ENDLESS * self.max_line
         self._hold(rest)
         if begun <= endless < self._size:
-            frames.append(Oversize(size=self._size, limit=self.max_line, endless=True))
+            frames.append(Oversize(size=self._size, limit=self.max_line, endless=True, head=bytes(self._begun)))
         return frames
 
     def finish(self) -> list[Frame]:
         """Return the unfinished line as one frame, as if its newline had arrived, or no frame."""
         size, self._size = self._size, 0
-        if size > self.max_line:
-            return [Oversize(size=size, limit=self.max_line)]
         line = bytes(self._begun)
         self._forget()
+        if size > self.max_line:
+            return [Oversize(size=size, limit=self.max_line, head=line)]
         return [*_trimmed([line], plain=line.isascii())]
 
     def clear(self) -> None:
@@ -109,7 +109,10 @@ class LineSplitter:
             self._begun += piece
             self._meter.add(len(piece))
         else:
+            head = bytes(self._begun[:HEAD]) + piece[: max(0, HEAD - len(self._begun))]
             self._forget()
+            self._begun += head
+            self._meter.add(len(head))
 
     def _forget(self) -> None:
         held = len(self._begun)

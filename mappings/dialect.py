@@ -7,12 +7,14 @@ Times, ids and randomness are injected.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct, field
 
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
@@ -32,6 +34,10 @@ Said = TypeVar("Said", contravariant=True)
 PATH_MAX = 200  # characters of an undocumented key's path in its loss
 PATHS_MAX = 64  # undocumented keys of one message that are counted by name
 KEYS_OF_FRAME = 16  # undocumented keys that take as long as the decoding of a small frame that was refused
+HEAD = 1024  # bytes of a frame above its limit in which its request id is looked for
+
+MEMBER = re.compile(rb'\s*[{,]\s*"(\w+)"\s*:\s*("[ !#-\[\]-~]*"|-?[1-9]\d{0,17}|0|true|false|null)\s*(?=[,}])')
+"""A member of a JSON object whose value is a plain text or a small number."""
 
 Clock = Callable[[], int]
 """Returns nanoseconds since the Unix epoch; read once a batch."""
@@ -51,16 +57,16 @@ class Parts(Struct, frozen=True):
 class Oversize(Struct, frozen=True):
     """Placeholder for a frame that the adapter refused because of its size.
 
-    The frame had `size` bytes (so far), or parts if they are limited. `limit` is the value of the setting `name`. An
-    `endless` frame is so far above its limit that its peer cannot be expected to end it. `value` has the first members
-    of its JSON object, if they are known, so that the answer can name the refused request.
+    The frame had `size` bytes (so far), or parts if they are limited; `head` has the first HEAD bytes, if known.
+    `limit` is the value of the setting `name`. An `endless` frame is so far above its limit that its peer cannot be
+    expected to end it.
     """
 
     size: int
     limit: int
     name: Literal["max_message", "max_command", "message_parts", "message_values"] = "max_message"
     endless: bool = False
-    value: object = None
+    head: bytes = b""
 
     @property
     def text(self) -> str:
@@ -68,6 +74,15 @@ class Oversize(Struct, frozen=True):
         unit = "parts" if self.name == "message_parts" else "bytes"
         wrong = "has more JSON values than" if self.name == "message_values" else "is over"
         return f"message of {self.size} {unit} {wrong} the limit of {self.limit} (`{self.name}`)"
+
+    @property
+    def first_members(self) -> dict[str, object] | None:
+        """The plain members with which its JSON object begins, so that the answer can name the refused request."""
+        at, members = 0, {}
+        while found := MEMBER.match(self.head, at):
+            members[found[1].decode()] = msgspec.json.decode(found[2])
+            at = found.end()
+        return members or None
 
 
 class Missed(Struct, frozen=True):
@@ -416,7 +431,7 @@ def _fault_of(frame: Parts | Oversize | Missed) -> PeerError:
     """Return the fault of a frame that is not bytes, for a dialect that reads only bytes."""
     match frame:
         case Oversize():
-            return PeerError("too_large", frame.text, can_continue=not frame.endless, value=frame.value)
+            return PeerError("too_large", frame.text, can_continue=not frame.endless, value=frame.first_members)
         case Missed():
             text = f"{frame.count} messages came faster than they were read, and were dropped"
             return PeerError("too_large", text)

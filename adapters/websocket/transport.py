@@ -23,7 +23,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.adapters.send_queue import count_confirmed, count_unread
 from dragoman.adapters.websocket.frames import CLOSE, PING, PONG, Encoding
 from dragoman.adapters.websocket.message_parser import DATA, TYPE, Message, MessageParser
-from dragoman.mappings.dialect import Frame, Oversize
+from dragoman.mappings.dialect import HEAD, Frame, Oversize
 
 HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it the connection closes with 1009
 REASON_SIZE = 123  # bytes of text that fit into a close frame (RFC 6455, section 5.5)
@@ -308,7 +308,7 @@ class WebSocketTransport:
 
     def _frame(self, data: bytes) -> Frame:
         limit = self._limits.max_message
-        return data if len(data) <= limit else Oversize(size=len(data), limit=limit)
+        return data if len(data) <= limit else Oversize(size=len(data), limit=limit, head=data[:HEAD])
 
     def _act_on_control(self, messages: Sequence[Message]) -> tuple[list[Message], Message | None]:
         """Count and answer the pings up to a close frame. Return the messages up to there, and the close frame."""

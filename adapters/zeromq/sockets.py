@@ -29,7 +29,7 @@ from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
 from dragoman.adapters.zeromq.polled import Message, Polled
 from dragoman.adapters.zeromq.refusal import REASON, refuse_connection
-from dragoman.mappings.dialect import Loss, Oversize
+from dragoman.mappings.dialect import HEAD, Loss, Oversize
 
 SOCKETS_MAX = 16_384  # six for each connection or listener; a context of this size takes 0.2 MB
 HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it libzmq drops the connection
@@ -263,4 +263,6 @@ def oversize(message: Message, limits: TransportLimits) -> Oversize | None:
     if len(message) > limits.max_parts:
         return Oversize(size=len(message), limit=limits.max_parts, name="message_parts")
     size = len(message[0]) if len(message) == 1 else sum(map(len, message)) + FRAME_OVERHEAD * len(message)
-    return Oversize(size=size, limit=limits.max_message) if size > limits.max_message else None
+    if size <= limits.max_message:
+        return None
+    return Oversize(size=size, limit=limits.max_message, head=message[-1][:HEAD])

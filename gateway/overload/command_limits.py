@@ -6,21 +6,14 @@ work of one step"). A refused frame becomes Oversize, so the client gets its dia
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-
-import msgspec
 
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.overload.fair_queue import QUANTUM
-from dragoman.mappings.dialect import Dialect, Frame, Oversize, Parts
+from dragoman.mappings.dialect import HEAD, Dialect, Frame, Oversize, Parts
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
-
-HEAD = 1024  # bytes of a refused command in which its request id is looked for
-MEMBER = re.compile(rb'\s*[{,]\s*"(\w+)"\s*:\s*("[ !#-\[\]-~]*"|-?[1-9]\d{0,17}|0|true|false|null)\s*(?=[,}])')
-"""A member of a JSON object whose value is a plain text or a small number."""
 
 
 class CommandLimits:
@@ -42,12 +35,12 @@ class CommandLimits:
         if size <= self.unchecked:
             return frame
         if size > self._size and size - sum(map(self._large_part, parts)) > self._size:
-            return Oversize(size=size, limit=self._size, name="max_command", value=_first_members(parts))
+            return Oversize(size=size, limit=self._size, name="max_command", head=parts[-1][:HEAD])
         try:
             for part in parts:
                 check_value_count(part, self._values)
         except PeerError:
-            return Oversize(size=size, limit=self._values, name="message_values", value=_first_members(parts))
+            return Oversize(size=size, limit=self._values, name="message_values", head=parts[-1][:HEAD])
         return frame
 
 
@@ -57,15 +50,6 @@ def expected_work(inputs: Sequence[bytes], frame: Frame) -> int:
     `inputs` are the words by which a dialect's inputs are known (`Dialect.input_commands`).
     """
     return QUANTUM if any(word in part for part in _parts(frame) for word in inputs) else memory(frame)
-
-
-def _first_members(parts: Sequence[bytes]) -> dict[str, object] | None:
-    """Return the plain members with which a command begins, as far as they stand before any other; None without any."""
-    head, at, members = parts[-1][:HEAD], 0, {}
-    while found := MEMBER.match(head, at):
-        members[found[1].decode()] = msgspec.json.decode(found[2])
-        at = found.end()
-    return members or None
 
 
 def _parts(frame: Frame) -> Sequence[bytes]:

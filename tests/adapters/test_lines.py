@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapters.lines import ENDLESS, LARGE, LineSplitter, join, line_buffers
 from dragoman.adapters.meter import Meter
-from dragoman.mappings.dialect import Frame, Oversize
+from dragoman.mappings.dialect import HEAD, Frame, Oversize
 
 ROOMY = 1024
 MIB = 1 << 20
@@ -92,7 +92,7 @@ def test_a_line_of_invalid_utf8_is_passed_on_unchanged() -> None:
 @pytest.mark.parametrize("cut", [whole, single_bytes])
 def test_a_line_over_the_limit_loses_only_that_line(cut: Callable[[bytes], list[bytes]]) -> None:
     data = b"good\n" + b"x" * 11 + b"\nnext\n"
-    assert split(cut(data), max_line=10) == [b"good", Oversize(size=11, limit=10), b"next"]
+    assert split(cut(data), max_line=10) == [b"good", Oversize(size=11, limit=10, head=b"x" * 11), b"next"]
 
 
 def test_a_line_at_the_limit_is_whole() -> None:
@@ -100,13 +100,14 @@ def test_a_line_at_the_limit_is_whole() -> None:
 
 
 def test_an_unterminated_line_over_the_limit_is_reported_at_the_end() -> None:
-    assert split([b"x" * 8, b"x" * 8], max_line=10) == [Oversize(size=16, limit=10)]
+    assert split([b"x" * 8, b"x" * 8], max_line=10) == [Oversize(size=16, limit=10, head=b"x" * 16)]
 
 
 def test_a_line_without_an_end_is_reported_once_before_its_end() -> None:
     splitter = LineSplitter(10)
     told = [splitter.feed(b"x" * 10) for _ in range(ENDLESS + 3)]
-    assert told == [*[[]] * ENDLESS, [Oversize(size=10 * ENDLESS + 10, limit=10, endless=True)], [], []]
+    size = 10 * ENDLESS + 10
+    assert told == [*[[]] * ENDLESS, [Oversize(size=size, limit=10, endless=True, head=b"x" * size)], [], []]
 
 
 def test_the_bytes_of_a_line_over_the_limit_are_not_held() -> None:
@@ -120,7 +121,8 @@ def test_the_bytes_of_a_line_over_the_limit_are_not_held() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 4 * len(megabyte)
-    assert splitter.feed(b"\nnext\n") == [Oversize(size=ENDLESS * len(megabyte), limit=len(megabyte)), b"next"]
+    refused = Oversize(size=ENDLESS * MIB, limit=MIB, head=megabyte[:HEAD])
+    assert splitter.feed(b"\nnext\n") == [refused, b"next"]
 
 
 def test_a_further_byte_costs_the_same_however_long_its_line_is_already() -> None:
@@ -197,14 +199,14 @@ def test_a_large_line_is_not_copied_and_small_ones_are_one_buffer() -> None:
     assert buffers[1] is large
 
 
-def test_the_meter_counts_the_bytes_of_the_unfinished_line_alone() -> None:
+def test_the_meter_counts_the_held_bytes_of_the_unfinished_line_alone() -> None:
     meter = Meter()
     splitter = LineSplitter(100, meter)
     sizes = []
-    for piece in (b"whole\n", b"begun", b" and more", b" end\nnext", b"x" * 200, b"\n", b"left"):
+    for piece in (b"whole\n", b"begun", b" and more", b" end\nnext", b"x" * 2000, b"x", b"\n", b"left"):
         splitter.feed(piece)
         sizes.append(meter.size)
-    assert sizes == [0, 5, 14, 4, 0, 0, 4]
+    assert sizes == [0, 5, 14, 4, HEAD, HEAD, 0, 4]
     splitter.finish()
     assert meter.size == 0
 

@@ -159,7 +159,7 @@ async def test_an_oversized_line_loses_only_that_line(tmp_path: Path) -> None:
         with raw(server.path) as peer:
             peer.sendall(b"x" * 101 + b"\nnext\n")
             peer.shutdown(socket.SHUT_WR)
-            assert await receive_all(await server.next()) == [Oversize(size=101, limit=100), b"next"]
+            assert await receive_all(await server.next()) == [Oversize(size=101, limit=100, head=b"x" * 101), b"next"]
 
 
 # -- the end -------------------------------------------------------------------------------------------

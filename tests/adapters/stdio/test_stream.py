@@ -130,7 +130,7 @@ async def test_an_oversized_line_loses_only_that_line() -> None:
     with peer(TransportLimits(max_message=100)) as other:
         other.say(b"x" * 101 + b"\nnext\n")
         other.hang_up()
-        assert await receive_all(other.stream) == [Oversize(size=101, limit=100), b"next"]
+        assert await receive_all(other.stream) == [Oversize(size=101, limit=100, head=b"x" * 101), b"next"]
 
 
 async def test_one_send_is_one_write() -> None:

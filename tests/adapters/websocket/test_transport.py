@@ -15,7 +15,7 @@ from dragoman.adapters.send_queue import count_unread
 from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect, transport
 from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import address
-from dragoman.mappings.dialect import Oversize
+from dragoman.mappings.dialect import HEAD, Oversize
 from tests.adapters.websocket import test_client, test_server
 from tests.adapters.websocket.peers import (
     FLOOD,
@@ -140,7 +140,7 @@ async def test_an_oversized_message_loses_only_that_message(side: str) -> None:
             await peer.send("x" * size)
         await peer.send(["x" * 600, "x" * 600])
         await peer.send("next")
-        oversize = [Oversize(size=size, limit=1000) for size in (1001, 3999, 1200)]
+        oversize = [Oversize(size=size, limit=1000, head=b"x" * min(size, HEAD)) for size in (1001, 3999, 1200)]
         assert await some(ours, 5) == [b"x" * 1000, *oversize, b"next"]
 
 

@@ -127,7 +127,7 @@ async def test_a_flood_of_publications_loses_no_answer() -> None:
 async def test_a_message_over_the_limit_comes_as_oversize_and_the_next_one_unchanged() -> None:
     async with connected(structs.replace(LIMITS, max_message=100)) as (transport, publisher, _):
         await asyncio.to_thread(publisher.send, b"x" * 101)
-        assert await receive(transport) == [Oversize(size=101, limit=100)]
+        assert await receive(transport) == [Oversize(size=101, limit=100, head=b"x" * 101)]
         await asyncio.to_thread(publisher.send, b"x" * 100)
         assert await receive(transport) == [Parts("pub", b"", (b"x" * 100,))]
 

@@ -15,7 +15,7 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.command_limits import CommandLimits, expected_work
 from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
 from dragoman.gateway.peer import Peer
-from dragoman.mappings.dialect import Burst, Frame, Missed, Oversize, Parts
+from dragoman.mappings.dialect import HEAD, Burst, Frame, Missed, Oversize, Parts
 from dragoman.mappings.smooth import DIALECT
 from tests.memory_transport import MemoryTransport
 from tests.services import services
@@ -37,9 +37,9 @@ def test_a_frame_within_the_limits_stays_as_it_is(frame: Frame) -> None:
 
 
 def test_a_frame_over_max_command_is_refused() -> None:
-    assert checked(b"x" * 20_001) == Oversize(size=20_001, limit=20_000, name="max_command")
+    assert checked(b"x" * 20_001) == Oversize(size=20_001, limit=20_000, name="max_command", head=b"x" * HEAD)
     assert checked(Parts("rpc", b"me", (b"x" * 20_000, b"x"))) == Oversize(
-        size=20_001, limit=20_000, name="max_command"
+        size=20_001, limit=20_000, name="max_command", head=b"x"
     )
 
 
@@ -128,7 +128,7 @@ def test_an_input_is_expected_to_take_more_work_than_a_ping(name: str) -> None:
 def test_a_refused_command_keeps_the_plain_members_with_which_it_begins(frame: bytes, value: object) -> None:
     refused = checked(frame % (b"x" * 30_000))
     assert isinstance(refused, Oversize)
-    assert refused.value == value
+    assert refused.first_members == value
 
 
 @pytest.mark.parametrize(

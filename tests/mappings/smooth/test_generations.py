@@ -91,5 +91,5 @@ def test_a_missing_agent_gets_a_new_id() -> None:
 
 def test_a_conversation_of_which_only_the_beginning_was_read_is_refused() -> None:
     create = {"action": "create_conversation_session", "requestId": "c"}
-    refused = Oversize(size=2, limit=1, name="max_command", value=create)
+    refused = Oversize(size=2, limit=1, name="max_command", head=json.dumps(create).encode())
     assert ServerTranslator(lambda: 0, lambda: "minted", SEED).receive([refused]).bursts == []
