@@ -31,6 +31,7 @@ from dragoman.mappings.canonical.values import (
     Origin,
     Segment,
     flatten,
+    why_empty,
 )
 
 BUSY = "the connection to the backend was lost and is being made again; try again"
@@ -54,8 +55,8 @@ class Inputs:
         same_dialect = client.dialect.name == self._context.upstream.name  # which may have a place for attachments
         segments = command.segments if same_dialect else as_references(command.segments, self._context.route.file_roots)
         command = structs.replace(command, segments=segments)
-        if not flatten(segments).strip() and _ATTACHED.isdisjoint(map(type, segments)):
-            client.refuse(command.request, "invalid", "the input is empty")
+        if (why := why_empty(segments)) and _ATTACHED.isdisjoint(map(type, segments)):
+            client.refuse(command.request, "invalid", why)
         elif states.severed:
             client.refuse(command.request, "busy", BUSY)
         elif self._questions.take_typed(client, command):

@@ -137,6 +137,14 @@ def flatten(segments: Sequence[Segment]) -> str:
     return "".join(parts)
 
 
+def why_empty(segments: Sequence[Segment]) -> str:
+    """Return why an input has no text, "" if it has some."""
+    if flatten(segments).strip():
+        return ""
+    has_unknown = any(isinstance(segment, UnknownSegment) for segment in segments)
+    return "the input has only segments of unknown kinds" if has_unknown else "the input is empty"
+
+
 def attachments(segments: Iterable[Segment]) -> list[Segment]:
     """Return the images and files by URL among the segments; they have no text form."""
     return [segment for segment in segments if isinstance(segment, ImageAttachment | FileAttachment)]

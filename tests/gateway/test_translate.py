@@ -426,22 +426,31 @@ def test_a_pod_s_inputs_are_strict_smooth_actions() -> None:
     assert len({frame["requestId"] for frame in sent}) == len(sent)
 
 
+EMPTY = "the input is empty"
+
+
 @pytest.mark.parametrize(
-    ("source", "line"),
+    ("source", "line", "why"),
     [
-        ("pod", b'{"method":"run","params":{"input":[]}}'),
-        ("pod", b'{"method":"run","params":{"input":[{"kind":"text","content":" \\n"}]}}'),
+        ("pod", b'{"method":"run","params":{"input":[]}}', EMPTY),
+        ("pod", b'{"method":"run","params":{"input":[{"kind":"text","content":" \\n"}]}}', EMPTY),
+        (
+            "pod",
+            b'{"method":"run","params":{"input":[{"kind":"image","data":"x"}]}}',
+            "the input has only segments of unknown kinds",
+        ),
         (
             "smooth",
             b'{"action":"send_message","requestId":"r","sessionId":"s","message":"","images":[{"url":"data:,"}]}',
+            EMPTY,
         ),
     ],
 )
-def test_an_empty_input_is_not_translated(source: str, line: bytes) -> None:
+def test_an_empty_input_is_not_translated(source: str, line: bytes, why: str) -> None:
     done = translated(source, "smooth" if source == "pod" else "pod", [line], "--commands")
     assert (done.lines, done.reports, done.code) == (
         [],
-        [{"line": 1, "error": "invalid", "text": "the input is empty"}],
+        [{"line": 1, "error": "invalid", "text": why}],
         1,
     )
 
