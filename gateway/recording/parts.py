@@ -94,7 +94,10 @@ class RecordingParts:
         self._give(data, count)
 
     def fail(self, cause: str, count: int) -> None:
-        """Stop recording for a while; `count` items are lost."""
+        """Stop recording for a while, unless it is stopped already; `count` items are lost."""
+        if self._is_stopped:
+            self._lose(count)
+            return
         self.close()
         self._stop(cause, count)
 
@@ -104,9 +107,14 @@ class RecordingParts:
         if self._file is not None:
             self._recordings.writer.finish(self._file)
 
+    @property
+    def _is_stopped(self) -> bool:
+        """True after a failure, until it is time to try again."""
+        return self._file is None and self._monotonic() < self._again_at
+
     def _begin(self, seq: int) -> bool:
         """Begin the next part. Return False while it is too early to try again."""
-        if self._again_at and self._monotonic() < self._again_at:
+        if self._is_stopped:
             return False
         shown_as = [name for name in self._public_ids() if name != self.header.session]
         header = structs.replace(self.header, part=self._part, seq=seq, lost=self._lost, shown_as=shown_as)

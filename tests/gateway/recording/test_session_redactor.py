@@ -8,6 +8,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from dragoman.gateway.recording import redaction_worker
 from dragoman.gateway.recording.format import EventLine
@@ -173,10 +174,13 @@ def test_a_recording_stops_if_too_much_waits_for_the_thread(
     harness: RecorderHarness, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redaction_worker, "BACKLOG_MAX", len(LARGE))
-    for _ in range(2):
-        tell(harness, LARGE)
-        harness.passes(1)
-    assert harness.ledger.counters["recording_lines_lost"] == 2
+    with capture_logs() as logs:
+        for _ in range(4):
+            tell(harness, LARGE)
+            harness.passes(1)
+    assert harness.ledger.counters["recording_lines_lost"] == 6
+    assert harness.ledger.counters["recordings_failed"] == 1
+    assert [entry["cause"] for entry in logs] == ["redaction does not keep up"]
     loop.run()
 
 
