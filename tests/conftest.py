@@ -51,11 +51,13 @@ LOG: list[Any] = [
 
 
 DIGITS = sys.get_int_max_str_digits()
+SWITCH = sys.getswitchinterval()
 
 
 def pytest_runtest_setup() -> None:
     """Configure the process as for every test: a command that an earlier test ran here has configured it for itself."""
     sys.set_int_max_str_digits(DIGITS)
+    sys.setswitchinterval(SWITCH)
     structlog.reset_defaults()
     structlog.configure(processors=LOG)
     LEVEL.change("info", dict.fromkeys(LEVEL.components))

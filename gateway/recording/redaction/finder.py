@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
+from dragoman.gateway.recording.redaction.prefixed_keys import PIECE, PrefixedKeys
 from dragoman.gateway.recording.redaction.spans import (
     BINARY_LEAST,
     PLACEHOLDER,
@@ -46,6 +46,8 @@ FINDS_MAX = 40_960  # secrets in one text: more than two windows of text hold (e
 TRIES_MAX = 262_144  # anchors in one text: 64 for each KiB of a 4 MiB tool result; each costs about 0.5 µs
 UNSEARCHED = "unsearched"
 """The kind of a text that is taken out whole, because it has more secrets or anchors than are looked at in one go."""
+
+LONG_CAPITAL = "\u0130"  # the only character that is longer in lower case
 
 APART = "\n" * 10  # between texts that are searched as one: no built-in shape reads over so many line ends
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
@@ -84,7 +86,7 @@ class Detector(Struct, frozen=True, kw_only=True):
     def anchors_in(self, text: str, folded: str) -> int:
         """Return how many anchors stand in `text`, which is how often the pattern is tried at most."""
         where = folded if self.folded else text
-        return sum(map(where.count, self.anchors))
+        return sum([where.count(anchor) for anchor in self.anchors])
 
     def match_open(self, text: str, folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
         """Return the unfinished secret that the end of `text` cuts off. No space stands behind `last_word`."""
@@ -210,8 +212,7 @@ class Finder:
             return any(map(self.find, texts))
         joined = APART.join(texts)
         folded = self._in_lower_case(joined)
-        # A one-time code is known by the ends of its text. Some characters change what lower case means for others.
-        if len(texts) > 1 and ("code " in folded or folded != joined.lower()):
+        if len(texts) > 1 and "code " in folded:  # a one-time code is known by the ends of its text
             return any(map(self.find, texts))
         return len(joined) >= self._least and bool(self._find_all(joined))
 
@@ -243,7 +244,7 @@ class Finder:
 
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """Yield the secrets in one layer, each with the rank of its detector."""
-        longest = max(map(len, layer.text.split()), default=0)
+        longest = _longest_word(layer.text)
         if longest >= BINARY_LEAST:
             layer = without_binary(layer)
         text = layer.text
@@ -294,9 +295,9 @@ class Finder:
         """Return the text in lower case, character by character."""
         known, folded = self._folded
         if known is not text:
-            folded = text.lower()
-            if len(folded) != len(text):
-                folded = "".join(char.lower() if char.isascii() else char for char in text)
+            folded = ""
+            for at in range(0, len(text), PIECE):
+                folded += text[at : at + PIECE].replace(LONG_CAPITAL, "i").lower()
             self._folded = (text, folded)
         return folded
 
@@ -305,6 +306,14 @@ class Finder:
 def finder(detectors: tuple[Shape, ...]) -> Finder:
     """Return the finder of these shapes, one for all recordings that look for the same."""
     return Finder(detectors)
+
+
+def _longest_word(text: str) -> int:
+    """Return the length of the longest word of a text; of one with more than BINARY_LEAST characters at least that."""
+    longest = 0
+    for at in range(0, len(text), PIECE):
+        longest = max(longest, max(map(len, text[at : at + PIECE + BINARY_LEAST].split()), default=0))
+    return longest
 
 
 def _exceeds(counts: Iterable[int], bound: int) -> bool:

@@ -231,6 +231,8 @@ bitcoin_key          alnum         100       xprv
 
 LEAST = 12  # characters: keys are longer, most words are shorter
 LARGE = 1024 * 1024  # characters: less than 80,000 keys
+PIECE = 64 * 1024  # characters that are searched in one call, which takes about 1 ms: all other threads wait for it
+BEYOND = 64  # further characters that are searched: more than any prefix has
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!$%+-./=@_~"  # of any key
 LENGTH = re.compile(r"(?P<exact>=?)(?P<first>[0-9]+)(?P<rest>(?:[^0-9][0-9]+)*)\Z")
 
@@ -294,7 +296,7 @@ class PrefixedKeys:
 
     def matches(self, text: str, _folded: str) -> Iterator[tuple[str, re.Match[str]]]:
         """Yield all keys in `text`, each with its kind."""
-        start = self._start.match(text) or self._long.search(text)
+        start = self._start.match(text) or self._next(text, 0)
         while start is not None:
             end = start.end()
             for kind, pattern in self._prefix(start[1])[0]:
@@ -303,11 +305,20 @@ class PrefixedKeys:
                     yield kind, found
                     end = found.end()
                     break
-            start = self._long.search(text, end)
+            start = self._next(text, end)
+
+    def _next(self, text: str, at: int) -> re.Match[str] | None:
+        """Return the next prefix that begins a word at `at` or behind it. Only the search of a piece is one call."""
+        found = None
+        while found is None and at < len(text):
+            found = self._long.search(text, at, at + PIECE + BEYOND)
+            at += PIECE
+        return found
 
     def anchors_in(self, text: str, _folded: str) -> int:
         """Return how many prefixes stand in a large text; in a smaller one they cannot be too many."""
-        return len(self._long.findall(text)) if len(text) > LARGE else 0
+        starts = range(0, len(text), PIECE) if len(text) > LARGE else ()
+        return sum([len(self._long.findall(text, at, at + PIECE + BEYOND)) for at in starts])
 
     def match_open(self, text: str, _folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
         """Return the unfinished key that the end of `text` cuts off. No space stands behind `last_word`."""

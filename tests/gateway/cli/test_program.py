@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 from pathlib import Path
 
 import msgspec
@@ -66,3 +67,8 @@ def test_a_serving_command_reads_no_integer_of_a_thousand_digits() -> None:
     assert msgspec.json.decode(b"9" * DIGITS_MAX) == 10**DIGITS_MAX - 1
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(b"9" * (DIGITS_MAX + 1))
+
+
+def test_a_serving_command_waits_for_a_busy_thread_only_shortly() -> None:
+    set_up("info", log_json=False)
+    assert sys.getswitchinterval() <= 0.001, "seconds for each system call of the event loop while a thread redacts"

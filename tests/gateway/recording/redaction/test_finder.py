@@ -5,6 +5,7 @@ import importlib
 import json
 import re
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from msgspec import structs
 
 from dragoman.gateway.recording.redaction import finder as finder_module
 from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Detector, Finder
+from dragoman.gateway.recording.redaction.prefixed_keys import PIECE
 from dragoman.gateway.recording.redaction.rules import pattern as own_pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, USER_INFO
 from dragoman.gateway.recording.redaction.spans import BINARY_HEAD, Span, layers, replaced
@@ -88,6 +90,24 @@ def test_ordinary_text_is_not_open(text: str) -> None:
 
 def test_lower_case_letters_longer_than_their_capitals_shift_no_position() -> None:
     assert marked("İİİ PASSWORD=a1b2c3d4") == "İİİ PASSWORD=<credential>"
+
+
+def test_secrets_and_binary_data_are_found_at_each_place_around_the_end_of_a_piece_of_a_large_text() -> None:
+    key, image = SHAPES["github_token"], IMAGE[:600] + LIKE_A_KEY + IMAGE[:400]
+    for at in (*range(PIECE - 640, PIECE - 64, 32), *range(PIECE - 64, PIECE + 8)):
+        before = f"{'some words ' * (at // 11)}{' ' * (at % 11)}"
+        assert FINDER.find(f"{before}{key} of a text") == [Span(at, at + len(key), "github_token")], at
+        assert not FINDER.find(f"{before}{image} of a text"), at
+
+
+def test_the_words_of_a_large_text_are_not_in_memory_at_once() -> None:
+    text = "a word in İ " * 200_000
+    tracemalloc.start()
+    found = Finder(BUILT_IN).find(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not found
+    assert peak < 8 * len(text)
 
 
 def hostile() -> Iterator[tuple[str, str]]:
