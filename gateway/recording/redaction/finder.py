@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.redaction.prefixed_keys import PIECE, PrefixedKeys
+from dragoman.gateway.recording.redaction.prefixed_keys import CHARACTERS, PIECE, PrefixedKeys
 from dragoman.gateway.recording.redaction.spans import (
     BINARY_LEAST,
     PLACEHOLDER,
@@ -32,7 +32,8 @@ from dragoman.gateway.recording.redaction.spans import (
 
 Judge = Callable[[re.Match[str]], bool]
 
-RUN = 16  # characters without a space: longer than most words, shorter than any key
+RUN = 16  # characters of keys in a row: longer than most words, shorter than any key
+IS_OF_KEY = bytes(ord("x" if chr(code) in CHARACTERS else " ") for code in range(256))
 LEAST = 8  # characters of the shortest text that any built-in shape takes for a secret, with its name
 HIDDEN = 4  # characters: fewer of an unfinished secret reveal nothing
 
@@ -62,8 +63,8 @@ class Detector(Struct, frozen=True, kw_only=True):
     `opens` matches, up to the end of a text, what could become a secret if the text went on. `run` reads such a value
     that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` has the last
     word on a match of `pattern`. `reach` characters at the end of a text may belong to a secret that `opens` cannot
-    see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of RUN characters without a
-    space, or the "sign" of an assignment or option. A match of an `in_word` shape has no space.
+    see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of RUN characters of keys, or
+    the "sign" of an assignment or option. A match of an `in_word` shape has no space.
     """
 
     kind: str
@@ -244,11 +245,10 @@ class Finder:
 
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """Yield the secrets in one layer, each with the rank of its detector."""
-        longest = _longest_word(layer.text)
-        if longest >= BINARY_LEAST:
+        has: tuple[str, ...] = ("run",) if _has_run(layer.text, RUN) else ()  # most have none
+        if has and _has_run(layer.text, BINARY_LEAST):
             layer = without_binary(layer)
         text = layer.text
-        has: tuple[str, ...] = ("run",) if longest >= RUN else ()  # most have none
         if "=" in text or ":" in text or " -" in text:
             has += ("sign",)
         detectors = self._sets[has]
@@ -308,12 +308,14 @@ def finder(detectors: tuple[Shape, ...]) -> Finder:
     return Finder(detectors)
 
 
-def _longest_word(text: str) -> int:
-    """Return the length of the longest word of a text; of one with more than BINARY_LEAST characters at least that."""
-    longest = 0
+def _has_run(text: str, length: int) -> bool:
+    """Return True if so many characters of keys stand in a row."""
+    run = b"x" * length
     for at in range(0, len(text), PIECE):
-        longest = max(longest, max(map(len, text[at : at + PIECE + BINARY_LEAST].split()), default=0))
-    return longest
+        piece = text[at : at + PIECE + length].encode("utf-8", "surrogatepass")
+        if run in piece.translate(IS_OF_KEY):  # takes a tenth of the time of any pattern
+            return True
+    return False
 
 
 def _exceeds(counts: Iterable[int], bound: int) -> bool:
