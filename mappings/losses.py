@@ -33,7 +33,7 @@ CLIENT_DETAILS = ("agent", "user_name", "user_email", "supports", "metadata")
 EMPTY: tuple[object, ...] = (None, "", [])
 NULL = Raw(b"null")
 
-OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", count=0)
+OTHER = Loss(kind="other", why="more kinds of losses than are counted separately", count=0)
 
 
 def sample_text(sample: object) -> str:

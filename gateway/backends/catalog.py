@@ -107,7 +107,7 @@ class BackendCatalog(RelayedBackend):
         if isinstance(listed, SessionsListed):
             self._rows[archived] = tuple(map(self._remembered, listed.sessions[:ROWS_MAX]))
             if len(listed.sessions) > ROWS_MAX:
-                self._lose(f"behind the first {ROWS_MAX:,} of a list", len(listed.sessions) - ROWS_MAX)
+                self._lose(f"after the first {ROWS_MAX:,} rows of a list", len(listed.sessions) - ROWS_MAX)
             if listed.next_cursor is not None:
                 self._lose(f"older than the {STORED_MAX} conversations that a store is asked for")
 

@@ -84,7 +84,7 @@ class HistoryLoader(AskingBackend):
         self._stored = stored
         self._openings: set[str] = set()  # requests of clients that resume, or run a prompt in the conversation
         self._may_miss = False  # the connection was lost, and others may have gone on with the conversation
-        self._is_refused = False  # the backend refused to tell the history; some tell it after the next turn
+        self._is_refused = False  # the backend refused to return the history; some tell it after the next turn
         self._readings: dict[str, Asking[Command]] = {}  # histories that clients wait for, by request
         super().__init__(session, services, connect)
 
@@ -193,7 +193,7 @@ class HistoryLoader(AskingBackend):
         del self._readings[command.request]
         if isinstance(answer, HistorySnapshot):
             if answer.next_cursor and len(items) < command.limit:
-                self._lose("older than what is read of a history")
+                self._lose("older than the part of a history that is read")
             answer = structs.replace(answer, items=tuple(items))
         self._session.receive([Burst(items=[answer])])
 
@@ -250,11 +250,11 @@ class HistoryLoader(AskingBackend):
             page = yield from self._pages(GetHistory(limit=RESUMED_MAX), items)
             refusal = failure_in([page])
             if refusal is not None:
-                self._lose("the backend refused to tell the history")
+                self._lose("the backend refused to return the history")
             elif isinstance(page, HistorySnapshot) and page.next_cursor:
-                self._lose("older than what is loaded of a resumed conversation")
+                self._lose("older than the part of a resumed conversation that is loaded")
         except TimedOut:
-            self._lose("the backend did not tell the history in time")
+            self._lose("the backend did not return the history in time")
         except ConnectionLost:
             pass  # the pages that came are the history
         if opened is None:
@@ -271,7 +271,7 @@ class HistoryLoader(AskingBackend):
             if isinstance(page, HistorySnapshot):
                 history = with_newer(page.items, self.connected().transcript)
         except TimedOut:
-            self._lose("the backend did not tell the history in time")
+            self._lose("the backend did not return the history in time")
         except ConnectionLost:
             pass  # the session goes on with what it knows
         bursts = [Burst[Event](items=[HistorySnapshot(items=tuple(history))])] if history else []

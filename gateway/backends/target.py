@@ -24,7 +24,7 @@ from dragoman.mappings.dialect import Clock, Dialect
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
 
-UNHEARD = "the connection ended before the backend said anything"
+UNHEARD = "the connection ended before the backend sent anything"
 
 log = structlog.get_logger("dragoman.upstream")
 

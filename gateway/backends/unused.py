@@ -32,7 +32,7 @@ ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dr
 TOO_MANY_ROWS = f"more than {ROWS_MAX:,} sessions of a backend that nobody uses"
 DELETED_KEPT = 1024  # newest deleted sessions
 ANNOUNCED_MAX = 1024  # sessions: together they count as 16 MiB in `memory`
-TOO_MANY = Failure(cause="busy", text=f"the backend told of more than {ANNOUNCED_MAX:,} further sessions")
+TOO_MANY = Failure(cause="busy", text=f"the backend reported more than {ANNOUNCED_MAX:,} further sessions")
 
 MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
 """Events about sessions that were asked for, or are over."""

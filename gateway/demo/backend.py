@@ -114,7 +114,7 @@ class DemoBackend:
                 case ShutdownBackend():
                     self._say(Reply(request=command.request))
                 case _:
-                    self._refuse(command.request, "unsupported", "the demo backend does not know this")
+                    self._refuse(command.request, "unsupported", "the demo backend does not support this command")
 
     def rest(self) -> bool:
         return False  # an idle demo backend needs no resources

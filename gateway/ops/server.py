@@ -45,7 +45,7 @@ from dragoman.gateway.transports.spec import bind_failure
 
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
 BACKLOG = 128  # connections that the kernel keeps until they are accepted
-LIVENESS = "Tell whether the event loop turns (200) or is stuck (503)."
+LIVENESS = "Tell whether the event loop runs (200) or is stuck (503)."
 READINESS = "Tell whether clients can be served (200) or why not (503)."
 CLOSE_DEADLINE = 1.0  # seconds for requests that are being answered when the gateway ends
 
@@ -221,7 +221,7 @@ class OpsServer:
         try:
             found = await self._health.find_readiness()
         except TimeoutError:
-            cause = f"the event loop has not turned for {self._heartbeat.look():.1f} s"
+            cause = f"the event loop has been blocked for {self._heartbeat.look():.1f} s"
             found = Readiness(ready=False, status="not ready", checks=[Check(name="loop", ready=False, cause=cause)])
         if not request[AUTHORISED]:
             found = structs.replace(found, checks=[])

@@ -37,7 +37,7 @@ from dragoman.mappings.dialect import Frame
 ROUND = 0.1  # seconds, at most a tenth of those that pieces of a text wait
 MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
 
-LEFT_OUT = "frames are not recorded: the client sends too many that mean nothing, or are wrong (`stray_rate`)"
+LEFT_OUT = "frames are not recorded: too many frames of the client reach no session (`stray_rate`)"
 EVERY = 1.0  # seconds between two lines that count those which are left out
 
 

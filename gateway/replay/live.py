@@ -136,10 +136,10 @@ class LiveBackend(AskingBackend):
             if isinstance(answer, events.SessionOpened):
                 answer = yield commands.ResumeSession(session=answer.session, ext=takes(items))
         except TimedOut:
-            refusal = "it did not take it in time"
+            refusal = "the backend did not take the history in time"
         else:
             refused = answer.failure if isinstance(answer, events.Reply) else None
-            refusal = refused.text if refused is not None else "it did not answer"
+            refusal = refused.text if refused is not None else "the backend did not answer"
             if isinstance(answer, events.SessionOpened):
                 log.info("the live backend continues the session", backend=self._name, messages=len(items))
                 return

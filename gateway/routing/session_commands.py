@@ -116,7 +116,7 @@ class SessionCommands:
             session.command(link, self._sessions.complete(command))
             return
         if upstream.takes_history is None and (brought := link.dialect.brings_history(command)):
-            loss = Loss(kind="ResumeSession", field="history", why="the backend takes none", count=brought)
+            loss = Loss(kind="ResumeSession", field="history", why="the backend takes no history", count=brought)
             own = session.state.id if session is not None else ""
             ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
         if session is not None:

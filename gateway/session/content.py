@@ -143,7 +143,7 @@ class Content:
         turn = self._runs.require_turn()
         block = _meant(turn, event.call, event.name, finished=False)
         if block is None and not event.done:  # heard from its middle on: its whole arguments, with its name, follow
-            self._runs.lose(event, "a fragment of a call whose beginning was not heard")
+            self._runs.lose(event, "a fragment of a call whose beginning was not received")
             return
         block = block or self._begun_call(turn, event)
         if block.arguments is None:

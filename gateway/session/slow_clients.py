@@ -21,10 +21,12 @@ from dragoman.mappings.dialect import SessionProjection
 from dragoman.mappings.errors import PeerError
 
 GONE = PeerError(
-    "too_slow", "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)", can_continue=False
+    "too_slow",
+    "read too slowly: text that it had not received was dropped (`log_bytes`, `log_max`)",
+    can_continue=False,
 )
 
-OVER = PeerError("too_slow", "read too slowly: its session ended before it had got everything", can_continue=False)
+OVER = PeerError("too_slow", "read too slowly: its session ended before it had received everything", can_continue=False)
 
 
 class SlowClients:

@@ -41,7 +41,7 @@ async def test_only_the_first_rows_of_a_list_that_is_longer_than_asked_for_are_r
         threads = [thread(f"thread-{number}", updated_at=ROWS_MAX - number) for number in range(ROWS_MAX + 3)]
         await answers(made, "thread/list", threads=threads)
         lost = [(entry.why, entry.count) for entry in made.ledger.entries() if entry.kind == "SessionsListed"]
-        assert lost == [(f"behind the first {ROWS_MAX:,} of a list", 3)]
+        assert lost == [(f"after the first {ROWS_MAX:,} rows of a list", 3)]
 
 
 async def test_a_session_that_had_an_id_before_its_thread_is_listed_once() -> None:

@@ -438,5 +438,5 @@ async def test_after_too_many_connections_without_a_word_commands_fail_without_a
         assert len(made.pods) == 2
         cause, unsent = made.told[-1]
         assert unsent == ["b"]
-        assert "the connection ended before the backend said anything" in cause
+        assert "the connection ended before the backend sent anything" in cause
         assert "`failed_dial_rate`" in cause

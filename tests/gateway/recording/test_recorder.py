@@ -79,7 +79,7 @@ def stage() -> Stage:
 
 
 LIMITS = Limits(stray_burst=50)
-WHY_STRAY = "the client sends too many that mean nothing, or are wrong (`stray_rate`)"
+WHY_STRAY = "too many frames of the client reach no session (`stray_rate`)"
 
 
 def happens(session: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "") -> None:

@@ -435,7 +435,7 @@ def test_one_line_says_how_many_were_left_out_and_which_limit_that_was() -> None
     (line,) = bound.lines
     assert (line.link, line.missing) == (
         "smooth-1",
-        "5 frames are not recorded: the client sends too many that mean nothing, or are wrong (`stray_rate`)",
+        "5 frames are not recorded: too many frames of the client reach no session (`stray_rate`)",
     )
 
 

@@ -198,7 +198,7 @@ def test_a_live_backend_that_does_not_answer_is_not_waited_for() -> None:
     behind.live.take_over()
     behind.live.send([said("go")])
     behind.time.passes(6)
-    assert behind.session.events[0].text.endswith("it did not take it in time")
+    assert behind.session.events[0].text.endswith("the backend did not take the history in time")
     assert types(behind.backend.asked[1:]) == ["SubmitInput"]
 
 

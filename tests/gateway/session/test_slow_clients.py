@@ -109,7 +109,9 @@ async def test_a_client_that_reads_nothing_at_all_is_disconnected_when_the_log_d
                 await settle()
         assert stalled.closed is not None
         assert stalled.closed.name == "TOO_SLOW"
-        assert stalled.close_text == "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)"
+        assert (
+            stalled.close_text == "read too slowly: text that it had not received was dropped (`log_bytes`, `log_max`)"
+        )
         made.end("".join(f"{n} " for n in range(1_000)))
         await settle()
         assert shown(fast)[-1]["type"] == "eventual_response"
