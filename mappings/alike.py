@@ -1,4 +1,4 @@
-"""Encode the pieces of a text that came together: their frames differ in the text alone.
+"""Encode pieces of a text that were received together: their frames differ in the text alone.
 
 So one of them is encoded, and its bytes around the text are joined with the text of each piece. That takes a third of
 the time of building and encoding a message for each. A pod has such short frames that it gains nothing.

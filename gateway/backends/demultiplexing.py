@@ -27,7 +27,7 @@ class SharedRequest(Struct, frozen=True, kw_only=True):
     asking: Asking[Command] | None = None
 
     def take_answer(self, answer: Burst[Event]) -> None:
-        """Pass on the answer, as a part of the session that asked."""
+        """Pass on the answer, and record it as a part of the session that asked."""
         if self.session is not None:
             self.session.delivery.enter()
         self.answer(answer)

@@ -109,7 +109,7 @@ class UpstreamPool:
         self._connections: WeakValueDictionary[int, FailoverConnection] = WeakValueDictionary()
 
     def add_connection(self, state: SessionState, connection: FailoverConnection) -> None:
-        """Remember the connection of a session for as long as it lives. It holds `state`, so that id is its alone."""
+        """Remember the connection of a session while it lives. It refers to `state`, whose id() is unique as long."""
         self._connections[id(state)] = connection
 
     def is_served(self, state: SessionState) -> bool:

@@ -5,9 +5,9 @@ session, or when it opens a session: by an agent id (the pod's name, or UUIDv5 o
 A client that names none gets the first idle pod without an owner. Another agent id names no pod. A pod has an owner
 while its session lives.
 
-A directory may hold thousands of pods. What needs them waits in one queue, and one task serves it: it reads the folders
-in a thread, and asks in a thread whether the pod that is to be used is alive. A dead pod is passed over for the next. A
-list shows what was read, and connects to none.
+A directory may hold thousands of pods. Actions that need them wait in one queue, which one task serves. It reads the
+folders in a thread, and checks in a thread if the pod that is to be used is alive. A dead pod is passed over for the
+next. A list is made from the folders that were read, without a connection.
 """
 
 from __future__ import annotations

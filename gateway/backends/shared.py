@@ -322,7 +322,7 @@ class SharedKind(RememberingOpener):
 
 
 class SharedBackend:
-    """The backend of one session: its part of the connection."""
+    """The backend of one session, which uses the connection of all sessions."""
 
     def __init__(self, shared: SharedKind, upstream: Upstream, session: Session, services: Services) -> None:
         me: SharedBackend = weakref.proxy(self)

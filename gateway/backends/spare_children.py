@@ -53,7 +53,7 @@ class SpareChildren:
 
     @contextlib.contextmanager
     def holding(self, connection: ChildConnection, translator: Translator[Event, Command]) -> Iterator[None]:
-        """Count a connection, in this context, among those whose child runs."""
+        """Count a connection as one whose child runs, until the context ends."""
         child = self._running[connection] = RunningChild(translator)
         try:
             yield

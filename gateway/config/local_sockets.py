@@ -65,7 +65,7 @@ def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:
 
 
 def _rows(table: Path) -> list[str]:
-    """Return the rows of a table: a system without IPv6 has no tcp6."""
+    """Return the rows of a table of the kernel; none without the table (a system without IPv6 has no tcp6)."""
     missing = table.name == "tcp6" and not table.exists()
     return [] if missing else table.read_text("ascii").splitlines()[1:]
 

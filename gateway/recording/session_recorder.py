@@ -306,7 +306,7 @@ class SessionRecorder:
 
 
 class TextNotes:
-    """Notes lone further pieces of an open text: each adds a few cells to the list of its SessionRecorder."""
+    """Records the pieces of an open text that come alone: each adds a few cells to the list of its SessionRecorder."""
 
     __slots__ = ("_actor", "_call", "_common", "_links", "_monotonic", "_places", "_recorder")
 

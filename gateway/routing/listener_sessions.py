@@ -43,7 +43,7 @@ class ListenerSessions:
         self._kept.add(session)
 
     def remove_session(self, session: Session) -> None:
-        """Remove a session that is over, and its listeners' way to it."""
+        """Remove a session that is over: its listeners lead to no session now."""
         self._kept.discard(session)
         for ingress in self._listeners.pop(session, ()):
             self._sessions.pop(ingress.endpoint, None)

@@ -180,7 +180,7 @@ class Router:
         return session
 
     def leave_some(self, link: Link) -> None:
-        """Detach a peer that went away from some of its sessions: many take several turns."""
+        """Detach a peer that has gone from the next LEFT_AT_ONCE of its sessions: so many are done in one turn."""
         for own in list(islice(link.sessions, LEFT_AT_ONCE)):
             del link.sessions[own]
             if (session := self._all.index.live_session(own)) is not None:

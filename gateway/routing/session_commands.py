@@ -64,7 +64,7 @@ class SessionCommands:
         session = self.find_named(command.session) if command.session else self.find_session(link, "")
         if session is None or not self._sessions.policy.sees(link.principal, session.state):
             return False
-        return session.questions.hears(link, command)
+        return session.questions.is_typed_answer(link, command)
 
     def find_named(self, name: str) -> Session | None:
         """Return the session of this name and of any owner; a forgotten session may be restored."""

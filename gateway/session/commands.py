@@ -109,7 +109,7 @@ class Commands:
     def open_session(self, client: Client, command: commands.OpeningCommand, then: Command | None = None) -> None:
         """Have the backend open or find the conversation of a new session, and attach `client` when it has.
 
-        `then` is what the client asked of the session by the same request.
+        `then` is the client's own command for that session, which has the same request.
         """
         before = self._context.state.opening if isinstance(command, commands.GetSession) else None
         self._context.state.opening = _opening_after(before, command)  # a resumed one has its own folder and model
@@ -329,7 +329,7 @@ def _note_result(pending: PendingCommand, failure: Failure | None) -> None:
 
 
 def _opening_after(before: commands.OpenSession | None, command: Command) -> commands.OpenSession | None:
-    """Return what opens the conversation again after this command, should its backend forget it."""
+    """Return the command that would open the conversation again, if its backend forgets it after this command."""
     if isinstance(command, commands.OpenSession):
         return command
     if not isinstance(command, commands.ResumeSession):

@@ -34,7 +34,7 @@ class Content:
         self._runs.emit(event)
 
     def text_done(self, event: events.TextDone) -> None:
-        """Complete a text block, after a delta for the text that its deltas left out."""
+        """Close a text block. If its deltas left out a part of the text, send that part first."""
         if self._state.turn is None and not event.text:
             return  # nothing said opens no turn
         turn = self._runs.require_turn()

@@ -52,7 +52,7 @@ class Effects(Protocol):
         """Take the names that the backend gave; return the session that clients are shown for this one."""
 
     def show(self, client: Client, request: str, event: SessionOpened, then: Command | None) -> None:
-        """Attach the client that had the session opened, and act on what it asked of it."""
+        """Attach the client that asked for the session, and perform the command that it sent for it."""
 
     def refused(self) -> None:
         """Drop the session: its backend did not open it."""

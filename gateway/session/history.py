@@ -96,7 +96,7 @@ def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> Histor
 
 
 class _Prefix:
-    """Known items, each compared with the next that comes, until two differ."""
+    """Compares new items with known ones, one by one, until two of them differ."""
 
     def __init__(self, items: list[Item]) -> None:
         self._rest = iter(items)

@@ -25,8 +25,8 @@ from dragoman.mappings.dialect import Dialect
 class PendingCommand(Struct, frozen=True, kw_only=True):
     """A command to the backend that has no answer yet. `client` asked for it, or the gateway itself if that is None.
 
-    `segments` is what the client typed to say it in words. `then` is what the client asked of a session that `command`
-    has to open first. `weight` is in bytes.
+    `segments` is what the client typed to say it in words. `then` is the client's own command, if `command` has to
+    open its session first. `weight` is in bytes.
     """
 
     command: Command

@@ -151,8 +151,8 @@ class Questions:
 
     # -- answers in words ------------------------------------------------------------------------------
 
-    def hears(self, client: Client, command: SubmitInput) -> bool:
-        """Return True if an input of this client answers a question, or says a one-time code."""
+    def is_typed_answer(self, client: Client, command: SubmitInput) -> bool:
+        """Return True if an input of this client answers a question in words, or is a one-time code."""
         return self.waits_for_words(client) or bool(one_time_codes.typed_code(self._context, client, command))
 
     def take_typed(self, client: Client, command: SubmitInput) -> bool:
@@ -169,12 +169,12 @@ class Questions:
         if fault:
             client.refuse(command.request, "busy", f"not sent: {fault}")
         elif isinstance(block.asked, events.ApprovalRequested):
-            self._hear_verdict(client, command, text)
+            self._read_verdict(client, command, text)
         else:
-            self._hear_field(client, command, text)
+            self._read_field(client, command, text)
         return True
 
-    def _hear_verdict(self, client: Client, command: SubmitInput, text: str) -> None:
+    def _read_verdict(self, client: Client, command: SubmitInput, text: str) -> None:
         approved = wording.verdict(text)
         if approved is None:
             client.refuse(command.request, "busy", wording.ANSWER_FIRST)
@@ -182,7 +182,7 @@ class Questions:
             answer = AnswerApproval(request=command.request, session=command.session, approved=approved)
             self._give(client, answer, command.segments)
 
-    def _hear_field(self, client: Client, command: SubmitInput, text: str) -> None:
+    def _read_field(self, client: Client, command: SubmitInput, text: str) -> None:
         form = self._form
         if form is None:
             return

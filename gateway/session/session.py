@@ -325,7 +325,7 @@ class Session:
         self._observer.on_renamed(self, "")
 
     def show(self, client: Client, request: str, event: events.SessionOpened, then: Command | None) -> None:
-        """Attach the client that had the session opened, and act on what it asked of it."""
+        """Attach the client that asked for the session, and perform the command that it sent for it."""
         opening = self.state.opening
         self.state.agent = event.agent or self.state.agent or (opening.agent if opening is not None else "")
         if not client.alive:

@@ -216,7 +216,7 @@ def not_heard(items: Sequence[Item], heard: Sequence[Item]) -> tuple[Item, ...]:
 
 
 def as_events(items: Sequence[Item]) -> Iterator[Event]:
-    """Yield events for these items, as a gateway tells them to a client that attaches during their turn."""
+    """Yield events for these items, as a gateway sends them to a client that attaches during their turn."""
     for item in items:
         if isinstance(item, Message):
             yield from (events.TextDelta(text=item.text), events.TextDone(text=item.text))
