@@ -71,7 +71,7 @@ class FirstFrames:
             self._give_up()
 
     def complaint(self, *, quoted: bool) -> str:
-        """Return what is wrong in words; `quoted` with the first frame, which is not for clients."""
+        """Return in words what is wrong with the backend; `quoted` adds the first frame, which clients must not see."""
         text, others = f"speaks something else than {self._dialect.name}", self._spoken
         if quoted:
             from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms that no good backend needs

@@ -390,7 +390,7 @@ async def _end(writer: asyncio.Task[None] | None) -> None:
 
 
 async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | None:
-    """Let the writer of a link end in this time; return what is left of the time, None if there was no need of it."""
+    """Wait for the writer of a link, at most this time; return the rest of it, None without a writer."""
     if writer is None:
         return None
     loop = asyncio.get_running_loop()

@@ -197,7 +197,7 @@ def _one_session(endpoint: Endpoint) -> bool:
 
 
 def places(endpoint: Endpoint) -> tuple[Place, ...]:
-    """Return what a checked endpoint occupies, equal for two names of one place; nothing that the system chooses."""
+    """Return the places that an endpoint occupies: equal for two names of one place, none that the system chooses."""
     return spec_of(endpoint).places(endpoint)
 
 

@@ -120,7 +120,7 @@ class _Writer:
         yield self._writing.write(burst)
 
     def write(self, step: Step[Any], out: Out) -> list[Loss]:
-        """Write what a line holds, and return what got lost."""
+        """Translate and write one line; return its losses."""
         losses, lines = [*step.losses], self._writing.lines
         for rendered in chain.from_iterable(map(self.render, step.bursts)):
             losses += rendered.losses

@@ -101,7 +101,7 @@ class Upstreams:
     def make_kind(
         self, route: Route, recorder: Recorder | None, plan: ReplayPlan | None, sessions: Sessions
     ) -> BackendKind:
-        """Return what knows the sessions of a route; `plan` is what `read_plan` returned for the route."""
+        """Return the kind of backend of a route; `plan` is the result of `read_plan` for the route."""
         upstream, make, services = registry.upstream(route.upstream), self._make_backend, sessions.services
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)

@@ -82,7 +82,7 @@ class Calls(dict[str, T]):
         return len(self) >= WAITING_MAX
 
     def drain(self) -> list[T]:
-        """Forget all requests and return what was asked."""
+        """Forget all requests, and return what they asked for."""
         asked = list(self.values())
         self.clear()
         return asked

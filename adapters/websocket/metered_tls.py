@@ -116,7 +116,7 @@ class MeteredTls(asyncio.Protocol):
             self._count()
 
     def eof_received(self) -> bool | None:
-        """Return what TLS says to the end of the stream; nothing waits, because else the connection is not read."""
+        """Return what TLS answers to the end of the stream; nothing waits, because else the connection is not read."""
         return self._tls.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -230,7 +230,7 @@ class DialledSockets(Transport):
     # -- called by the intakes -------------------------------------------------------------------------
 
     def _gone(self) -> None:
-        """Read on until the other connection is lost, too, or brings nothing more; then read what libzmq still has."""
+        """Read until the other connection is lost, too, or idle; then read the messages that libzmq still has."""
         if self._stopped or self._closing is not None:
             return
         self._lost, self._looks = True, self._looks + 1

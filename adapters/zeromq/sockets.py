@@ -106,7 +106,7 @@ class CountedContext:
         return f"inproc://monitor-{next(self._monitors)}"
 
     def authenticate(self, curve: CurveServer) -> Callable[[], None]:
-        """Accept only the clients of this server in every encrypted listener of the context; return what stops that."""
+        """Accept only clients of this server in each encrypted listener of the context; return a function to stop."""
         from zmq.auth.asyncio import AsyncioAuthenticator  # needed only where CURVE is configured
 
         authenticator = AsyncioAuthenticator(self._context)

@@ -140,7 +140,7 @@ async def _is_reachable(gateway: App, name: str) -> bool:
 
 
 def _describe(gateway: App) -> str:
-    """Return what a gateway does now, as one line for its service manager."""
+    """Return the state of a gateway as one line for its service manager."""
     status = gateway.config_status
     count = len(gateway.config.routes)
     text = f"serving {count} {'route' if count == 1 else 'routes'}, configuration {status.generation}"

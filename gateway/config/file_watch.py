@@ -97,7 +97,7 @@ def _identify(folders: set[Path]) -> dict[Path, int]:
 
 
 def _stamp(file: Path) -> tuple[int, ...]:
-    """Return what changes whenever the content of a file does; nothing if it is missing for a moment."""
+    """Return a value that changes with the content of a file, () if the file is missing for a moment."""
     try:
         found = file.stat()
     except OSError:

@@ -151,7 +151,7 @@ class ListenerIdentity:
         return lambda transport: self._welcome(transport, named)
 
     async def _look_again(self, facts: PeerFacts, refusal: Refusal) -> Accept | str:
-        """Return what accepts a refused peer after all, if a refresh finds its key; else the refusal, after a delay."""
+        """Return the acceptance of a peer whose key a refresh finds, else its refusal after a delay."""
         named: Principal | Refusal = refusal
         if refusal.refresh is not None and await refusal.refresh():
             named = self._identify(facts)

@@ -60,6 +60,6 @@ class LineLimit:
 
 
 def _kind_of(component: str, line: Mapping[str, Any]) -> Kind:
-    """Return what no peer chooses: a library may put a peer's words into the text of its line."""
+    """Return the part of a line that no peer chooses: the text of a library may contain words of a peer."""
     text = line.get("event") if component.startswith("dragoman") else ""
     return component, text, line.get("action"), line.get("outcome") == "done", line.get("principal")

@@ -38,7 +38,7 @@ class LogThrottle(Generic[T]):
             self.flush()
 
     def flush(self) -> None:
-        """Log the items that no line has told of."""
+        """Log the number of items that no line has counted yet."""
         if self._waiting:
             self._write_line(self._waiting[0], self._count)
             self._waiting, self._count = [], 0

@@ -105,7 +105,7 @@ class Admission:
         return ("memory", text) if text else ("", "")
 
     def flush(self) -> None:
-        """Log the refusals that no line has told of."""
+        """Log the number of refusals that no line has counted yet."""
         self._lines.flush()
 
 

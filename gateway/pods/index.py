@@ -161,7 +161,7 @@ class KnownPods:
         return pods
 
     async def read_folders(self) -> None:
-        """Read what changed: in all folders, but not again within a second, and in those that came last."""
+        """Read the folders that have changed: all of them at most once a second, and the newest ones each time."""
         now, names = self._monotonic(), tuple(self._index.newest)
         if now - self._read_at >= READ_AGAIN_NS:
             self._read_at, names = now, tuple(self._index.names)

@@ -80,7 +80,7 @@ class Problems(Struct):
         return ", ".join(found + self.missing)
 
     def note_lost(self, what: Literal["block", "end"]) -> None:
-        """Count what of a compressed file cannot be read."""
+        """Count a part of a compressed file that cannot be read."""
         if what == "end":
             self.cut = True
         else:

@@ -134,7 +134,7 @@ class SessionRecorder:
         self._held = True
 
     def name(self, session: str) -> None:
-        """Set the id of the session and write what was noted."""
+        """Set the id of the session, and write the steps that waited for it."""
         self._parts.name(session)
         self._held = False
         self._flush_soon()
@@ -172,7 +172,7 @@ class SessionRecorder:
             self.flush()  # the timer finds nothing, or what comes meanwhile
 
     def open_text(self, links: Sequence[Sequence[str]]) -> TextNotes:
-        """Return what notes further pieces of the text with which this step ends, for the `links` of each rendering."""
+        """Return the recorder of further pieces of the text that ends this step, for the `links` of each rendering."""
         return TextNotes(self, self._call, self._monotonic, links)
 
     def begin_texts(self, common: tuple[Any, ...] | None) -> tuple[Any, ...] | None:

@@ -88,7 +88,7 @@ class Inputs:
 
     @property
     def runs(self) -> bool:
-        """True while a turn runs here; a resumed run may have said nothing yet."""
+        """True while a turn runs here; a resumed run may have sent nothing yet."""
         return self._context.states.busy or self._context.state.status == "running"
 
     def may_cancel(self, client: Client) -> bool:

@@ -106,7 +106,7 @@ class BackendEvents(Protocol):
     """The calls that a backend makes to its session."""
 
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
-        """Act on what the backend said. If that was a lone piece of a block, return the block, for further pieces."""
+        """Act on events of the backend. If they are a lone piece of a block, return the block, for further pieces."""
 
     def connected(self) -> SessionState:
         """Return the state that a new connection is about."""
@@ -132,7 +132,7 @@ class EventRecorder(Protocol):
         """Let the session of this token act again."""
 
     def open_text(self, links: Sequence[Sequence[str]]) -> TextRecorder:
-        """Return what records further pieces of the open text, which are rendered for each of these groups of links."""
+        """Return the recorder of further pieces of the open text, rendered for each of these groups of links."""
 
 
 class TextRecorder(Protocol):

@@ -252,7 +252,7 @@ class Presence:
         self.rest("session_ttl")
 
     def rest(self, reason: str) -> None:
-        """Close the connection to the backend, and say so: nobody uses the session.
+        """Close the connection to the backend, because nobody uses the session; log and audit that.
 
         If other sessions need the connection, this is tried again after `session_ttl`.
         """

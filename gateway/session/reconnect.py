@@ -142,7 +142,7 @@ class Reconnect:
         return items
 
     def _forget_resumed(self) -> None:
-        """Count what waited for the end of its block: the turn has ended, or the connection was lost again."""
+        """Count the events that waited for the end of their block: the turn or the connection has ended."""
         resumed, self._resumed = self._resumed, None
         if resumed is not None:
             why = "the end of its block did not come"
@@ -151,7 +151,7 @@ class Reconnect:
             self._context.services.ledger.record(losses, session=self._context.state.id)
 
     def _apply_history(self, history: events.HistorySnapshot, at: int) -> bool:
-        """Act on what a history says of the turn; return True if the clients need the history itself."""
+        """Continue, end or fail the turn as a history shows it; return True if the clients need the history itself."""
         state, failure = self._context.state, self._failure
         if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
             self.close()

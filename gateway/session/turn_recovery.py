@@ -190,7 +190,7 @@ def _parks(item: Item) -> bool:
 
 
 def heard_before(state: SessionState) -> list[Item]:
-    """Return what the backend told of the run in earlier turns, without questions in words and what users answered."""
+    """Return the items of the run that came in earlier turns, without questions in words and the answers of users."""
     items = state.transcript[start_of_run(state) : state.fresh]
     heard: list[Item] = []
     for item in items:
@@ -403,7 +403,7 @@ class ResumedTurn:
         return None
 
     def _continued(self, event: Any) -> Sequence[Any]:
-        """Return what is known of a block of which a part was missed, once it has ended."""
+        """Return the events of a block of which a part was missed, once the block has ended."""
         kind = type(event)
         if kind in DONE_OF_DELTA and all(type(held) is kind for held in self.held):
             if event.text:  # so the bound of the text bounds their number, too

@@ -44,7 +44,7 @@ def child_settings(
 
 
 def route_spawner(children: Children, route: RouteOptions, *, inherit: bool) -> Spawner:
-    """Return what starts the children of a route."""
+    """Return the spawner of the children of a route."""
     return Spawner(children, child_settings(route, inherit=inherit))
 
 

@@ -140,7 +140,7 @@ class FieldTexts:
             self._alone.setdefault(word, []).extend(numbers)
 
     def take(self) -> tuple[dict[str, list[int]], list[FieldText]]:
-        """Return what came since the last call: words to search alone, with the numbers of their frames, and fields."""
+        """Return the texts since the last call: words to search alone, with the numbers of their frames, and fields."""
         taken, self._alone, self._touched, self._going_on = (self._alone, self._touched), {}, [], {}
         return taken
 

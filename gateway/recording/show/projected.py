@@ -52,7 +52,7 @@ Losses = Mapping[int, Sequence[str]]
 
 
 def find_losses(session: str, lines: Iterable[Line], find_dialect: Callable[[str], Dialect]) -> Losses:
-    """Return what clients did not get of the events of these lines."""
+    """Return the losses of clients in the events of these lines."""
     finder = _LossFinder(find_dialect)
     for events in _delivered_together(finder.noting_dialects(lines)):
         finder.note_batch(_batch(session, events), events)

@@ -82,7 +82,7 @@ class Answers:
             self._refuses_as = LATER
 
     def answer(self, call: ThreadCall, item: Any) -> list[Loss]:
-        """Set the answer to a request that the gateway has answered with this item; return what it loses."""
+        """Set the answer to a request that the gateway has answered with this item; return its losses."""
         command = call.command
         failure = getattr(item, "failure", None)
         if isinstance(command, commands.ShutdownBackend):

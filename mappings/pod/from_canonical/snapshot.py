@@ -48,7 +48,7 @@ def render_snapshot(state: SessionState) -> Iterator[int]:
 
 
 def _sources(state: SessionState) -> tuple[object, ...]:
-    """Return what the snapshot is made of. Objects are compared by identity, the facts at the end by value."""
+    """Return the values in the snapshot. Objects are compared by identity, the facts at the end by value."""
     transcript = state.transcript
     ends = (transcript[0], transcript[-1]) if transcript else ()
     facts = (len(transcript), state.summed_up, state.status, state.turn is None)
