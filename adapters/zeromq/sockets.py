@@ -106,7 +106,7 @@ class CountedContext:
         return f"inproc://monitor-{next(self._monitors)}"
 
     def authenticate(self, curve: CurveServer) -> Callable[[], None]:
-        """Accept only clients of this server in each encrypted listener of the context; return a function to stop."""
+        """Let this server authenticate the clients of all encrypted listeners; return a function that stops it."""
         from zmq.auth.asyncio import AsyncioAuthenticator  # needed only where CURVE is configured
 
         authenticator = AsyncioAuthenticator(self._context)

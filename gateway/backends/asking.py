@@ -8,8 +8,6 @@ held in their order, up to a bound.
     it raises Refused                 is over                           fail with its failure
     its deadline passes               TimedOut is raised at its yield   as it then returns or raises
     the connection is lost            ConnectionLost is raised there    are returned to the caller of `lost`
-
-A script that yields None waits for an `answer` without a request.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ HELD_MAX = 1024  # items that one script holds: four times the commands that a s
 TOO_MANY_HELD = f"{HELD_MAX} commands wait for the backend; try again later"
 
 Held = TypeVar("Held")
-Script = Generator[Command | None, Any, None]
+Script = Generator[Command, Any, None]
 
 
 def failure_in(answer: Sequence[Any]) -> Failure | None:
@@ -144,7 +142,7 @@ class Asking(Generic[Held]):
 
     # --------------------------------------------------------------------------------------------------
 
-    def _resume(self, step: Callable[[], Command | None]) -> None:
+    def _resume(self, step: Callable[[], Command]) -> None:
         """Run the script up to its next request, or end it. A request without an id gets a new one."""
         script = self._script
         self._request, self._running = "", True
@@ -163,7 +161,7 @@ class Asking(Generic[Held]):
                 self._fail(self._end(), refused.failure)
         else:
             self._running = False
-            if command is not None and self._script is script:
+            if self._script is script:
                 self._request = command.request or self._services.new_id()
                 self._ask(structs.replace(command, request=self._request))
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
-from dragoman.gateway.backends.asking import Asking, Script, TimedOut
+from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.services import Services
+from dragoman.gateway.timers import Deadline
 
-DOUBTS_AT_ONCE = 32  # questions that wait for an answer: clients' calls need room beside them (WAITING_MAX)
+DOUBTS_AT_ONCE = 32  # questions that wait for an answer: the calls of clients need room beside them
+Action = Callable[[], None]
 
 
 class ListWait:
@@ -28,19 +29,19 @@ class ListWait:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._asking, self._lists = self._make_wait(), self._make_wait()
+        self._waiting: list[Action] = []
+        self._deadline = Deadline(services.schedule)
+        self._lists: list[Action] = []  # actions that show the list
+        self._list_deadline = Deadline(services.schedule)
         self._is_asked = False  # a connection stands, over which the backend has not listed its sessions yet
-        self._due: deque[Callable[[], None]] = deque()  # actions that wait for room in a step
+        self._due: deque[Action] = deque()  # actions that wait for room in a step
         self.is_known = False
         """True if clients need not wait for a list."""
         self._is_listed = False  # the backend has listed its sessions over this connection
         self._asked = 0  # number of sessions that the list lacks, and about which it has not answered
-        self._questions: deque[Callable[[], None]] = deque()  # about further sessions, which were not sent yet
+        self._questions: deque[Action] = deque()  # about further sessions, which were not sent yet
 
-    def _make_wait(self) -> Asking[Callable[[], None]]:
-        return Asking(lambda _command: None, self._run_in_turn, lambda _held, _failure: None, services=self._services)
-
-    def when_known(self, action: Callable[[], None]) -> bool:
+    def when_known(self, action: Action) -> bool:
         """Call `action` once the sessions are known; return False if too many actions wait for that."""
         if self.is_known:
             if self._due:
@@ -48,21 +49,26 @@ class ListWait:
             else:
                 action()
             return True
-        if not self._asking.active:
-            self._asking.begin(self._wait(), self._services.limits.snapshot_wait)
-        return not self._asking.hold([action])
+        if len(self._waiting) >= HELD_MAX:
+            return False
+        self._waiting.append(action)
+        if not self._deadline.is_running:
+            self._deadline.start(self._services.limits.snapshot_wait, self._note_known)
+        return True
 
-    def when_listed(self, action: Callable[[], None]) -> None:
+    def when_listed(self, action: Action) -> None:
         """Call `action`, which shows a client the list, once the backend has listed its sessions or is too slow."""
-        if not self._is_asked or self._lists.hold([action]):
+        if not self._is_asked or len(self._lists) >= HELD_MAX:
             action()
-        elif not self._lists.active:
-            self._lists.begin(self._wait_for_list(), self._services.limits.open_deadline)
+            return
+        self._lists.append(action)
+        if not self._list_deadline.is_running:
+            self._list_deadline.start(self._services.limits.open_deadline, self._show_lists)
 
     def note_connected(self) -> None:
         self._is_asked = not self._is_listed
 
-    def note_list(self, questions: Sequence[Callable[[], None]]) -> None:
+    def note_list(self, questions: Sequence[Action]) -> None:
         """Note a list of the backend; each of `questions` asks it about a session that the list lacks."""
         self._is_listed = True
         self._questions = deque(questions)  # they include those about sessions that an earlier list lacked
@@ -85,38 +91,34 @@ class ListWait:
             self._is_listed = self.is_known = False
 
     def stop(self) -> None:
-        self._asking.stop()
-        self._lists.stop()
-        self._due.clear()
-        self._questions.clear()
-
-    def _wait(self) -> Script:
-        """Wait for a short time until the backend has listed its sessions, for which its connection asks by itself."""
-        with suppress(TimedOut):
-            yield None
-        self.is_known = True
-
-    def _wait_for_list(self) -> Script:
-        with suppress(TimedOut):
-            yield None
-        self._is_asked = False
-
-    def _show_lists(self) -> None:
-        self._is_asked = False
-        self._lists.answer(None)
+        self._deadline.stop()
+        self._list_deadline.stop()
+        for waiting in (self._waiting, self._lists, self._due, self._questions):
+            waiting.clear()
 
     def _note_certainty(self) -> None:
         if not self._asked and not self._questions:
-            self.is_known = True
-            self._asking.answer(None)
+            self._note_known()
             self._show_lists()
+
+    def _note_known(self) -> None:
+        self.is_known = True
+        self._deadline.stop()
+        waiting, self._waiting = self._waiting, []
+        self._run_in_turn(waiting)
+
+    def _show_lists(self) -> None:
+        self._is_asked = False
+        self._list_deadline.stop()
+        lists, self._lists = self._lists, []
+        self._run_in_turn(lists)
 
     def _ask_next(self) -> None:
         if self._questions and self._asked < DOUBTS_AT_ONCE:
             self._asked += 1
             self._questions.popleft()()
 
-    def _run_in_turn(self, actions: list[Callable[[], None]]) -> None:
+    def _run_in_turn(self, actions: Sequence[Action]) -> None:
         self._due += actions
         for _ in actions:
             self._services.queue.arrivals.add_piece(self._run_next)

@@ -139,15 +139,3 @@ def test_a_stopped_script_releases_and_fails_no_command() -> None:
     made.asking.stop()
     made.asking.answer(1)
     assert (made.asking.active, made.released, made.failed, made.got) == (False, [], [], [])
-
-
-def test_a_script_may_wait_for_an_event_that_it_did_not_request() -> None:
-    made = Asked()
-
-    def waits() -> Script:
-        made.got.append((yield None))
-
-    made.asking.begin(waits())
-    assert made.commands == []
-    made.asking.answer("told")
-    assert made.got == ["told"]
