@@ -18,7 +18,7 @@ from dragoman.gateway.session.commands import answers_one
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
-from dragoman.mappings.canonical.values import why_empty
+from dragoman.mappings.canonical.values import flatten, why_empty
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, NewId, Rendered, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.losses import find_ext, sample_text
@@ -145,8 +145,8 @@ class _Client(_Writer):
 
     def refusal(self, step: Step[Command]) -> str:
         """Return why a session would not send this, "" if it would (docs/translation.md, rule 3.10)."""
-        items = (item for burst in step.bursts for item in burst.items)
-        return next((why_empty(item.segments) for item in items if isinstance(item, SubmitInput)), "")
+        inputs = (item.segments for burst in step.bursts for item in burst.items if isinstance(item, SubmitInput))
+        return next((why_empty(segments) for segments in inputs if not flatten(segments).strip()), "")
 
     def render(self, burst: Burst[Command]) -> Iterator[Rendered]:
         yield self._writing.write(structs.replace(burst, items=[self._named(item) for item in burst.items]))

@@ -55,8 +55,8 @@ class Inputs:
         same_dialect = client.dialect.name == self._context.upstream.name  # which may have a place for attachments
         segments = command.segments if same_dialect else as_references(command.segments, self._context.route.file_roots)
         command = structs.replace(command, segments=segments)
-        if (why := why_empty(segments)) and _ATTACHED.isdisjoint(map(type, segments)):
-            client.refuse(command.request, "invalid", why)
+        if not flatten(segments).strip() and _ATTACHED.isdisjoint(map(type, segments)):
+            client.refuse(command.request, "invalid", why_empty(segments))
         elif states.severed:
             client.refuse(command.request, "busy", BUSY)
         elif self._questions.take_typed(client, command):

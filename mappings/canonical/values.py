@@ -138,9 +138,7 @@ def flatten(segments: Sequence[Segment]) -> str:
 
 
 def why_empty(segments: Sequence[Segment]) -> str:
-    """Return why an input has no text, "" if it has some."""
-    if flatten(segments).strip():
-        return ""
+    """Return the reason for which an input without text is refused."""
     has_unknown = any(isinstance(segment, UnknownSegment) for segment in segments)
     return "the input has only segments of unknown kinds" if has_unknown else "the input is empty"
 
