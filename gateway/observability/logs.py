@@ -201,6 +201,11 @@ def _with_component(logger: object, _name: str, event: Fields) -> Fields:
 # -- processors --------------------------------------------------------------------------------------------
 
 
+def prepare_redaction() -> None:
+    """Import what the first log line needs, which takes 25 ms."""
+    from dragoman.gateway.recording.redaction import rules  # noqa: F401  # the module is all that is wanted
+
+
 def _without_secrets(_logger: object, _name: str, event: Fields) -> Fields:
     from dragoman.gateway.recording.redaction.rules import redact_text
 

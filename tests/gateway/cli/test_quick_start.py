@@ -56,6 +56,30 @@ def test_a_bridge_imports_only_the_dialects_and_libraries_that_it_uses(
     assert not modules & (unused | NEVER)
 
 
+def test_a_gateway_imports_what_its_first_log_line_needs_in_a_thread(tmp_path: Path) -> None:
+    program = """
+import sys, threading
+from dragoman.gateway.cli.program import main
+class Watch:
+    def find_spec(self, name, path, target=None):
+        if name == "dragoman.gateway.recording.redaction.rules":
+            print(threading.current_thread() is threading.main_thread(), flush=True)
+sys.meta_path.insert(0, Watch())
+sys.exit(main())
+"""
+    config = tmp_path / "gateway.toml"
+    config.write_text(
+        f'[[route]]\nname = "a"\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "pod+unix:{tmp_path}/sock"\n'
+    )
+    command = [sys.executable, "-c", program, "serve", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        is_in_loop = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert is_in_loop == "False\n"
+
+
 @pytest.mark.parametrize("command", ["send", "chat"])
 def test_a_client_of_the_command_line_imports_no_library_that_draws_tables_or_converts_values(
     command: str, tmp_path: Path
