@@ -315,8 +315,8 @@ def _answers(items: Sequence[Item]) -> list[str]:
 def with_newer(page: Sequence[Item], transcript: Sequence[Item]) -> list[Item]:
     """Return the transcript with the messages of a page that are newer than the last one which both have.
 
-    The page begins with the newest message. An answer that was cut off is left out if the page has the whole answer.
-    Return [] if the page has no newer messages.
+    The page begins with the newest message. It may have an answer as one message that was seen in blocks, or in part:
+    then only what the blocks lack is added. Return [] if the page has nothing newer.
     """
     places: dict[str | tuple[str, str], int] = {}
     for i, item in enumerate(page):
@@ -326,17 +326,21 @@ def with_newer(page: Sequence[Item], transcript: Sequence[Item]) -> list[Item]:
     for i, known in reversed([*enumerate(transcript, start=1)]):
         place = places.get(known.id, places.get((known.role, known.text))) if isinstance(known, Message) else None
         if place is not None:
-            newer = [*reversed(page[:place])]
-            is_whole = newer and _is_whole(newer[0], transcript[i:])
-            return [*transcript[: i if is_whole else None], *newer] if newer else []
+            return _with_whole_answer([*transcript[:i]], transcript[i:], [*reversed(page[:place])])
     return [*transcript, *reversed(page)] if page else []
 
 
-def _is_whole(answer: Item, heard: Sequence[Item]) -> bool:
-    texts = _answers(heard)
-    if not isinstance(answer, Message) or answer.role != "assistant":
-        return False
-    return len(texts) == 1 and answer.text.startswith(texts[0])
+def _with_whole_answer(known: list[Item], heard: Sequence[Item], newer: Sequence[Item]) -> list[Item]:
+    """Return all these items in their order; the first of `newer` may be the answer whose blocks are in `heard`."""
+    blocks = [i for i, item in enumerate(heard) if _is_spoken(item, "assistant")]
+    text, first = "".join(_answers(heard)), newer[0] if newer else None
+    if not blocks or not isinstance(first, Message) or first.role != "assistant" or not first.text.startswith(text):
+        return [*known, *heard, *newer] if newer else []
+    rest = first.text.removeprefix(text)
+    if not rest and len(newer) == 1:
+        return []
+    last = structs.replace(first, text=_answers(heard)[-1] + rest)
+    return [*known, *heard[: blocks[-1]], last, *heard[blocks[-1] + 1 :], *newer[1:]]
 
 
 # -- pages ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from dragoman.gateway.session.history import Addition, fold_in, page, renew, with_newer
 from dragoman.mappings.canonical import OpenTurn, SessionState
@@ -257,6 +258,17 @@ def test_an_answer_that_was_cut_off_is_left_out_if_the_page_has_it_whole() -> No
     one, cut_off, whole = user("one", "1"), assistant("Hel"), Message(role="assistant", text="Hello", id="2")
     assert with_newer([whole, one], [one, cut_off]) == [one, whole]
     assert with_newer([one], [one, cut_off]) == []
+
+
+def test_an_answer_that_was_seen_in_blocks_is_not_added_as_one_message() -> None:
+    """A server stores the text before and behind a tool call as one message."""
+    one, call, next_one = user("one", "1"), ToolCall(call="c", name="ls", arguments="{}"), user("next", "3")
+    seen: list[Item] = [one, assistant("Hel"), call, assistant("lo")]
+    whole = Message(role="assistant", text="Hello", id="2")
+    assert with_newer([whole, one], seen) == []
+    assert with_newer([next_one, whole, one], seen) == [*seen[:3], structs.replace(whole, text="lo"), next_one]
+    longer = structs.replace(whole, text="Hello there")
+    assert with_newer([longer, one], seen) == [*seen[:3], structs.replace(whole, text="lo there")]
 
 
 @pytest.mark.parametrize("stored", [user("next", "2"), Message(role="assistant", text="This reply failed", id="2")])
