@@ -282,7 +282,7 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     def count(self) -> int:
         """Return the number of its frames, events and commands."""
         if self.rounds:
-            return len(self.texts) * (len(self.frames) + 1)
+            return len(self.events[0].texts) * (len(self.frames) + 1)
         return len(self.frames) + len(self.events) + len(self.commands)
 
     @property
@@ -474,10 +474,11 @@ def _unfolded_size(step: StepLine) -> int:
     """Return how many characters the frames of all rounds have at most."""
     if not step.rounds:
         return 0
-    length, size = sum(map(len, step.texts)), 0
+    texts = step.events[0].texts
+    length, size = sum(map(len, texts)), 0
     for frame in step.frames:
-        fixed = sum([len(piece) + TIME_MAX for part in frame.around for piece in part])  # a list: fewer calls
-        size += fixed * len(step.texts) + len(frame.around) * length
+        for part in frame.around:
+            size += length + (sum(map(len, part)) + TIME_MAX * len(part)) * len(texts)
     return size
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, chain, repeat, takewhile
+from operator import floordiv
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -122,14 +123,15 @@ class PendingSteps:
                     self._size += size + sum(map(_size, frames))
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
-    def add_texts(self, run: TextRun) -> None:
-        """Add steps that are a lone piece of a text each."""
-        cells, width = run.cells, run.width
-        size = sum(map(len, cells[TEXT::width]))
+    def add_texts(self, run: TextRun, size: int) -> None:
+        """Add steps that are a lone piece of a text each. Their frames have `size` bytes."""
+        width = run.width
+        texts = run.cells[TEXT::width]
+        characters = sum(map(len, texts))
         self._add_run(run)
-        self.searched += size
-        self.count += len(cells) // width * (1 + width - FRAMES)
-        self._size += size + sum([_size(cells[at::width]) for at in range(FRAMES, width)])
+        self.searched += characters
+        self.count += len(texts) * (1 + width - FRAMES)
+        self._size += characters + size
 
     def _add_run(self, run: TextRun) -> None:
         """Add a run, which may continue the one with which the pending steps end."""
@@ -255,8 +257,8 @@ class TextRun(Struct, eq=False):
         return FRAMES + len(self.common) - TAPPED
 
     def columns(self) -> Columns:
-        width = self.width
-        return [self.cells[at::width] for at in range(width)]
+        cells, width = self.cells, FRAMES + len(self.common) - TAPPED
+        return [cells[at::width] for at in range(width)]
 
 
 TAPPED = 6  # where in `common` the tap points begin
@@ -377,7 +379,7 @@ def _flat(column: Sequence[Any], counts: Sequence[int]) -> list[Any]:
 
 def _stamps(ats: Sequence[int], counts: Sequence[int]) -> list[bytes]:
     """Return the time of each delta as it stands in frames: ms since the Unix epoch."""
-    stamps = _encode_lines([at // 1_000_000 for at in ats])[:-1].split(b"\n")
+    stamps = _encode_lines([*map(floordiv, ats, repeat(1_000_000))])[:-1].split(b"\n")
     return stamps if len(counts) == counts.count(1) else list(chain.from_iterable(map(repeat, stamps, counts)))
 
 
@@ -403,26 +405,23 @@ def _are_joined(
     frames: Sequence[bytes], around: Sequence[Sequence[bytes]], quoted: Sequence[bytes], stamps: Sequence[bytes]
 ) -> bool:
     """Return True if each frame is its text joined by these strings, which are in pieces around its time."""
-    if stamps[0] == stamps[-1]:
-        around = [[stamps[0].join(pieces)] for pieces in around]
-    for at in range(0, len(frames), SLICE):
-        end = at + SLICE
-        if b"\n".join(frames[at:end]) != _joined(around, quoted[at:end], stamps[at:end]):
-            return False
-    return True
-
-
-def _joined(around: Sequence[Sequence[bytes]], quoted: Sequence[bytes], stamps: Sequence[bytes]) -> bytes:
-    """Return the frames of these texts and times, one a line. They are made together, because there are very many."""
     fixed: list[bytes] = []
     slots: list[Sequence[bytes]] = []
     for pieces in around:
-        slots += [quoted, *([stamps] * (len(pieces) - 1))]
-        fixed += pieces
+        if stamps[0] == stamps[-1]:
+            slots.append(quoted)
+            fixed.append(stamps[0].join(pieces))
+        else:
+            slots += [quoted, *([stamps] * (len(pieces) - 1))]
+            fixed += pieces
     first, *others, last = fixed
-    row = [piece for part in (*others, last + b"\n" + first) for piece in (b"", part)]
-    rows = row * len(quoted)
-    for slot, values in enumerate(slots[1:]):
-        rows[2 * slot :: len(row)] = values
-    rows[-1] = last
-    return first + b"".join(rows)
+    row = [b""] * (2 * len(others) + 2)
+    row[1::2] = [*others, last + b"\n" + first]
+    for at in range(0, len(frames), SLICE):  # the frames of a slice are made together, because there are very many
+        made = row * len(frames[at : at + SLICE])
+        for place, values in enumerate(slots[1:]):
+            made[2 * place :: len(row)] = values[at : at + SLICE]
+        made[-1] = last
+        if b"\n".join(frames[at : at + SLICE]) != first + b"".join(made):
+            return False
+    return True

@@ -189,14 +189,15 @@ class SessionRecorder:
 
     def _gather_texts(self) -> None:
         """Add the lone pieces of a text to the pending steps, with their times in µs."""
-        run, self.texts, self.texts_size = TextRun(self._texts_common, self.texts), [], 0
+        run, size = TextRun(self._texts_common, self.texts), self.texts_size
+        self.texts, self.texts_size = [], 0
         width = run.width
         times = [(now - self._start) // 1000 for now in run.cells[::width]]
         if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
             times = [*accumulate(times, lambda before, t: max(before + 1, t), initial=self._t)][1:]
         run.cells[::width] = times
         self._t = times[-1]
-        self._notes.add_texts(run)
+        self._notes.add_texts(run, size)
 
     def batch(self, batch: Batch) -> SessionRecorder | None:
         """Record events that were added to the session's log, and make it act. Return who acted before."""

@@ -75,7 +75,7 @@ class SessionRedactor:
     @property
     def _searched_at_release(self) -> int:
         """Work (bytes) to release what is held back; 0 while the redactor is the thread's own."""
-        return 0 if self.busy else PER_ITEM * self.redactor.held_items
+        return 0 if self._in_thread else PER_ITEM * self.redactor.held_items
 
     def _run(
         self, size: int, number: int, redact: Callable[[], list[StepLine]], then: Callable[[], None], *, in_loop: bool

@@ -76,9 +76,11 @@ class ParsedFrame(Struct):
 class FieldTexts:
     """The fields of all frames of one recording."""
 
-    __slots__ = ("_alone", "_fields", "_gaps", "_going_on", "_touched", "_unfinished")
+    __slots__ = ("_alone", "_fields", "_gaps", "_going_on", "_touched", "_unfinished", "has_new")
 
     def __init__(self) -> None:
+        self.has_new = False
+        """True if texts came since the last call of `take`."""
         self._touched: list[FieldText] = []  # the fields with new parts
         self._going_on: dict[TapKey, list[FieldText]] = {}  # those of them behind the last emptied frame of their tap
         self._alone: dict[str, list[int]] = {}  # words that are searched alone, and the numbers of their frames
@@ -92,6 +94,7 @@ class FieldTexts:
         They end in a placeholder, since the end of a text may make a word of it a value.
         """
         self._gaps[tap] += 1
+        self.has_new = True
         for field_text in self._going_on.pop(tap, ()):
             field_text.parts.append(((number,), EMPTIED))
 
@@ -129,6 +132,7 @@ class FieldTexts:
 
         A text may be a secret only as long as nothing is joined to it, so it is searched alone as well.
         """
+        self.has_new = True
         for field_text, text in parsed.texts:
             if not field_text.parts:
                 self._touched.append(field_text)
@@ -142,6 +146,7 @@ class FieldTexts:
     def take(self) -> tuple[dict[str, list[int]], list[FieldText]]:
         """Return the texts since the last call: words to search alone, with the numbers of their frames, and fields."""
         taken, self._alone, self._touched, self._going_on = (self._alone, self._touched), {}, [], {}
+        self.has_new = False
         return taken
 
     def note_unfinished(self, field_text: FieldText) -> None:

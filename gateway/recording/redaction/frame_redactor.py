@@ -78,8 +78,14 @@ class FrameRedactor:
                 for text in (frame.text,) if frame.text is not None else texts_of(frame):
                     self._add_frame(tap, number, text)
                 number += 1
+        if self._fields.has_new:
+            self._search_new()
+        return self._without_suspects(steps) if self._suspects else steps
+
+    def _search_new(self) -> None:
+        """Search the words and the fields' new texts together, or one by one if they may hold a secret."""
         alone, fields = self._fields.take()
-        if (alone or fields) and not self._are_clean(alone, fields):
+        if not self._are_clean(alone, fields):
             for word, its_frames in alone.items() if not self._finder.is_clean(alone) else ():
                 for found in its_frames:
                     self._search_frame(found, word)
@@ -87,14 +93,13 @@ class FrameRedactor:
                 self._search_field(field_text)
         if self._fields.forget_excess():
             self._known.clear()
-        return self._without_suspects(steps) if self._suspects else steps
 
     def _add_streams(self, number: int, stream: StepLine) -> int:
         """Add the frames of a stream, numbered from `number` tap by tap. Return the next number.
 
         Where the rest of the frames is known, only their texts are remembered.
         """
-        texts = stream.texts
+        texts = stream.events[0].texts
         joined = "".join(texts)
         before = behind = None
         for tap in stream.frames:

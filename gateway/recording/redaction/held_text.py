@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -22,6 +23,8 @@ Slot = TypeVar("Slot")
 
 BEHIND = 512  # characters of released text that are searched again: a name, its sign and the start of its value
 BEHIND_MAX = 64 * 1024  # likewise for one secret that goes on and on
+
+TEXT, TIME = attrgetter("text"), attrgetter("t")  # of a HeldDelta; a map of them is no Python call
 
 
 class HeldDelta(Struct, Generic[Slot], eq=False):
@@ -56,11 +59,6 @@ class HeldText(Generic[Slot]):
         self._deltas: list[HeldDelta[Slot]] = []
         self.held = 0  # characters
 
-    @property
-    def since(self) -> int | None:
-        """The arrival time of the oldest held delta; None if none is held."""
-        return self._deltas[0].t if self._deltas else None
-
     def count_before_last(self, characters: int) -> int:
         """Return how many deltas have at least so many characters behind them."""
         left, count = self.held, 0
@@ -78,46 +76,46 @@ class HeldText(Generic[Slot]):
 
     def finish(self) -> Released[Slot]:
         """Release everything that is held: the text is complete."""
-        text = self._text()
+        text, ends = self._joined()
         spans = self._finder.find(text) if self._begun else self._whole(text)
-        return self._release(text, spans, len(self._deltas))
+        return self._release(text, spans, ends)
 
     def release_held_since(self, since: int, until: int) -> Released[Slot]:
         """Release what is decided if the oldest delta came by `since`, and what came by `until` in any case."""
         if not self._deltas or self._deltas[0].t > since:
             return []
-        return self.release(sum([delta.t <= until for delta in self._deltas]))
+        return self.release(bisect_right(self._deltas, until, key=TIME))
 
     def release(self, overdue: int) -> Released[Slot]:
         """Release what is decided, and the first `overdue` deltas in any case."""
-        text = self._text()
+        text, ends = self._joined()
         spans = self._finder.find(text)
         unfinished = self._finder.find_open(text)
         safe = min(unfinished.start if unfinished is not None else len(text), len(text) - self._finder.reach)
-        ends = list(accumulate([len(delta.text) for delta in self._deltas], initial=len(self._behind)))[1:]
-        count = bisect_right(ends, safe)
+        count = bisect_right(ends, safe, lo=1) - 1
         for span in reversed(spans):
-            if count and span.start < ends[count - 1] < span.end:
-                count = bisect_right(ends, span.start)
+            if count and span.start < ends[count] < span.end:
+                count = bisect_right(ends, span.start, lo=1) - 1
         if count < overdue:
             count = overdue
             if unfinished is not None and unfinished.end - unfinished.start >= HIDDEN:
                 spans = merged([*spans, unfinished])
-        return self._release(text, spans, count, unfinished)
+        return self._release(text, spans, ends[: count + 1], unfinished)
 
-    def _text(self) -> str:
-        return self._behind + "".join([delta.text for delta in self._deltas])
+    def _joined(self) -> tuple[str, list[int]]:
+        """Return the remembered text with the held one, the end of the first, and the end of each delta."""
+        texts = [*map(TEXT, self._deltas)]
+        return self._behind + "".join(texts), [*accumulate(map(len, texts), initial=len(self._behind))]
 
-    def _release(self, text: str, spans: list[Span], count: int, unfinished: Span | None = None) -> Released[Slot]:
-        """Release the first deltas without these secrets."""
-        deltas = self._deltas[:count]
-        del self._deltas[:count]
-        ends = list(accumulate([len(delta.text) for delta in deltas], initial=len(self._behind)))
+    def _release(self, text: str, spans: list[Span], ends: list[int], unfinished: Span | None = None) -> Released[Slot]:
+        """Release the first deltas, up to the last of their `ends`, without these secrets."""
+        deltas = self._deltas[: len(ends) - 1]
+        del self._deltas[: len(deltas)]
         at = ends[-1]
         self.held -= at - ends[0]
         for delta in deltas:
             delta.waits = False
-        released: Released[Slot] = [(delta, None) for delta in deltas]
+        released: Released[Slot] = [*zip(deltas, repeat(None))]
         if spans:
             for place, inside in enumerate(overlapping(spans, pairwise(ends))):
                 if inside:
@@ -127,12 +125,11 @@ class HeldText(Generic[Slot]):
                     released[place] = (delta, texts)
                     self._marked = max(self._marked, inside[-1].end)
         self._begun = self._begun or bool(released)
-        begins = [span.start for span in spans if span.end > at]
-        self._remember(text, at, min([at, *begins] if unfinished is None else [at, unfinished.start, *begins]))
-        return released
-
-    def _remember(self, text: str, at: int, begin: int) -> None:
-        """Keep the end of the released text, from well before `begin`, where something may go on."""
+        begin = at if unfinished is None else min(at, unfinished.start)  # where something may go on
+        for span in spans:
+            if span.end > at:
+                begin = min(begin, span.start)
         start = max(0, begin - max(BEHIND, self._finder.reach), at - BEHIND_MAX)
         self._behind = text[start:at]
         self._marked = max(0, self._marked - start)
+        return released

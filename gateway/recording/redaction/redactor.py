@@ -50,14 +50,16 @@ COUNTS_MAX = 1024  # kinds times places; their names come from us and from the c
 class HeldStep(Struct, eq=False, kw_only=True):
     """A step on its way: the `deltas` of streamed texts, and the `others`, which are searched when the step leaves.
 
-    `redacted` has the lines that were made of deltas with secrets, by their cursor. `count` is the number of its
-    entries, `weight` the size of its frames. A step with rounds is one entry, whose size the window bounds.
+    `redacted` has the lines that were made of deltas with secrets, by their cursor. `items` is the number of frames,
+    events and commands, `weight` the size of the frames. A step with rounds is one entry (`count`), whose size the
+    window bounds.
     """
 
     step: StepLine
     others: list[EventLine | CommandLine]
     deltas: list[HeldDelta[Slot]] = []
     redacted: dict[str, EventLine] = {}
+    items: int
     count: int = 1
     weight: int = 0
 
@@ -129,6 +131,7 @@ class Redactor:
         "_texts",
         "_values",
         "_weight",
+        "held_items",
         "ledger",
     )
 
@@ -146,6 +149,8 @@ class Redactor:
         self._queue: list[HeldStep] = []  # not a deque, which takes 0.7 KB while it is empty
         self._texts: dict[TextKey, HeldText[Slot]] = {}
         self._entries = self._weight = 0  # of the queue
+        self.held_items = 0
+        """Number of the frames, events and commands that are held back."""
         self._origin = Origin()  # the last one that was searched
 
     # -- steps come and go -------------------------------------------------------------------------------
@@ -179,19 +184,14 @@ class Redactor:
         return held
 
     @property
-    def held_items(self) -> int:
-        """Number of the frames, events and commands that are held back."""
-        return sum([held.step.count for held in self._queue])
-
-    @property
     def window(self) -> int:
         """The time for which a text is held back, in µs."""
         return self._rules.window_micros
 
     @property
     def since(self) -> int | None:
-        """The arrival time of the oldest text that is held back, in µs."""
-        return min((text.since for text in self._texts.values() if text.since is not None), default=None)
+        """The arrival time of the oldest text that is held back, in µs: the first step is held for its delta."""
+        return self._queue[0].step.t if self._queue else None
 
     def _released(self) -> list[StepLine]:
         """Take the steps that are decided out of the queue, and redact them."""
@@ -202,6 +202,7 @@ class Redactor:
             others += held.others
             self._weight -= held.weight
             self._entries -= held.count
+            self.held_items -= held.items
         clean = not others or self._values.are_clean(others)
         for entry in others if clean else ():
             if isinstance(entry, EventLine) and entry.turn:
@@ -276,10 +277,11 @@ class Redactor:
 
     def _hold(self, step: StepLine) -> None:
         """Add a step to the queue, and its deltas to their texts."""
-        held = HeldStep(step=step, others=[*step.commands])
+        held = HeldStep(step=step, others=[*step.commands], items=step.count)
         self._queue.append(held)
+        self.held_items += held.items
         if not step.rounds:
-            held.count = len(step.frames) + len(step.events) + len(step.commands)
+            held.count = held.items
             for frame in step.frames:
                 held.weight += len(frame.text or "")
         self._entries += held.count
@@ -296,25 +298,23 @@ class Redactor:
             text = event.json if type(event) is ToolCallArguments else "".join(entry.texts) or event.text
             delta = HeldDelta((held.step, entry, held.redacted), text, held.step.t, entry.texts)
             held.deltas.append(delta)
-            self._add(key, delta)
+            held_text = self._texts.get(key) or self._new_text(key)
+            held_text.add(delta)
+            if held_text.held > self._rules.window_bytes:
+                self._replace(held_text.release(held_text.count_before_last(self._rules.window_bytes // 2)))
             return
         held.others.append(entry)
         ends = ENDS.get(type(event))
         if ends is not None and self._texts and not entry.link:
             self._close([key for key in self._texts if ends(key, event)])
 
-    def _add(self, key: TextKey, delta: HeldDelta[Slot]) -> None:
-        text = self._texts.get(key)
-        if text is None:
-            text = self._texts[key] = self._new_text(key)
-        text.add(delta)
-        if text.held > self._rules.window_bytes:
-            self._replace(text.release(text.count_before_last(self._rules.window_bytes // 2)))
-
     def _new_text(self, key: TextKey) -> HeldText[Slot]:
         if key[0] == "arguments":
-            return HeldText(self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
-        return HeldText(self._finder, self._values.spans, self._mark)
+            new = HeldText[Slot](self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
+        else:
+            new = HeldText[Slot](self._finder, self._values.spans, self._mark)
+        self._texts[key] = new
+        return new
 
     def _release_texts(self, since: int, until: int) -> None:
         """Release the decided part of texts that are held since then, and everything that came until `until`.

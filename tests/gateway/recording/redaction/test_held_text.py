@@ -58,7 +58,7 @@ def test_overdue_text_is_measured_by_its_size() -> None:
     one = block(Finder(BUILT_IN))
     for t in range(10):
         one.add(HeldDelta(t, "abc", t))
-    assert (one.since, one.held) == (0, 30)
+    assert one.held == 30
     assert [one.count_before_last(characters) for characters in (10, 9, 0)] == [6, 7, 10]
 
 
@@ -68,7 +68,7 @@ def test_overdue_text_is_released_by_its_time_although_it_is_not_decided() -> No
         one.add(HeldDelta(t, text, t))
     assert one.release_held_since(-1, 9) == []
     assert [delta.t for delta, _ in one.release_held_since(0, 2)] == [0, 1, 2]
-    assert one.since == 3
+    assert [delta.t for delta, _ in one.finish()] == [3, 4]
 
 
 def test_empty_deltas_are_released_with_the_others() -> None:
