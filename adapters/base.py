@@ -85,7 +85,7 @@ class Work(Protocol):
     """Number of pieces that wait for a turn, or are done in this one."""
 
     def add_work(self, work: Iterator[None]) -> None:
-        """Do this work behind the work that was added before: now, or in a later step of the event loop."""
+        """Do this work after the work that was added before: now, or in a later step of the event loop."""
 
     def count(self, units: int) -> None:
         """Count work that was done."""

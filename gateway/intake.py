@@ -135,7 +135,7 @@ class FrameIntake:
                 if self._read_text(frame, add_text):
                     budget.left -= EVENT + size
                     if budget.left < 0:
-                        self._queue.spend(0)  # else what comes next would wait although nobody else does
+                        self._queue.spend(0)  # or the next frame would wait although no other link does
                     return 1
         before, debt = budget.left, STEP if self._each == EVENT else 0
         if 0 < size <= self._unchecked and before > budget.turn_end - debt:

@@ -292,7 +292,7 @@ class Link:
     async def _write(self) -> None:
         try:
             await self.outbox.write(self._all_written)
-        except ConnectionError as error:  # what the peer said before it closed is still read and acted on
+        except ConnectionError as error:  # frames that the peer sent before it closed are still read
             self.log.debug("cannot write to the peer any more", error=str(error))
         except Exception as error:  # noqa: BLE001  # no caller is above the task: the failure ends this link alone
             self.fail(error)

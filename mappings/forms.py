@@ -17,7 +17,7 @@ from dragoman.mappings.extras import raw, read_raw
 
 LINE_END = "  \n"  # clients may show text as markdown, where a newline without two spaces before it is a space
 ANSWER_FORM = "skip declines."
-SKIP, NONE = "skip", "none"  # what a user types, also behind a slash
+SKIP, NONE = "skip", "none"  # words that a user types, also after a slash
 SPEC_SHOWN = 1_000  # characters of a form that nobody can fill in
 
 
@@ -58,7 +58,7 @@ class Form:
         return raw(answer)
 
     def prompt(self, fault: str = "") -> str:
-        """Return the question of the current field, behind what was wrong with the answer before."""
+        """Return the question of the current field, after what was wrong with the answer before."""
         number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
         reason = f"{self._event.reason}{LINE_END}" if self._event.reason else ""
         before = f"{fault}{LINE_END}" if fault else ""

@@ -123,7 +123,7 @@ class Replies(Generic[R]):
         self._count = count
 
     def add(self, request: R) -> None:
-        """Add a request behind the others."""
+        """Add a request after the others."""
         self._order.append(request)
         if self._count is not None and request.size:
             self._count(request.size)

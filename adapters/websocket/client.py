@@ -106,7 +106,7 @@ class _Connector(TCPConnector):
 
 
 class _Early:
-    """A parser for aiohttp that takes what came behind the response to the handshake."""
+    """A parser for aiohttp that takes what came after the response to the handshake."""
 
     data = b""
 

@@ -53,7 +53,7 @@ class ClientReader(MessageParser):
         return ()
 
     def feed_eof(self) -> None:
-        """End the stream behind what waits for its turn."""
+        """End the stream after the bytes that wait for their turn."""
         if self._work is not None:
             self._work.add_work(self._end_in_turn())
         else:

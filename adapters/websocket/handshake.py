@@ -50,7 +50,7 @@ class Handshakes(Struct, frozen=True, kw_only=True):
 
 
 class Opened(Struct, frozen=True):
-    """A connection whose handshake was accepted, with the data that came behind its request."""
+    """A connection whose handshake was accepted, with the data that came after its request."""
 
     connection: AcceptedConnection
     tcp: asyncio.Transport
@@ -98,7 +98,7 @@ class Handshake:
             connection, loop, BODY_MAX, auto_decompress=False, max_msg_queue_size=2
         )
         self._room = REQUEST_MAX
-        self._early = b""  # what was read and is not parsed yet
+        self._early = b""  # bytes that were read and are not parsed yet
         self._work: Work | None = None  # while the data waits for its turn
         self._task: asyncio.Task[Any] | None = None  # while the authentication waits
         self._timer = loop.call_later(deadline, self._give_up)

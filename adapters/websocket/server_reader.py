@@ -48,8 +48,8 @@ class ServerReader(MessageParser):
         self._max_message = max_message
         self._between = False  # the parser holds no part of a message
         self._piece = FIRST_PIECE  # bytes
-        self._rest = b""  # what waits for the next iteration
-        self._ends = False  # the stream ends behind it
+        self._rest = b""  # bytes that wait for the next iteration
+        self._ends = False  # the stream ends after it
 
     def feed_data(self, data: bytes) -> Sequence[Message]:
         """Push a message that comes alone, or parse what was read."""
@@ -66,7 +66,7 @@ class ServerReader(MessageParser):
         return messages
 
     def feed_eof(self) -> None:
-        """End the stream behind what waits."""
+        """End the stream after the bytes that wait."""
         if self._rest:
             self._ends = True
         else:
@@ -81,7 +81,7 @@ class ServerReader(MessageParser):
         self._push, self._rest = _drop, b""
 
     def _parse_later(self, data: bytes) -> None:
-        """Parse a large read, and what comes behind it, in pieces: the first one now."""
+        """Parse a large read, and what comes after it, in pieces: the first one now."""
         self._between = False
         waits = bool(self._rest)
         self._rest += data

@@ -33,7 +33,7 @@ class TypedAnswer:
 
     @property
     def prompt(self) -> str:
-        """Return the question, behind what was wrong with the line before."""
+        """Return the question, after what was wrong with the line before."""
         if self._form is not None:
             return self._form.prompt(self._fault)
         words = question_words(self.asked)

@@ -325,5 +325,5 @@ def _ends_turn(bursts: Sequence[Burst[Event]]) -> bool:
 
 
 def _same(wanted: str, opened: str) -> bool:
-    """Return True if both names mean one conversation: a thread is its UUID, bare or behind `thread-`."""
+    """Return True if both names mean one conversation: a thread is its UUID, bare or after `thread-`."""
     return canonical_id("", wanted) == canonical_id("", opened)

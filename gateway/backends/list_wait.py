@@ -7,7 +7,7 @@
 
 Another backend with other sessions may answer after a lost connection. A failed attempt to connect changes nothing.
 A client that asks for the list waits longer, while the backend has a connection over which no list came.
-Hundreds of actions may wait, so they are done in steps of the event loop, and further ones behind them. A list may lack
+Hundreds of actions may wait, so they are done in steps of the event loop, and further ones after them. A list may lack
 thousands of sessions, so the backend is asked about a few of them at once.
 """
 

@@ -39,7 +39,7 @@ class OpsPort:
         """Serve the port as `wanted` says once the block has ended, but as before if the block raises an error.
 
         A port at the same address stays open and gets the new tokens, if clients can still connect. Else the new port
-        opens before the block, and the former one closes behind it. Raise OSError if the new one cannot be opened.
+        opens before the block, and the former one closes after it. Raise OSError if the new one cannot be opened.
         """
         former, server = self._options, self._server
         if server is not None and server.is_reachable and _has_same_address(former, wanted):

@@ -196,7 +196,7 @@ def _time(text: str, recording: Reader) -> int:
     if match is not None:
         hours, minutes, seconds = (float(part or 0) for part in match.groups())
         if (match[1] and minutes >= MINUTES) or (match[2] and seconds >= MINUTES):
-            raise ConfigError(f"invalid time {text!r}: minutes and seconds behind a colon are below {MINUTES}")
+            raise ConfigError(f"invalid time {text!r}: minutes and seconds after a colon are below {MINUTES}")
         duration = hours * 3600 + minutes * 60 + seconds
         if duration > DURATION_MAX:
             raise ConfigError(f"invalid time {text!r}: write at most {DURATION_MAX} seconds")

@@ -203,7 +203,7 @@ def _why_nobody(name: str, listeners: list[Endpoint], auth: Auth, persons: Mappi
     kind = name.partition(":")[0]
     if kind in ("uid", "gid") and any(listener.transport in OF_LOCAL_USERS for listener in listeners):
         return "`uid` and `gid` of the listeners do not allow it"
-    return "no listener of the route names its clients so"
+    return "no listener of the route gives its clients such names"
 
 
 def _missing_credential(name: str, auth: Auth) -> str:

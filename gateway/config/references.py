@@ -62,7 +62,7 @@ class Interpolation:
             self.faults.append((path, str(error)))
         if "\0" in text:
             self.faults.append((path, "a value must not contain a NUL character"))
-        return text.replace("\0", "")  # no system call takes one, so that nothing behind this fails for it
+        return text.replace("\0", "")  # no system call takes one, so that nothing after this fails for it
 
     def _pieces(self, text: str, path: KeyPath) -> Iterator[str]:
         end = 0

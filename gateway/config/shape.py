@@ -21,7 +21,7 @@ SHOWN = 60  # characters of a wrong value in an error
 OF_ENDPOINTS = ("token", "cert", "key", "ca", "client_ca", "origin", "host", "session", "agent", "user", "model", "cwd")
 INSTEAD = {
     "failover": 'write all upstreams in one list: `upstream = ["...", "..."]`',
-    "tls": "write `?cert=FILE&key=FILE` behind a `wss:` endpoint",
+    "tls": "write `?cert=FILE&key=FILE` after a `wss:` endpoint",
 }
 """A key that strangers write -> what to write instead."""
 
@@ -77,7 +77,7 @@ def _faults_of_table(
         elif key in tables:
             yield (*path, key), f"unknown key {key!r} here; it belongs {either(tables[key])}"
         elif path[:1] == ("route",) and key in OF_ENDPOINTS:
-            yield (*path, key), f"unknown key {key!r}; it is an option of an endpoint: write `?{key}=...` behind that"
+            yield (*path, key), f"unknown key {key!r}; it is an option of an endpoint: write `?{key}=...` after that"
         elif key in INSTEAD:
             yield (*path, key), f"unknown key {key!r}; {INSTEAD[key]}"
         else:

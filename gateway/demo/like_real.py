@@ -33,7 +33,7 @@ class Flavour:
 
 
 class PodFlavour(Flavour):
-    """Commits log entries behind the status, tells every second answer in `text_done`, and closes no aborted block.
+    """Commits log entries after the status, tells every second answer in `text_done`, and closes no aborted block.
 
     See docs/dialects/pod.md, sections 6 to 8. One instance serves one client.
     """

@@ -4,7 +4,7 @@ section 1).
     dragoman-codewhale app-server --stdio [--config FILE]
 
 The environment selects the route (route.py). `--config` names a configuration of codewhale and is ignored, as any other
-option before or behind the command. The program speaks on its stdin and stdout, and ends with the client that started
+option before or after the command. The program speaks on its stdin and stdout, and ends with the client that started
 it.
 """
 

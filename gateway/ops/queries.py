@@ -38,7 +38,7 @@ class LossQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A page of the loss ledger; "" matches all. A `-` sorts downwards.
 
     The cursor counts rows. Rows that are counted between two requests change their place if they are sorted by count,
-    and a new row moves those behind it. So a row may be missing on a page, or be on two: sort by `kind`, or ask for all
+    and a new row moves those after it. So a row may be missing on a page, or be on two: sort by `kind`, or ask for all
     rows at once with `limit`, if each row must be there.
     """
 

@@ -18,7 +18,7 @@ commands of other clients, even if 1,000 clients send their inputs at once.
 
 Tokens pass inputs. A lone further piece of a text that streams waits only if 3,000 came in this step: waiting costs
 three times its own work. Another lone frame of a backend may use up to one step more than the step has. The start of a
-turn and its end count for the step, but not for the backend: the tokens behind a start do not wait for the commands of
+turn and its end count for the step, but not for the backend: the tokens after a start do not wait for the commands of
 all clients.
 """
 
@@ -101,7 +101,7 @@ class FairQueue:
         self.is_closed = False
         self._soon = soon
         self._waiting: list[tuple[int, int, Waiting]] = []
-        self._quick: list[tuple[int, int, Waiting]] = []  # those for which so little waits that the turn is short
+        self._quick: list[tuple[int, int, Waiting]] = []  # links with so little work that their turn is short
         self._numbers = count()
         self._clock = QUANTUM  # so that the first links start as far behind it as all later ones
         self._scheduled = False
@@ -365,7 +365,7 @@ class SlicedWork:
         self._queue.budget.left -= units
 
     def add_work(self, work: Iterator[None]) -> None:
-        """Do this work behind the work that was added before."""
+        """Do this work after the work that was added before."""
         self._pieces.append(work)
         waits, self.waiting = self.waiting > 0, len(self._pieces)
         if waits or self._running:

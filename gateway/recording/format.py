@@ -182,7 +182,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
         return int(epoch), int(seq)
 
     def with_text(self, seq: int, t: int, at: int, text: str, place: int) -> EventLine:
-        """Return the event with this text and the number `seq`; it stands `place` places behind `cursor`."""
+        """Return the event with this text and the number `seq`; it stands `place` places after `cursor`."""
         epoch, position = self.position
         return EventLine(
             seq=seq,

@@ -113,7 +113,7 @@ class SessionRecorder:
         self._notes = PendingSteps()
         self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # the notes of the step that is not over
-        self.texts: list[Any] = []  # lone pieces of a text behind the pending steps, as cells of a TextRun
+        self.texts: list[Any] = []  # lone pieces of a text after the pending steps, as cells of a TextRun
         self.texts_size = 0  # bytes of their frames
         self._texts_common: tuple[Any, ...] = ()
         redactor = SessionRedactor(recordings, self._parts)

@@ -15,7 +15,7 @@ def session_id(route: str, endpoint: str) -> str:
 
 
 def canonical_id(route: str, name: str) -> str:
-    """Return the canonical id of a backend's `name`: a UUID is taken as it is, bare or behind `thread-`."""
+    """Return the canonical id of a backend's `name`: a UUID is taken as it is, bare or after `thread-`."""
     try:
         return str(UUID(name.removeprefix("thread-")))
     except ValueError:

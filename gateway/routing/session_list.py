@@ -201,7 +201,7 @@ class SessionList:
         return {""} if self._policy.sees_all else {"", wanted.principal}
 
     def _own_rows(self, wanted: WantedPage, after: RowPlace) -> Iterator[ListedRow]:
-        """Yield the rows of the open sessions that the client sees, behind this place."""
+        """Yield the rows of the open sessions that the client sees, after this place."""
         shown = (True, False) if wanted.silent else (True,)
         groups = [(owner, is_shown) for owner in self._owners(wanted) for is_shown in shown]
         walks = [self._walk(group, after) for group in groups]
@@ -216,7 +216,7 @@ class SessionList:
                 yield listed
 
     def _walk(self, group: RowGroup, after: RowPlace) -> Iterator[RowPlace]:
-        """Yield the places of a group behind this one."""
+        """Yield the places of a group after this one."""
         while order := self._orders.get(group):
             at = bisect_right(order, after)
             chunk = order[at : at + CHUNK]

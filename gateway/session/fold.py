@@ -187,7 +187,7 @@ def _answered(turn: OpenTurn, event: events.QuestionAnswered) -> None:
         return
     turn.blocks[at] = event
     if turn.question is not None:
-        turn.blocks.append(turn.question)  # the question stays open, behind the block that waited for this answer
+        turn.blocks.append(turn.question)  # the question stays open, after the block that waited for this answer
 
 
 def _otp(state: SessionState, event: events.OtpRequired) -> None:

@@ -15,7 +15,7 @@ does so for a whole history:
 
 `fold_in` does so for a store that has only messages. Two messages are the same if they have one id, or else one role
 and text after the last message that both have. A message that only the store has comes after the last one that both
-have, and before the turn of the next. If that turn has an answer that the store corrects, it comes behind this answer:
+have, and before the turn of the next. If that turn has an answer that the store corrects, it comes after this answer:
 two runs were taken for one.
 
 Items that only the transcript has stay where they are. Each step looks up where a message stands: the cost is linear.
@@ -48,7 +48,7 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
 
     Messages of user and assistant are compared by themselves: a log may order calls and results otherwise.
 
-    A rotated history may lack the input that is being worked on. Then the input is kept behind it.
+    A rotated history may lack the input that is being worked on. Then the input is kept after it.
     """
     if event.conversation and event.conversation == state.conversation and state.transcript:
         return _added(event, state, new_id)
@@ -136,7 +136,7 @@ class Addition:
     def of(self, added: Sequence[Item]) -> tuple[list[Item], int]:
         """Return the transcript with the items that only `added` has, and how many items `added` reaches to.
 
-        Items behind those are in the transcript alone.
+        Items after those are in the transcript alone.
         """
         result: list[Item] = []
         waiting: list[Item] = []
@@ -158,7 +158,7 @@ class Addition:
         return result, _reach(result, added)
 
     def _find(self, item: Item) -> int | None:
-        """Return the index of a message behind the items that were compared, None if it is not there."""
+        """Return the index of a message after the items that were compared, None if it is not there."""
         if not isinstance(item, Message) or item.role == "system":
             return None
         found = _next(self._places.get(_mark(item), ()), self._at)
@@ -279,7 +279,7 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
 
     Two answers are the same if no input is between them: then the store contradicts what was streamed, and is right.
     A store may join the blocks of an answer, as a gateway in the place of a pando does: then nothing is corrected.
-    Such a gateway stores neither its questions in words nor their answers: only the text behind those is added.
+    Such a gateway stores neither its questions in words nor their answers: only the text after those is added.
     If the store has inputs between the parts of what was heard, its answers take the place of what was heard.
     """
     stored = [*takewhile(lambda message: message.role == "assistant", new)]

@@ -160,7 +160,7 @@ class Presence:
 
     @property
     def clients(self) -> list[Client]:
-        """The clients that are attached, behind those that wait for the history."""
+        """The clients that are attached, after those that wait for the history."""
         return self._pending.waiting + self.links
 
     @property

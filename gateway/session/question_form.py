@@ -155,7 +155,7 @@ class QuestionForm:
             after_text=turn.spoke,
         )
         self._runs.emit(words)
-        self._runs.split()  # a question ends its batch, so that a client in words is shown nothing behind it
+        self._runs.split()  # a question ends its batch, so that a client in words is shown nothing after it
 
     def _begin_run(self, origin: Origin | None) -> None:
         turn = self._state.turn

@@ -165,7 +165,7 @@ class Reconnect:
             self._context.effects.give_up(failure)
             return True
         self.close()
-        if state.transcript[state.fresh :]:  # the run has another input: the waiting one was written behind it
+        if state.transcript[state.fresh :]:  # the run has another input: the waiting one was written after it
             self._commands.give_all(SubmitInput, UNKNOWN)
         self._commands.accept_waiting(at)
         self._start_unknown = state.turn is None or not (state.turn.model_turn or state.turn.blocks)

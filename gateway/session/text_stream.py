@@ -110,5 +110,5 @@ class TextStream:
         for target in self._targets:
             for member in target.members:
                 member.offered += self.count
-        # The pieces of the event that closes the stream may stand behind them already.
+        # The pieces of the event that closes the stream may stand after them already.
         return self._parts[self._first : self._first + self.count]

@@ -50,7 +50,7 @@ from dragoman.mappings.canonical.values import (
 
 
 class FoundTurn(Struct, frozen=True, kw_only=True):
-    """The state of a turn. `own` are the items of its run behind its input, as far as the history has them."""
+    """The state of a turn. `own` are the items of its run after its input, as far as the history has them."""
 
     verdict: Literal["running", "ended", "unknown"]
     own: tuple[Item, ...] = ()
@@ -114,7 +114,7 @@ def _state_of_run(run: PastRun | None, first: int, history: events.HistorySnapsh
 
 
 def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[PastRun]:
-    """Return the runs behind the items that were known before the turn; the log has no answers that were cut off.
+    """Return the runs after the items that were known before the turn; the log has no answers that were cut off.
 
     If the history was rewritten meanwhile, return its last run.
     """
@@ -143,7 +143,7 @@ def _answers(items: Sequence[Item]) -> set[str]:
 def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
     """Return the index of the input, and True if the history is known to agree with the items before it.
 
-    In a history that was rewritten meanwhile, it is the input behind the known ones of the same text, or the last one.
+    In a history that was rewritten meanwhile, it is the input after the known ones of the same text, or the last one.
     """
     known = [one for _, one in _inputs(before)]
     inputs = _inputs(history.items)

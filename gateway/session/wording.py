@@ -1,7 +1,7 @@
 """Questions in words, and the reading of typed answers, for clients whose dialect has none
 (docs/translation.md, rule 3.3).
 
-An approval takes one word, and a one-time code is typed behind `code`. `dragoman.mappings.forms` asks the fields of a
+An approval takes one word, and a one-time code is typed after `code`. `dragoman.mappings.forms` asks the fields of a
 form.
 """
 

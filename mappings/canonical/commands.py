@@ -301,7 +301,7 @@ Command = Union[  # noqa: UP007  # thirty-five names read better in a list than 
     StoreWrite,
     Unmapped,
 ]
-Commands = tuple[Command, ...]  # what one message becomes
+Commands = tuple[Command, ...]  # the commands that one message becomes
 
 OpeningCommand = OpenSession | ResumeSession | GetSession
 """A command that a backend answers with SessionOpened."""

@@ -597,4 +597,4 @@ Event = Union[  # noqa: UP007  # sixty names read better in a list than joined b
     Gap,
     Unmapped,
 ]
-Events = tuple[Event, ...]  # what one message becomes
+Events = tuple[Event, ...]  # the events that one message becomes

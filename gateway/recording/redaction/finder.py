@@ -90,7 +90,7 @@ class Detector(Struct, frozen=True, kw_only=True):
         return sum([where.count(anchor) for anchor in self.anchors])
 
     def match_open(self, text: str, folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
-        """Return the unfinished secret that the end of `text` cuts off. No space stands behind `last_word`."""
+        """Return the unfinished secret that the end of `text` cuts off. No space stands after `last_word`."""
         start = last_word if self.in_word else 0
         if self.opens is None:
             return None
@@ -171,7 +171,7 @@ class Finder:
         return known
 
     def find_open(self, text: str) -> Span | None:
-        """Return the first unfinished secret that the end of `text` cuts off: nothing behind its start may be shown.
+        """Return the first unfinished secret that the end of `text` cuts off: nothing after its start may be shown.
 
         An unfinished secret that begins more than KNOWN_MOST characters before the end is not seen.
         """

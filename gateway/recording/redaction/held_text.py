@@ -60,7 +60,7 @@ class HeldText(Generic[Slot]):
         self.held = 0  # characters
 
     def count_before_last(self, characters: int) -> int:
-        """Return how many deltas have at least so many characters behind them."""
+        """Return how many deltas have at least so many characters after them."""
         left, count = self.held, 0
         for delta in self._deltas:
             left -= len(delta.text)

@@ -149,7 +149,7 @@ def _values(text: str) -> Iterator[tuple[Keys, int, int, bool]]:
     At most KEYS_MAX keys and one more are given. A container comes before its content, so that it can be removed
     as a whole.
     """
-    last = len(text.rstrip())  # space with nothing behind it would be read from each of its characters
+    last = len(text.rstrip())  # space with nothing after it would be read from each of its characters
     ends = _ends(text, last)
     stack: list[_Container] = []
     for found in TOKEN.finditer(text, 0, last):

@@ -1,9 +1,9 @@
 """Find keys and tokens that begin with a fixed prefix: search for all prefixes at once, then for their formats.
 
-A key begins behind a character of no word, so the search reads on quickly inside words and base64. A format reads at
+A key begins after a character of no word, so the search reads on quickly inside words and base64. A format reads at
 most as many characters as it needs before it fails, so a text costs time in proportion to its size.
 
-KEY_TABLE has the formats as their makers publish them. Each line has a kind, the alphabet and length of the part behind
+KEY_TABLE has the formats as their makers publish them. Each line has a kind, the alphabet and length of the part after
 the prefix, and the prefixes. A length is a minimum; `=32` is an exact length, and `22.6` are two parts joined by a dot.
 `+digit` means that a digit must occur in that part. A prefix `*:AA` does not begin a word: its sign follows a letter or
 digit.
@@ -251,7 +251,7 @@ class KeyFormat(Struct, frozen=True, kw_only=True):
 
     @property
     def body(self) -> str:
-        """The pattern of the part behind the prefix. It never backtracks."""
+        """The pattern of the part after the prefix. It never backtracks."""
         some = f"[{ALPHABETS[self.alphabet]}]"
         if self.exact:
             return f"{some}{{{self.lengths[0]}}}(?!{some})"
@@ -261,7 +261,7 @@ class KeyFormat(Struct, frozen=True, kw_only=True):
 
     @property
     def characters(self) -> str:
-        """The pattern of one character behind the prefix."""
+        """The pattern of one character after the prefix."""
         return f"[{''.join(map(re.escape, self.separators))}{ALPHABETS[self.alphabet]}]"
 
 
@@ -321,8 +321,8 @@ class PrefixedKeys:
         return sum([len(self._long.findall(text, at, at + PIECE + BEYOND)) for at in starts])
 
     def match_open(self, text: str, _folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
-        """Return the unfinished key that the end of `text` cuts off. No space stands behind `last_word`."""
-        ended: dict[str, int] = {}  # characters of a format -> where they end behind the last prefix
+        """Return the unfinished key that the end of `text` cuts off. No space stands after `last_word`."""
+        ended: dict[str, int] = {}  # characters of a format -> where they end after the last prefix
         begin = max(last_word, len(text.rstrip(CHARACTERS)))
         first = self._start.match(text, begin)
         for start in chain([first] if first is not None else [], self._behind.finditer(text, begin)):

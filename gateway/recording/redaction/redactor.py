@@ -1,6 +1,6 @@
 """Redact the steps of a recording on their way into the file, in the order in which they came.
 
-While a text is streamed, its deltas and all steps behind them are held back: until the text ends, or for half of a
+While a text is streamed, its deltas and all steps after them are held back: until the text ends, or for half of a
 window of so many characters and µs. Unfinished secrets are held for the whole window. Overdue text is released as
 held_text.py describes. Between two such moments a step costs no more than a place in a queue, and many texts and
 frames are searched at once. Nearly all steps hold no secret, and leave as they came. Nothing here reads a clock: the
@@ -42,7 +42,7 @@ AnyLine = TypeVar("AnyLine", EventLine, CommandLine)
 TextKey = tuple[str, str, str]
 """Identifies a text that streams: its kind, and the call and name of a tool."""
 
-ENTRIES_MAX = 65_536  # entries of steps held behind an open text: one for every byte of the window
+ENTRIES_MAX = 65_536  # entries of steps held after an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
 COUNTS_MAX = 1024  # kinds times places; their names come from us and from the configuration
 

@@ -56,7 +56,7 @@ VARIABLE = re.compile("_|[a-z][A-Z]")
 """The middle of a name that consists of several words, as variables have them."""
 
 CLOSED = re.compile(r"\s*[,.+;)\]}]")
-"""The text behind a quote that closes a string and opens none."""
+"""The text after a quote that closes a string and opens none."""
 
 NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 BEFORE = 256  # characters of a line that are read to see where a value stands
@@ -98,7 +98,7 @@ def _is_secret(found: re.Match[str]) -> bool:
 
 
 def _is_bare_word(found: re.Match[str], start: int, end: int) -> bool:
-    """Return True if a value without quotes and digits is one: behind `NAME=`, or up to the end of its line."""
+    """Return True if a value without quotes and digits is one: after `NAME=`, or up to the end of its line."""
     text, begin = found.string, found.start()
     sign = text[begin:start]
     behind = text[end : end + 9].lstrip(" \t")[:1]
@@ -228,7 +228,7 @@ def _behind(
     judge: Judge | None = None,
     needs: Literal["run", "sign", ""] = "sign",
 ) -> Detector:
-    """Return the detector of a secret behind `begin`: at least so many `characters`."""
+    """Return the detector of a secret after `begin`: at least so many `characters`."""
     return Detector(
         kind=kind,
         anchors=anchors,
@@ -321,7 +321,7 @@ PASSWORD_OPTIONS = {
 }
 """Option with a password -> the commands that have it."""
 
-MYSQL = re.compile(r"\b(?:mysql|mariadb)[a-z-]*\b")  # its password stands directly behind `-p`
+MYSQL = re.compile(r"\b(?:mysql|mariadb)[a-z-]*\b")  # its password stands directly after `-p`
 
 
 def _is_short_option(found: re.Match[str]) -> bool:

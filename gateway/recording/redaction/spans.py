@@ -174,7 +174,7 @@ class WithoutBinary(Layer):
     def __init__(self, whole: Layer, inner: Sequence[tuple[int, int]]) -> None:
         self._whole = whole
         parts: list[str] = []
-        self._cuts: list[int] = []  # indices in this text of the characters behind a part that was taken out
+        self._cuts: list[int] = []  # indices in this text of the characters after a part that was taken out
         self._before = [0]  # for the nth of them: how many more characters the whole text has before it
         at = length = 0
         for start, end in inner:
@@ -186,7 +186,7 @@ class WithoutBinary(Layer):
         super().__init__("".join((*parts, whole.text[at:])), whole)
 
     def place(self, at: int) -> int:
-        """Return the index in the outermost text; a secret that ends with what is left of the data ends behind it."""
+        """Return the index in the outermost text; a secret that ends with what is left of the data ends after it."""
         return self._whole.place(at + self._before[bisect_right(self._cuts, at)])
 
 

@@ -207,7 +207,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
-            refusal = None  # what the server can do is known when its thread is open
+            refusal = None  # the abilities of the server are known when its thread is open
             if isinstance(command, commands.SubmitInput):
                 refusal = images.refusal(command.segments, takes_images=self._takes_images)
             if refusal is not None:

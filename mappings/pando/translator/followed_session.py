@@ -5,7 +5,7 @@ many come at once. So `message.list` is called at the end for the whole text, an
 equal results with a silence between them end the turn. After a `session.update` a run of ours is probably over, so the
 silence is shorter. An open tool call allows a long silence, unless the list has its results: then the run is not busy
 with it. Primaries with some model providers publish a call only when it has ended. So a session.update without
-`llm.end`, or a result behind which the list has no further row, allows a long silence too. Thinking of a model and the
+`llm.end`, or a result after which the list has no further row, allows a long silence too. Thinking of a model and the
 input of such a call are not published at all, and allow two minutes (silence.py). Released primaries never publish
 `llm.start`. It is added here, because clients wait for it.
 
@@ -259,7 +259,7 @@ class FollowedSession:
             return self._end_broken(listed, now)
         if self._ending is not None:
             return self._finish(self.known.of_run(listed, self.input, self.held.runs))
-        rows = self.known.of_run(rows, self.input, 0)  # another pando may have gone on behind the run
+        rows = self.known.of_run(rows, self.input, 0)  # another pando may have gone on after the run
         if self._last is None or self._last[0] != rows:
             self._last = rows, now
             return []
@@ -272,7 +272,7 @@ class FollowedSession:
         return [*self._end_unpublished(rows, late=late), *self.known.missed_events(listed)]
 
     def _end_broken(self, listed: tuple[Message, ...], now: int) -> list[Event]:
-        """End the turn if the store has the input of another run behind it; else it goes on."""
+        """End the turn if the store has the input of another run after it; else it goes on."""
         run = self.known.of_broken_run(listed, self.input, self.held.runs)
         if len(run) == len(listed):
             self._output.go_on(now)

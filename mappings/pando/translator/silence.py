@@ -7,7 +7,7 @@ update that came before the results of some calls was not for a later call.
 With most model providers it publishes a call only when the call has ended. Then these signs tell that the run goes on:
 
     last row of the store     last publication                    so                               allowed
-    answer, all published     session.update behind the answer    its calls run                    TOOL_MAX
+    answer, all published     session.update after the answer     its calls run                    TOOL_MAX
     answer with text          result of a call in the answer      its next call runs               TOOL_MAX
     answer without text       any other                           the model thinks                 INPUT_MAX
     answer with text          any other, and it hides its calls   the model writes a call's input  INPUT_MAX

@@ -135,7 +135,7 @@ class ClientTranslator(Translator[Event, Command]):
     # -- from the server: content of a pod that is not running ------------------------------------------
 
     def _await_status(self, items: Sequence[Event], step: Step[Event]) -> None:
-        """Ask to be called after a silence, if content came behind the last status: it has opened a turn."""
+        """Ask to be called after a silence, if content came after the last status: it has opened a turn."""
         for item in reversed(items):
             if type(item) is events.StatusChanged:
                 return
