@@ -40,7 +40,7 @@ LABELS = {
 STREAMED = ("thinks", "says")
 
 NEXT = """
-[bold]How to go on[/]
+[bold]Next steps[/]
   serve this backend alone:   {program} demo-backend pod+unix:/tmp/demo.sock
   bridge it, or your own:     {program} bridge smooth+ws://127.0.0.1:8787/ws pod+unix:/tmp/demo.sock
   talk to the gateway:        {program} chat smooth+ws://127.0.0.1:8787/ws   (or use any smooth-operator client)
