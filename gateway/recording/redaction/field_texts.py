@@ -82,9 +82,7 @@ class FieldTexts:
         self.has_new = False
         """True if texts came since the last call of `take`."""
         self._touched: list[FieldText] = []  # the fields with new parts
-        self._going_on: dict[
-            TapKey, list[FieldText]
-        ] = {}  # texts that continue after the last emptied frame of their tap
+        self._going_on: dict[TapKey, list[FieldText]] = {}  # fields with new parts since a frame of the tap was emptied
         self._alone: dict[str, list[int]] = {}  # words that are searched alone, and the numbers of their frames
         self._fields: dict[int, FieldText] = {}  # by the hash of their places
         self._gaps: Counter[TapKey] = Counter()

@@ -231,9 +231,7 @@ def reply(event: events.Reply, context: Context) -> Messages:
     if event.result is UNSET and isinstance(context.asked, commands.CancelTurn | commands.SubmitInput):
         return _answer(context, request, Done())
     if event.result is UNSET and isinstance(context.asked, commands.GetCapabilities):
-        return (
-            Reply(id=request, error=Problem(code=NO_METHOD, message=NO_METHOD_TEXT)),
-        )  # messages of another dialect
+        return (Reply(id=request, error=Problem(code=NO_METHOD, message=NO_METHOD_TEXT)),)  # of another dialect
     return (Reply(id=request, result=event.result),)
 
 
