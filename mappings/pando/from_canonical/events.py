@@ -230,8 +230,8 @@ def reply(event: events.Reply, context: Context) -> Messages:
         return (Reply(id=request, error=_problem(event.failure)),)
     if event.result is UNSET and isinstance(context.asked, commands.CancelTurn | commands.SubmitInput):
         return _answer(context, request, Done())
-    if event.result is UNSET and isinstance(context.asked, commands.GetCapabilities):
-        return (Reply(id=request, error=Problem(code=NO_METHOD, message=NO_METHOD_TEXT)),)  # of another dialect
+    if event.result is UNSET and isinstance(context.asked, commands.GetCapabilities):  # of another dialect
+        return (Reply(id=request, error=Problem(code=NO_METHOD, message=NO_METHOD_TEXT)),)
     return (Reply(id=request, result=event.result),)
 
 
