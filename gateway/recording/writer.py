@@ -258,11 +258,11 @@ class Writer:
         del file.names, file.failed
         if file.descriptor < 0:
             return
-        kept = file.size and os.fstat(file.descriptor).st_nlink
-        os.close(file.descriptor)
+        with contextlib.suppress(OSError):  # as NFS reports: what was synced is kept, and the descriptor is closed
+            os.close(file.descriptor)
         file.descriptor = -1
         self._open.discard(file)
-        self._keeper.add_closed(file.path if kept else None)
+        self._keeper.add_closed(file.path if file.size else None)
 
 
 def _check_kept(file: OutputFile) -> None:

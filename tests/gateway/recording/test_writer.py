@@ -289,6 +289,27 @@ def test_a_file_that_stayed_empty_is_removed(
     assert list(place.folder.iterdir()) == []
 
 
+def test_a_disk_that_fails_when_a_file_is_closed_does_not_end_the_thread(
+    place: Folder, loop: Loop, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = os.close
+
+    def failing(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "close", failing)
+    first, second = a_file(place, loop, "a"), a_file(place, loop, "b")
+    writer.put(first, b"1\n", 1)
+    writer.finish(first)
+    assert loop.failure()[0] is first, "its folder could not be synced"
+    monkeypatch.setattr(os, "close", close)
+    writer.put(second, b"2\n", 1)
+    assert writer.close()
+    assert second.path is not None
+    assert second.path.read_bytes() == b"2\n"
+
+
 # -- what becomes of closed files -------------------------------------------------------------------------------
 
 
