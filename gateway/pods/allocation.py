@@ -82,12 +82,14 @@ class PodAllocation:
         try:
             with self._open(flags) as file:
                 await _lock(file)
-                table = msgspec.json.decode(file.read().strip() or b"{}", type=Table)
+                before = file.read()
+                table = msgspec.json.decode(before.strip() or b"{}", type=Table)
                 change(table)
                 content = msgspec.json.format(msgspec.json.encode(table), indent=2)
+                file.write(b" " * (len(content) - len(before)))  # on a full disk this fails, and no entry is lost
                 file.seek(0)
-                file.truncate()
                 file.write(content)
+                file.truncate()
         except (OSError, TimeoutError, *MALFORMED) as error:
             log.warning(problem, file=str(self._path), error=full_reason(error) or LOCKED)
 

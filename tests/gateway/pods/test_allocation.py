@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,21 @@ async def test_a_damaged_table_is_left_alone_and_logged(tmp_path: Path) -> None:
         await kid(tmp_path).take()
     assert (tmp_path / "pods.json").read_text() == '{"allocations": ['
     assert [line["event"] for line in logs] == ["cannot add the pod to the table of running pods"]
+
+
+async def test_a_full_disk_leaves_the_entries_of_other_pods(tmp_path: Path) -> None:
+    (tmp_path / "pods.json").write_text(json.dumps({"allocations": [PARENT, RESERVED]}, indent=2))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "pods.json").stat().st_size + 10, before[1]))
+    try:
+        with capture_logs() as logs:
+            await PodAllocation(tmp_path, "other", tmp_path / "other" / "sock").take()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert entries(tmp_path) == [PARENT, RESERVED]
+    assert [entry["log_level"] for entry in logs] == ["warning"]
 
 
 async def test_a_table_behind_a_link_is_not_written(tmp_path: Path) -> None:
