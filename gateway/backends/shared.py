@@ -39,7 +39,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import SlicedWork
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.quota import Refused
-from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.routing.sessions import Sessions, replace_session
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
@@ -165,7 +165,7 @@ class SharedKind(RememberingOpener):
         for session in list(self._made_up.values()):
             seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.presence.links)
             if seen and not session.in_flight:
-                self._sessions.replace_session(session)
+                replace_session(self._sessions, session)
 
     def _end(self, session: Session) -> None:
         """End a session that the backend does not have any more.
@@ -176,7 +176,7 @@ class SharedKind(RememberingOpener):
         if session in self._sessions.index:
             session.commands.give_all(DeleteSession)
             session.give_up(GONE)
-            self._sessions.replace_session(session)
+            replace_session(self._sessions, session)
 
     # -- from the sessions ---------------------------------------------------------------------------------
 

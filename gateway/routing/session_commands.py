@@ -16,7 +16,7 @@ from dragoman.gateway.observability import audit
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_index import Rows, completed
 from dragoman.gateway.routing.session_list import ListedRow, WantedPage
-from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.routing.sessions import Sessions, replace_session
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
@@ -213,7 +213,7 @@ class SessionCommands:
         session.delivery.enter()
         session.give_up(Failure(cause="upstream_lost", text="an operator closed the session"))
         session.describe(SessionClosed)
-        self._sessions.replace_session(session)
+        replace_session(self._sessions, session)
         return ""
 
     # -- lists -----------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Sessions:
         self.route = route
         self.services = services
         self.upstream = upstream
-        self._enter = enter
+        self.enter = enter
         self.index = SessionIndex(services.dialects)
         self.policy = Policy(route, upstream)
         self.list = SessionList(self.index, self.policy, services.queue.budget)
@@ -134,7 +134,7 @@ class Sessions:
         self._unopened.add(session, link)
         return session
 
-    def _changed(self, session: Session, name: str) -> Session:
+    def _changed(self, session: Session, name: str, is_first: bool) -> Session:
         """Name, list or drop a session that its backend opened or refused, unless it was dropped meanwhile."""
         if not name:
             self.drop(session)
@@ -142,11 +142,15 @@ class Sessions:
             self.services.queue.spend(OPEN)  # so that answers of many backends do not fill one step
             return self._opened(session, name)
         elif session in self.index:
-            known = self.index.find_session(canonical_id(self.route.name, name))
+            own = canonical_id(self.route.name, name)
+            known = self.index.find_session(own)
             if known not in (None, session) and _may_join(self, session, known):
                 join_session(self, session, known)
                 return known
-            self._add(session)
+            if known is None and is_first:
+                self.rename_session(session, own)
+            else:
+                self._add(session)
         return session
 
     def _opened(self, session: Session, name: str) -> Session:
@@ -169,9 +173,11 @@ class Sessions:
     def rename_session(self, session: Session, own: str) -> None:
         """List a session under the id that its backend has for it, and move everything there from the provisional one.
 
-        If it is listed under its provisional id, that id is announced as gone.
+        If it is listed under its provisional id, that id is announced as gone, but still accepted.
         """
+        former = list[str]()
         if session in self.index:
+            former = self.index.names(session)
             self.index.drop(session)
             self.tell(session)
         provisional = session.state.id
@@ -182,6 +188,8 @@ class Sessions:
         if self._recorder is not None:
             self._recorder.name_session(provisional, session.state)
         self._add(session)
+        for name in former:
+            self.index.add_name(session, name)
 
     def gone(self, link: Link) -> None:
         """Detach a client that is gone. Drop its sessions that nobody has used or the backend has not opened yet."""
@@ -258,18 +266,6 @@ class Sessions:
             return not self.policy.sees(link.principal, known.state)
         return self.past.has_other_owner(name, link.principal)
 
-    def replace_session(self, session: Session) -> None:
-        """Drop a session and show its clients the one that is behind their listener now."""
-        left = [link for link in session.presence.clients if isinstance(link, Link) and link.dialect.single_session]
-        for link in left:
-            session.presence.detach(link)
-        self.drop(session)
-        for link in left:
-            if link.ingress.about_pods is not None and link.ingress.session not in ("", NEW, LATEST):
-                link.end(CloseReason.GOING_AWAY, "its session is over")  # its folder is gone too
-            else:
-                self._enter(link)
-
     def _add(self, session: Session) -> None:
         self.index.add(session)
         self.tell(session)
@@ -298,6 +294,19 @@ class Sessions:
         """Let all further clients of `ingress` share this session."""
         self.listener_sessions.assign(ingress, session)
         self.tell(session)
+
+
+def replace_session(sessions: Sessions, session: Session) -> None:
+    """Drop a session and show its clients the one that is behind their listener now."""
+    left = [link for link in session.presence.clients if isinstance(link, Link) and link.dialect.single_session]
+    for link in left:
+        session.presence.detach(link)
+    sessions.drop(session)
+    for link in left:
+        if link.ingress.about_pods is not None and link.ingress.session not in ("", NEW, LATEST):
+            link.end(CloseReason.GOING_AWAY, "its session is over")  # its folder is gone too
+        else:
+            sessions.enter(link)
 
 
 def _may_join(sessions: Sessions, session: Session, other: Session) -> bool:

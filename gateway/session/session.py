@@ -77,8 +77,11 @@ NO_BACKEND = NoBackend()
 class SessionObserver(Struct, frozen=True, kw_only=True):
     """Functions that are called when something happens to a session."""
 
-    on_renamed: Callable[[Session, str], Session] = lambda session, _name: session
-    """The backend opened the session under this name, or refused it (""). Return the session that clients are shown."""
+    on_renamed: Callable[[Session, str, bool], Session] = lambda session, _name, _is_first: session
+    """The backend opened the session under this name, or refused it (""). Return the session that clients are shown.
+
+    The last argument is True if the backend has not named the session before.
+    """
     on_status: Callable[[Session], None] = lambda _session: None
     on_rested: Callable[[Session], None] = lambda _session: None
     """The connection to the backend was closed, because no client came for `session_ttl`."""
@@ -315,14 +318,15 @@ class Session:
 
     def opened(self, event: events.SessionOpened) -> Session:
         """Take the names that the backend gave; return the session that clients are shown for this one."""
+        is_first = self.state.backend_ids is None
         self.state.backend_ids = {**(event.ext or {}), **(self.state.chosen_ids or {})}
         opening = self.state.opening
         self.state.title = event.title or self.state.title or (opening.title if opening is not None else "")
-        return self._observer.on_renamed(self, event.session)
+        return self._observer.on_renamed(self, event.session, is_first)
 
     def refused(self) -> None:
         """Drop the session: its backend did not open it, and nothing of it remains."""
-        self._observer.on_renamed(self, "")
+        self._observer.on_renamed(self, "", False)
 
     def show(self, client: Client, request: str, event: events.SessionOpened, then: Command | None) -> None:
         """Attach the client that asked for the session, and perform the command that it sent for it."""

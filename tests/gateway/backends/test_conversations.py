@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.ingress import LATEST, Ingress
+from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.routing.session_commands import ID_IN_USE
 from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown, thread
 from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
@@ -383,3 +383,30 @@ async def test_the_latest_thread_has_its_own_id_for_the_clients_of_other_dialect
         assert widget.news()[0]["data"]["conversationId"] == OPENED
         assert [len(client.link.sessions) for client in (late, widget)] == [1, 1]
         assert [frame["payload"]["id"] for frame in viewer.news()] == [OPENED]
+
+
+async def test_a_session_of_a_listener_gets_the_id_of_the_thread_that_its_first_input_opened() -> None:
+    """A client that comes back after a restart of the gateway knows the conversation by this id. The former id is
+    accepted too, because a client may have been told it before the first input.
+    """
+    async with in_memory_gateway(upstream="codewhale") as made:
+        terminal = made.join("terminal", dialect="pod", ingress=Ingress(endpoint="pod+unix:/x", session=NEW))
+        widget, late = made.join("widget"), made.join("late")
+        await settle()
+        (session,) = made.router.sessions
+        former = session.state.id
+        await widget.says(ask("create_conversation_session", "c", agentId=OLD, conversationId=former))
+        (joined,) = widget.news()
+        assert joined["data"]["conversationId"] == former
+        terminal.sends(run("Hi"))
+        await answers(made, "thread/start", **shown(KEPT, "started"))
+        assert session.state.id == OPENED
+        for name in (OPENED, former):
+            await late.says(ask("create_conversation_session", name, agentId=OLD, conversationId=name))
+            assert late.news()[0]["data"]["conversationId"] == OPENED
+        await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
+        widget.news()
+        await widget.says(ask("send_message", "m", sessionId=joined["data"]["sessionId"], message="More"))
+        await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
+        assert [frame["type"] for frame in widget.news()] == ["immediate_response", "eventual_response"]
+        assert [len(client.link.sessions) for client in (terminal, widget, late)] == [1, 1, 1]
