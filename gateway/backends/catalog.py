@@ -83,12 +83,15 @@ class BackendCatalog(RelayedBackend):
                 self._session.receive([structs.replace(burst, items=others)])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
-        """Answer all lists without the store: a written request gets no answer now, and the others were not written."""
-        for asking in self._lists.values():
-            _tell(asking.lost([])[1], ())
+        """Ask once more for a list, over the next connection. Without a connection it is answered without the store."""
         others = [command for command in unsent if not isinstance(command, ListSessions)]
         if others or not unsent:
-            self._session.lost(text, others, cause)
+            self._session.lost(text, others, cause)  # first: a control session without a connection rests
+        for asking in self._lists.values():
+            if any(asking.is_asked(command.request) for command in unsent):
+                _tell(asking.lost([])[1], ())
+            else:
+                asking.answer(None)
         return False
 
     def _takes(self, item: Any) -> bool:
@@ -101,6 +104,8 @@ class BackendCatalog(RelayedBackend):
     def _list(self, archived: bool) -> Script:
         try:
             listed = yield ListSessions(limit=STORED_MAX, archived=archived)
+            if listed is None:  # the connection was lost
+                listed = yield ListSessions(limit=STORED_MAX, archived=archived)
         except TimedOut:
             self._lose("the backend did not return its list in time")
             return

@@ -123,12 +123,21 @@ async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
         assert rows(client.news()[0]) == [OWN]
 
 
-async def test_a_backend_that_is_lost_before_it_answers_adds_nothing() -> None:
+async def test_a_backend_that_is_lost_before_it_answers_is_asked_once_more() -> None:
+    """A codewhale 0.10.2 exits if it is started while the processes of a killed gateway end."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor_with_thread(made, f"thread-{OWN}")
         await client.says(LIST)
         await made.pod.transport.hangs_up()
+        assert client.news() == []
+        await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}", updated_at=5)])
+        assert rows(client.news()[0]) == [OWN, KEPT]
+        await client.says(LIST)
+        for _ in range(2):
+            await made.pod.transport.hangs_up()
+            await made.settle()
         assert rows(client.news()[0]) == [OWN]
+        assert len(asked(made, "thread/list")) == 4
 
 
 async def test_waiting_lists_are_bounded() -> None:
