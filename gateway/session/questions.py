@@ -34,17 +34,19 @@ log = structlog.get_logger("dragoman.questions")
 
 GONE = "no question is open"
 ANSWERED = "the question was answered already"
+OVER = "the question was answered, or the agent does not wait for an answer any more"
 NOBODY: frozenset[str] = frozenset()  # one for all sessions: each empty one takes 216 bytes
 
 
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    __slots__ = ("_beaten", "_context", "_deadline", "_form", "_giver", "_shown", "_shown_at", "given")
+    __slots__ = ("_beaten", "_context", "_deadline", "_form", "_giver", "_last", "_shown", "_shown_at", "given")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._shown, self._shown_at = "", 0  # id of the open question, and when it was shown
+        self._last: Question | None = None  # that was shown
         self._form: Form | None = None
         self._deadline = Deadline(context.services.schedule)
         self.given: Given | None = None
@@ -80,6 +82,7 @@ class Questions:
         self._shown = shown
         if block is None:
             return
+        self._last = block.asked
         services, self._shown_at = self._context.services, self._context.services.monotonic()
         if isinstance(block.asked, events.InteractionRequired):
             self._form = Form(block.asked)
@@ -161,6 +164,9 @@ class Questions:
         if block is None:
             if client.id in self._beaten:  # what it answers from now on is a later question
                 self._beaten -= {client.id}
+                if self._is_late_verdict(client, command):
+                    client.refuse(command.request, "busy", f"not sent: {OVER}")
+                    return True
             return one_time_codes.take_typed(self._context, client, command)
         if block.words is None or client.can_be_asked(block.asked):
             return False
@@ -173,6 +179,12 @@ class Questions:
         else:
             self._read_field(client, command, text)
         return True
+
+    def _is_late_verdict(self, client: Client, command: SubmitInput) -> bool:
+        """Return True if an input answers the last question, which is over: no agent may take it for an approval."""
+        last = self._last
+        asked = isinstance(last, events.ApprovalRequested) and not client.can_be_asked(last)
+        return asked and wording.verdict(flatten(command.segments)) is not None
 
     def _read_verdict(self, client: Client, command: SubmitInput, text: str) -> None:
         approved = wording.verdict(text)

@@ -169,6 +169,9 @@ def ends(script: Script, *pods: str, smooth: tuple[str, ...] = ()) -> Script:
 # -- in words ----------------------------------------------------------------------------------------
 
 
+OVER = "not sent: the question was answered, or the agent does not wait for an answer any more"
+
+
 async def test_a_pod_client_answers_in_words_and_the_turn_continues_as_a_new_run() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await ends(
@@ -308,7 +311,7 @@ async def test_an_answer_of_a_smooth_client_continues_the_run_of_pod_clients() -
             .receives("p", *WOKE, *CALLED)
             .receives("q", *WOKE, *CALLED)
             .sends("p", run("deny"))
-            .receives("p", busy("a turn is already in progress in this session")),
+            .receives("p", busy(OVER)),
             "p",
             "q",
             smooth=("a",),
@@ -614,6 +617,21 @@ async def test_a_backend_lost_at_a_question_denies_it_and_fails_the_turn_for_eve
             .receives("a", error("late", "NO_PENDING_CONFIRMATION"))
         )
         assert made.time.waiting == []
+
+
+async def test_an_answer_in_words_to_a_question_that_is_over_is_no_input() -> None:
+    async with in_memory_gateway(upstream="smooth", limits=FAR) as made:
+        await (
+            parked(made)
+            .sends("p", CANCEL)
+            .server_receives({"action": "cancel"})
+            .server_sends(stopped("$t"))
+            .receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
+            .sends("p", run("approve"))
+            .receives("p", busy(OVER))
+            .sends("p", run("approve"))
+            .server_receives(told("$u", "approve"))
+        )
 
 
 async def test_a_question_outlives_its_clients_and_is_shown_to_clients_that_come_back() -> None:
