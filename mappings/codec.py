@@ -63,7 +63,8 @@ class Codec(Generic[M]):
 
     `union` is the union of the wire structs. `max_depth` is the deepest nesting that real peers accept. `reshape`
     rewrites another legal form of a message into the usual one. `unique_keys` refuses duplicate keys. With
-    `reads_halves`, the escape of half a surrogate pair is read as U+FFFD; else such a frame is refused.
+    `reads_halves`, the escape of half a surrogate pair is read as U+FFFD; else such a frame is refused. With
+    `sorts_keys`, opaque objects are written with sorted keys; else their keys stay in their order.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Codec(Generic[M]):
         max_depth: int,
         unique_keys: bool = False,
         reads_halves: bool = False,
+        sorts_keys: bool = False,
         reshape: Callable[[object], object] | None = None,
     ) -> None:
         self.dialect = dialect
@@ -82,8 +84,7 @@ class Codec(Generic[M]):
         self._reads_halves = reads_halves
         self._reshape = reshape
         self._union = union
-        self._encoder = msgspec.json.Encoder(order="deterministic")  # structs as declared, opaque objects sorted
-        self.encode = self._encoder.encode
+        self.encode = msgspec.json.Encoder(order="deterministic" if sorts_keys else None).encode
 
     # Decoders are made when the first frame comes, because most links read only one direction of a dialect.
 

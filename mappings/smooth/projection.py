@@ -81,10 +81,11 @@ class Projection(Context):
             alike = encode_alike(events, TEXT_AND_REASONING, lambda event: encode(*speaking[type(event)](event, self)))
             if alike is not None:
                 return Rendered(frames=[*frames, *alike], losses=self.take_losses() if self.lost else [])
+        message: Any
         for event in events:
             function = speaking.get(type(event))
             for message in function(event, self) if function is not None else ():
-                if isinstance(message, SPLIT) and len(message.token) > MAX_EVENT:  # is too large: do not encode it
+                if type(message) in SPLIT and len(message.token) > MAX_EVENT:  # is too large: do not encode it
                     frames += fitted(message, event, self)
                 else:
                     line = encode(message)
@@ -153,7 +154,7 @@ PIECES: dict[DeltaType, type[wire.StreamToken | wire.StreamReasoning]] = {
     ReasoningDelta: wire.StreamReasoning,
 }
 
-SPLIT = (wire.StreamToken, wire.StreamReasoning, wire.StreamPreamble)
+SPLIT = frozenset((wire.StreamToken, wire.StreamReasoning, wire.StreamPreamble))
 """Messages whose text may be split."""
 
 

@@ -69,9 +69,11 @@ def test_a_message_is_decoded_by_its_tag() -> None:
     assert PLAIN.decode(SAY) == Say(text="x")
 
 
-def test_keys_are_written_as_declared_and_those_of_dicts_sorted() -> None:
+def test_keys_are_written_as_declared_and_those_of_dicts_in_their_order_or_sorted() -> None:
     assert PLAIN.encode(Say(text="x")) == b'{"type":"say","text":"x","parts":[]}'
-    assert PLAIN.encode({"b": 1, "a": {"d": 1, "c": 2}}) == b'{"a":{"c":2,"d":1},"b":1}'
+    keys = {"b": 1, "a": {"d": 1, "c": 2}}
+    assert PLAIN.encode(keys) == b'{"b":1,"a":{"d":1,"c":2}}'
+    assert codec(sorts_keys=True).encode(keys) == b'{"a":{"c":2,"d":1},"b":1}'
 
 
 def test_only_types_with_opaque_json_inside_are_watched() -> None:

@@ -47,5 +47,7 @@ def _usual_event(value: object) -> object:
     return _usual_form(value, "event", "data", "segments")
 
 
-METHODS: Codec[MethodBase] = Codec("pod", Method, max_depth=MAX_DEPTH, unique_keys=True, reshape=_usual_method)
-EVENTS: Codec[EventBase] = Codec("pod", Event, max_depth=MAX_DEPTH, reshape=_usual_event)
+METHODS: Codec[MethodBase] = Codec(
+    "pod", Method, max_depth=MAX_DEPTH, unique_keys=True, sorts_keys=True, reshape=_usual_method
+)
+EVENTS: Codec[EventBase] = Codec("pod", Event, max_depth=MAX_DEPTH, sorts_keys=True, reshape=_usual_event)

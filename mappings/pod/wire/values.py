@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from dragoman.mappings.canonical.values import snake_case
 
@@ -31,8 +31,7 @@ class Counts(Wire, frozen=True, kw_only=True):
     """Base class of contents with unsigned 64-bit integers: msgspec cannot check their upper bound."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
+        for value in structs.astuple(self):
             if isinstance(value, int) and value > U64_MAX:
                 raise ValueError("integer out of the u64 range")  # msgspec turns it into a ValidationError
 

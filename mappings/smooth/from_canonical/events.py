@@ -79,13 +79,13 @@ def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
     """Write a 202, only for the link that began the turn (docs/translation.md, rule 3.17)."""
     if not context.alone and event.request != context.request_id:
         return ()  # another link's turn, or an answer in words gave the turn to another link
+    message = ACCEPTED
+    data: dict[str, object] = {}
+    if event.ext is not None:
+        message, data = given(event.ext, "message", str, message), given(event.ext, "data", dict[str, object], data)
     return (
         wire.ImmediateResponse(
-            request_id=context.top,
-            status=202,
-            message=given(event.ext, "message", str, ACCEPTED),
-            data=given(event.ext, "data", dict[str, object], {}),
-            timestamp=context.timestamp,
+            request_id=context.top, status=202, message=message, data=data, timestamp=context.timestamp
         ),
     )
 
@@ -158,20 +158,11 @@ def preamble(event: events.Preamble, context: Context) -> Messages:
 
 
 def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) -> Messages:
-    name = given(ext, "node", str, node)
-    return (
-        wire.StreamChunk(
-            request_id=context.top,
-            node=name,
-            data=wire.StreamChunk.Data(
-                request_id=context.request_id,
-                node=name,
-                state=state,
-                done=given(ext, "done", bool, None),
-            ),
-            timestamp=context.timestamp,
-        ),
-    )
+    done = None
+    if ext is not None:
+        node, done = given(ext, "node", str, node), given(ext, "done", bool, None)
+    data = wire.StreamChunk.Data(request_id=context.request_id, node=node, state=state, done=done)
+    return (wire.StreamChunk(request_id=context.top, node=node, data=data, timestamp=context.timestamp),)
 
 
 @FROM_EVENT.rule(events.ToolCallArguments, produces=(wire.StreamChunk,), fidelity=Lossy(("call",)))
@@ -179,7 +170,7 @@ def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Me
     """Write the chunk of a call when its arguments are complete."""
     if not event.done:
         return ()
-    state = given(event.ext, "state", wire.NodeState, None)
+    state = None if event.ext is None else given(event.ext, "state", wire.NodeState, None)
     call = None if state is None else call_of(state.raw_response)
     if state is None or call is None or (call.name, call.arguments) != (event.name, event.json):
         state = wire.NodeState(raw_response=call_state(event.name, event.json))
@@ -190,7 +181,7 @@ def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Me
 def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Messages:
     """Write the chunk of a result with its output, or its summary if it has none."""
     output = event.output if event.output is not None else event.summary or ""
-    state = given(event.ext, "state", wire.NodeState, None)
+    state = None if event.ext is None else given(event.ext, "state", wire.NodeState, None)
     result = None if state is None else result_of(state.raw_response)
     if (
         state is None
@@ -235,7 +226,9 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     if context.earlier_text:
         event = msgspec.structs.replace(event, text=event.text[context.earlier_text :])
     failure = event.failure or UNEXPLAINED
-    waited = context.take_held_errors((failure.cause, failure.text) if event.end == "failed" else None)
+    waited: list[events.ErrorReported] = []
+    if context.held:
+        waited = context.take_held_errors((failure.cause, failure.text) if event.end == "failed" else None)
     terminal: object
     if event.end == "failed":
         terminal = _error_of(failure, context)
