@@ -31,7 +31,6 @@ def nanoseconds(text: str) -> int | None:
     return parse(text) if STRICT.fullmatch(text) else None
 
 
-@lru_cache(maxsize=64)  # a batch has one time
 def rfc3339(at: int) -> str:
     """Return ns since the epoch as UTC text without trailing zeros; 0 and impossible dates give the zero time."""
     text = seconds(at // NS) if at else ""
