@@ -111,6 +111,14 @@ def test_no_line_is_excluded_from_formatting() -> None:
     assert not kept, listed(kept)
 
 
+def test_a_library_whose_private_modules_are_imported_has_an_upper_bound() -> None:
+    texts = [path.read_text("utf-8") for path in SOURCES]
+    private = {library for text in texts for library in re.findall(r"^from (\w+)(?:\.\w+)*\._\w", text, re.MULTILINE)}
+    dependencies = tomli.loads(ROOT.joinpath("pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    assert private - {re.split("[<>=]", one)[0] for one in dependencies if "<" in one} == set()
+    assert private >= {"aiohttp"}
+
+
 def test_no_module_is_too_long() -> None:
     lines = {name(path): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
     long = [f"{module}: {count} lines, at most {MAX_LINES}" for module, count in lines.items() if count > MAX_LINES]
