@@ -26,7 +26,7 @@ def dialects(as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table("dialect", "generations", "clients connect to", "backends are dialled at")
+    table = Table("dialect", "generations", "clients connect to", "dragoman connects to")
     for row in rows:
         table.add_row(
             str(row["dialect"]), *(", ".join(row[key]) or "-" for key in ("generations", "listen", "connect"))
