@@ -56,8 +56,9 @@ class KnownMessages:
 
     def forget_input(self, text: str) -> None:
         """Remove an input that the primary did not accept."""
-        if text in self._inputs:
-            self._inputs.remove(text)
+        for texts in (self._inputs, self._echoes):
+            if text in texts:
+                texts.remove(text)
 
     def note_listed(self, listed: Sequence[Message]) -> None:
         """Note the messages of a list that may be only a part of the store."""

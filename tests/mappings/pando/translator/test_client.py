@@ -634,6 +634,20 @@ def test_events_that_waited_for_a_refused_input_belong_to_another_client() -> No
     assert [type(item) for item in said] == [events.MessageAppended, events.ModelTurnStarted, events.TextDelta]
 
 
+def test_the_input_of_a_lost_call_counts_as_that_of_another_client() -> None:
+    """Its client was told that the call was lost, so the input is in no history yet."""
+    primary = attached()
+    primary.sends("message.list", [])
+    primary.sent(run())
+    primary.take_step(primary.link.closed("gone"))
+    primary.calls.clear()
+    primary.alarm = None
+    primary.opened()
+    assert primary.publishes("llm.token", token="a") == []
+    said = primary.sends("message.list", [message("m1", "user", "hi")])
+    assert [type(item) for item in said] == [events.MessageAppended, events.ModelTurnStarted, events.TextDelta]
+
+
 def test_the_end_of_an_unseen_turn_is_counted() -> None:
     primary = Primary().opened()
     assert primary.publishes("llm.end", session="s-9") == []
