@@ -210,7 +210,13 @@ def _encode_cursor(key: tuple[int, str]) -> str:
 def _decode_cursor(cursor: str) -> tuple[int, str]:
     """Return the key of the last row of the page before. A cursor that nobody was given means a session id."""
     value, _, session = cursor.partition(":")
-    return (int(value), session) if value.isascii() and value.isdecimal() and len(value) < 20 else (0, cursor)
+    return _number(value), session
+
+
+def _number(text: str) -> int:
+    """Return the number at the end of a cursor or of a client's id; 0 if there is none."""
+    number = text.rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else 0
 
 
 def _count_clients(session: Session) -> int:
@@ -257,15 +263,13 @@ def _session_row(router: Router, session: Session) -> SessionRow:
 
 
 async def link_page(gateway: App, wanted: PageQuery) -> LinkPage:
-    """Return the clients that connected after the one that the cursor names."""
-    links, limit = gateway.links, wanted.limit
-    start = next((number for number, link in enumerate(links, 1) if link.id == wanted.cursor), 0)
-    shown = links[start : start + limit]
-    more = start + limit < len(links)
+    """Return the clients that connected after the one that the cursor names, which may have left."""
+    links, limit, last = gateway.links, wanted.limit, _number(wanted.cursor)
+    found = [link for link in links if _number(link.id) > last]
     return LinkPage(
-        links=[_link_row(link) for link in shown],
+        links=[_link_row(link) for link in found[:limit]],
         total=len(links),
-        next_cursor=shown[-1].id if more and shown else None,
+        next_cursor=found[limit - 1].id if len(found) > limit else None,
     )
 
 
@@ -324,10 +328,7 @@ def _upstream_rows(pool: UpstreamPool | None) -> list[UpstreamRow]:
 
 async def loss_page(gateway: App, wanted: LossQuery) -> LossPage:
     """Return rows of the ledger that match. The cursor is the number of rows of each list on the pages before."""
-    try:
-        start = int(wanted.cursor or "0")
-    except ValueError:
-        start = 0
+    start = _number(wanted.cursor)
     end = start + wanted.limit
     losses = await _find_losses(gateway.ledger.entries(), wanted)
     partial = await _find_losses(gateway.ledger.partial(), wanted)

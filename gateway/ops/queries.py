@@ -61,7 +61,7 @@ def parse_query(request: web.Request, wanted: type[Q]) -> Q:
     twice = next((name for name in query if len(query.getall(name)) > 1), "")
     if twice:
         raise web.HTTPBadRequest(text=f"parameter {twice!r} appears twice")
-    given = {"state" if name == "status" else name: text for name, text in query.items()}
+    given = dict(query)
     for name, hint in get_type_hints(wanted).items():
         if get_origin(hint) is Literal and name in given and given[name] not in get_args(hint):
             known = ", ".join(filter(None, get_args(hint)))

@@ -125,6 +125,17 @@ async def test_pages_of_links_show_each_link_once() -> None:
         assert rest["next_cursor"] is None
 
 
+async def test_the_next_page_of_links_does_not_begin_again_if_the_last_client_of_a_page_left() -> None:
+    async with with_three_sessions() as (port, clients):
+        _, page = await port.ask("/links?limit=2")
+        await clients[1].socket.close()
+        async with asyncio.timeout(DEADLINE):
+            while (await port.ask("/links"))[1]["total"] == 3:
+                pass
+        _, rest = await port.ask(f"/links?cursor={page['next_cursor']}")
+        assert [row["id"] for row in rest["links"]] == ["smooth-3"]
+
+
 async def test_a_closed_session_is_gone_and_the_others_stay() -> None:
     async with with_three_sessions() as (port, _clients):
         _, before = await port.ask("/sessions")
@@ -154,7 +165,7 @@ async def test_detaching_disconnects_the_clients_of_a_session_and_keeps_it(tmp_p
 WRONG = (
     *("/sessions?limit=0", "/links?limit=x", "/losses?limit=1001", "/links?limit=%D9%A3", "/sessions?colour=red"),
     *("/sessions?state=asleep", "/sessions?sort=colour", "/losses?sort=colour", "/links?limit=1&limit=2"),
-    "/readyz?bogus",
+    *("/sessions?status=idle", "/readyz?bogus"),
 )
 
 
