@@ -208,7 +208,7 @@ def _encode_cursor(key: tuple[int, str]) -> str:
 
 
 def _decode_cursor(cursor: str) -> tuple[int, str]:
-    """Return the key of the last row of the page before. A cursor that nobody was given means a session id."""
+    """Return the key of the last row of the page before, `(0, "")` for text that is no cursor."""
     value, _, session = cursor.partition(":")
     return _number(value), session
 
