@@ -196,6 +196,7 @@ class SessionCommands:
             past.hide(self._sessions.index.names(session))
             session.delivery.enter()
             audit.note("close", link, session=session.state.id)
+            session.give_up(Failure(cause="upstream_lost", text="the session was deleted"))
             session.describe(SessionClosed)
             self._sessions.drop(session)
         elif listed is not None and not past.is_hidden(command.session):

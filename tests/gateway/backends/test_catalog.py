@@ -86,6 +86,17 @@ async def test_a_listed_session_that_a_client_deletes_is_neither_listed_nor_resu
         assert len(asked(made, "thread/resume")) == 0
 
 
+async def test_an_input_that_waits_for_the_backend_fails_when_another_client_deletes_its_session() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = await editor_with_thread(made, f"thread-{OWN}")
+        await client.says(line(9, "thread/message", thread_id=f"thread-{OWN}", input="hi"))
+        caller = made.join("v", dialect="pando", calls=True)
+        caller.calls({"method": "db.write", "params": {"method": "DeleteSession", "params": OWN}})
+        await made.settle()
+        (failed,) = client.news()
+        assert (failed["id"], failed["error"]["message"]) == (9, "the session was deleted")
+
+
 async def test_lists_at_the_same_time_share_one_request_to_the_store() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         clients = [made.join(f"editor {n}", dialect="codewhale") for n in range(2)]
