@@ -2,7 +2,8 @@
 
 A BackendCatalog stands between the control session and its backend, because a list belongs to no client's session
 (docs/design.md, section 6). It asks for the store with each list, and remembers the names that the list gave. A backend
-that has no list, or does not return it in time, adds nothing to the sessions that live here.
+that has no list adds nothing to the sessions that live here. One that is late adds the rows of its last list, because a
+codewhale 0.10.2 lists nothing while a turn runs.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class BackendCatalog(RelayedBackend):
         """Return the request for a list, with or without archived conversations; all who wait share its answer."""
         return Asking(
             lambda command: self._backend.send([command]),
-            lambda waiting: _tell(waiting, self._rows.pop(archived, ())),
+            lambda waiting: _tell(waiting, self._rows.get(archived, ())),
             lambda waiting, _failure: _tell(waiting, ()),
             services=self._services,
             bound=WAITING_MAX,
@@ -109,6 +110,7 @@ class BackendCatalog(RelayedBackend):
         except TimedOut:
             self._lose("the backend did not return its list in time")
             return
+        self._rows.pop(archived, None)
         if isinstance(listed, SessionsListed):
             self._rows[archived] = tuple(map(self._remembered, listed.sessions[:ROWS_MAX]))
             if len(listed.sessions) > ROWS_MAX:

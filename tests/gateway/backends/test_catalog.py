@@ -107,7 +107,8 @@ async def test_lists_at_the_same_time_share_one_request_to_the_store() -> None:
         assert len(asked(made, "thread/list")) == 1
 
 
-async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted() -> None:
+async def test_a_store_that_does_not_answer_in_time_adds_its_last_list_and_is_counted() -> None:
+    """A codewhale 0.10.2 lists nothing while a turn runs (docs/dialects/codewhale.md, section 12)."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor_with_thread(made, f"thread-{OWN}")
         await client.says(LIST)
@@ -115,6 +116,13 @@ async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted(
         await made.time.elapses(Limits().connect_deadline)
         assert rows(client.news()[0]) == [OWN]
         assert made.losses("SessionsListed") == 1
+        await client.says(LIST)
+        await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}", updated_at=5)])
+        assert rows(client.news()[0]) == [OWN, KEPT]
+        await client.says(LIST)
+        await made.time.elapses(Limits().connect_deadline)
+        assert rows(client.news()[0]) == [OWN, KEPT]
+        assert made.losses("SessionsListed") == 2
 
 
 async def test_a_store_that_has_no_list_adds_nothing() -> None:
