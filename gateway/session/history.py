@@ -305,7 +305,11 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
         if isinstance(item, Message) and item.role == "assistant":
             gap[i] = structs.replace(item, text=new.pop(at).text)
             corrected = i + 1
-    return 0 if at else corrected
+    if at:
+        place = next(i for i, item in enumerate(gap) if _is_spoken(item, "assistant"))
+        gap[place:place] = [structs.replace(answer, turn=gap[place].turn) for answer in new[:at]]
+        del new[:at]
+    return corrected + at
 
 
 def _answers(items: Sequence[Item]) -> list[str]:

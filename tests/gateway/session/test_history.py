@@ -351,6 +351,11 @@ def test_an_answer_of_which_only_the_end_was_heard_gets_the_stores_texts_in_thei
     assert folded(listed, [said("user", "1"), *heard]) == ["1", "Hi.", "Hello.", "ToolCall", "ToolResult", "Done."]
 
 
+def test_an_answer_of_which_only_the_last_words_were_heard_comes_behind_the_stores_other_texts() -> None:
+    listed: list[Item] = [said("user", "1"), said("assistant", "Hi."), said("assistant", "All done.")]
+    assert folded(listed, [said("user", "1"), said("assistant", "done.", turn="t")]) == ["1", "Hi.", "All done."]
+
+
 RUNS = [said("user", "1"), said("assistant", "He"), said("user", "2"), said("assistant", "Two.")]
 
 
