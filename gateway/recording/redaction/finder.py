@@ -50,6 +50,8 @@ UNSEARCHED = "unsearched"
 
 LONG_CAPITAL = "\u0130"  # the only character that is longer in lower case
 
+BEFORE_VALUE = 512  # characters: the longest name, two words and the space around them
+
 APART = "\n" * 10  # between texts that are searched as one: no built-in shape reads over so many line ends
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
@@ -64,7 +66,8 @@ class Detector(Struct, frozen=True, kw_only=True):
     that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` has the last
     word on a match of `pattern`. `reach` characters at the end of a text may belong to a secret that `opens` cannot
     see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of RUN characters of keys, or
-    the "sign" of an assignment or option. A match of an `in_word` shape has no space.
+    the "sign" of an assignment or option. An unfinished secret `within` a "word" has no space, and one within a "line"
+    has no line end in its value, which begins at most BEFORE_VALUE characters after its anchor.
     """
 
     kind: str
@@ -76,7 +79,7 @@ class Detector(Struct, frozen=True, kw_only=True):
     judge: Judge | None = None
     reach: int = 0
     needs: Literal["run", "sign", ""] = ""
-    in_word: bool = False
+    within: Literal["word", "line", ""] = ""
 
     def matches(self, text: str, folded: str) -> Iterator[tuple[str, re.Match[str]]]:
         """Yield the secrets in `text` with their kind; `folded` is the text in lower case, character by character."""
@@ -89,14 +92,13 @@ class Detector(Struct, frozen=True, kw_only=True):
         where = folded if self.folded else text
         return sum([where.count(anchor) for anchor in self.anchors])
 
-    def match_open(self, text: str, folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
-        """Return the unfinished secret that the end of `text` cuts off. No space stands after `last_word`."""
-        start = last_word if self.in_word else 0
+    def match_open(self, text: str, folded: str, begin: int) -> tuple[str, re.Match[str]] | None:
+        """Return the unfinished secret that the end of `text` cuts off. Its anchor does not stand before `begin`."""
         if self.opens is None:
             return None
         where = folded if self.folded else text
         for anchor in self.anchors:
-            at = where.find(anchor, start)
+            at = where.find(anchor, begin)
             while at >= 0:
                 found = self.opens.match(text, at)
                 if found is not None:
@@ -151,7 +153,7 @@ class Finder:
         self._opened: dict[str, list[Span]] = {}  # the first unfinished secret of a text, if it has one
         self._folded = ("", "")  # the last text, as it is and in lower case: the same one is often searched twice
         self._clean: set[str] = set()
-        self._of_words = [detector for detector in self._detectors if detector.in_word]
+        self._of_words = [detector for detector in self._detectors if detector.within == "word"]
         self._sets = {
             has: [(rank, one) for rank, one in enumerate(self._detectors) if not one.needs or one.needs in has]
             for length in range(3)
@@ -273,20 +275,22 @@ class Finder:
     def _opens(self, layer: Layer) -> list[Span]:
         text = layer.text[: undecided(layer.text)] if "\\" in layer.text else layer.text
         last_word = len(text) - len(text.rsplit(None, 1)[-1]) if text[-1:].strip() else len(text)
+        starts = {"word": last_word, "line": max(0, text.rfind("\n") - BEFORE_VALUE), "": 0}
         folded = self._in_lower_case(text)
         begins = any(map(folded.__contains__, BEGINS))
         if not begins and last_word == len(text):
             return []
         spans = []
         for detector in self._detectors if begins else self._of_words:
+            begin = starts[detector.within]
             where = folded if detector.folded else text
-            for anchor in detector.anchors:
-                if anchor in where:
+            for anchor in detector.anchors:  # a search without a call: most texts have none of them
+                if where.find(anchor, begin) >= 0:
                     break
             else:
                 if detector.anchors:
                     continue
-            found = detector.match_open(text, folded, last_word)
+            found = detector.match_open(text, folded, begin)
             if found is not None:
                 spans.append(Span(layer.place(value_of(found[1])[0]), layer.place(len(layer.text)), found[0]))
         return spans

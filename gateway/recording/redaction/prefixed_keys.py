@@ -276,7 +276,7 @@ class PrefixedKeys:
     """The detector of all keys with a fixed prefix. A key begins a word, or follows the sign of its format."""
 
     needs: Literal["run"] = "run"
-    in_word = True
+    within: Literal["word"] = "word"
     anchors: tuple[str, ...] = ()  # as of a Detector: one search finds the prefixes
     folded = False
     reach = 0
@@ -320,10 +320,10 @@ class PrefixedKeys:
         starts = range(0, len(text), PIECE) if len(text) > LARGE else ()
         return sum([len(self._long.findall(text, at, at + PIECE + BEYOND)) for at in starts])
 
-    def match_open(self, text: str, _folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
-        """Return the unfinished key that the end of `text` cuts off. No space stands after `last_word`."""
+    def match_open(self, text: str, _folded: str, begin: int) -> tuple[str, re.Match[str]] | None:
+        """Return the unfinished key that the end of `text` cuts off. No space stands after `begin`."""
         ended: dict[str, int] = {}  # characters of a format -> where they end after the last prefix
-        begin = max(last_word, len(text.rstrip(CHARACTERS)))
+        begin = max(begin, len(text.rstrip(CHARACTERS)))
         first = self._start.match(text, begin)
         for start in chain([first] if first is not None else [], self._behind.finditer(text, begin)):
             for kind, characters, pattern in self._prefix(start[1])[1]:

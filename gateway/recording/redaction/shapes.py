@@ -80,6 +80,7 @@ def _assigned(kind: str, anchors: tuple[str, ...], names: str, judge: Judge) -> 
         folded=True,
         needs="sign",
         judge=judge,
+        within="line",
     )
 
 
@@ -204,7 +205,7 @@ JWT = Detector(
     pattern=re.compile(rf"{ALONE}(?P<secret>eyJ{PART}{{8,}}+\.{PART}{{8,}}+\.{PART}*+(?:\.{PART}++){{0,2}}+)"),
     opens=re.compile(rf"{ALONE}(?P<secret>eyJ{PART}*+(?:\.{PART}*+){{0,4}}+)\Z"),
     needs="run",
-    in_word=True,
+    within="word",
 )
 
 LOGIN = r"[^\s/@:\"'`\\<>{}\[\]]"
@@ -215,6 +216,7 @@ USER_INFO = Detector(
     pattern=re.compile(rf"://(?P<secret>{LOGIN}{{0,256}}+:(?:{LOGIN}|:){{1,1024}}+)@"),
     opens=re.compile(rf"://(?P<secret>{LOGIN}*+:(?![0-9]{{0,5}}+\Z)(?:{LOGIN}|:)*+)\Z"),  # else it may be a port
     needs="sign",
+    within="line",
 )
 
 
@@ -238,6 +240,7 @@ def _behind(
         judge=judge,
         folded="(?i:" in begin,
         needs=needs,
+        within="line",
     )
 
 
@@ -286,6 +289,7 @@ COOKIE = Detector(
     run=re.compile(r"(?i:cookie)[\"']?+\s{0,4}+[:=]\s{0,4}+[\"']?+[A-Za-z0-9_.-]{0,64}+=[^\"'`\\\n]*+"),
     folded=True,
     needs="sign",
+    within="line",
 )
 
 

@@ -83,6 +83,23 @@ def test_text_that_ends_within_a_secret_is_open_from_the_start_of_the_secret() -
         assert found.start == 6
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password:\n\n  hunt",
+        'api_key =\n"hunt',
+        "Authorization:\n Basic\n dXNlcg",
+        "Cookie:\n session=abcd",
+        f"machine {'h' * 128}\nlogin {'m' * 128}\npassword\nhunt",
+        f"bearer\n{'a1' * 8}",
+    ],
+)
+def test_a_secret_that_is_cut_off_on_a_line_after_its_name_is_open(text: str) -> None:
+    found = FINDER.find_open("prose\n" * 100 + text)
+    assert found is not None
+    assert found.end == 600 + len(text)
+
+
 @pytest.mark.parametrize("text", ["the end of a sentence.", "nothing to see", "a list: one, two", '{"a": 1}', ""])
 def test_ordinary_text_is_not_open(text: str) -> None:
     assert FINDER.find_open(text) is None
