@@ -87,9 +87,10 @@ class Projection(Context):
             for message in function(event, self) if function is not None else ():
                 if type(message) in SPLIT and len(message.token) > MAX_EVENT:  # is too large: do not encode it
                     frames += fitted(message, event, self)
+                elif len(line := encode(message)) <= MAX_EVENT:
+                    frames.append(line)
                 else:
-                    line = encode(message)
-                    frames += [line] if len(line) <= MAX_EVENT else fitted(message, event, self)
+                    frames += fitted(message, event, self)
         return Rendered(frames=frames, losses=self.take_losses() if self.lost else [])
 
     def text_writer(self, delta: DeltaType) -> TextWriter | None:
