@@ -39,15 +39,12 @@ def note(action: Action, by: Actor | str, *, session: str = "", outcome: str = "
     link, principal, trace = ("", by, None) if isinstance(by, str) else (by.id, by.principal, by.trace)
     facts = {"link": link, "session": session, "trace": trace_id(trace)}
     line = {"principal": principal, "outcome": outcome, **facts, **details}
-    told = {name: _shortened(value) for name, value in line.items() if value or name not in facts}
-    log.info("audit", action=action, **told)
+    for name, value in line.items():
+        if isinstance(value, str) and len(value) > VALUE_MAX:
+            line[name] = f"{value[:VALUE_MAX]}..."
+    log.info("audit", action=action, **{name: line[name] for name in line if line[name] or name not in facts})
 
 
 def refuse(by: Actor | str, reason: str, *, session: str = "", **details: object) -> None:
     """Write a line about something that was refused."""
     note("refusal", by, session=session, outcome=reason, **details)
-
-
-def _shortened(value: object) -> object:
-    """Return at most VALUE_MAX characters of a text, and any other value as it is."""
-    return f"{value[:VALUE_MAX]}..." if isinstance(value, str) and len(value) > VALUE_MAX else value

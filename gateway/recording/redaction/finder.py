@@ -66,8 +66,8 @@ class Detector(Struct, frozen=True, kw_only=True):
     that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` has the last
     word on a match of `pattern`. `reach` characters at the end of a text may belong to a secret that `opens` cannot
     see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of RUN characters of keys, or
-    the "sign" of an assignment or option. An unfinished secret `within` a "word" has no space, and one within a "line"
-    has no line end in its value, which begins at most BEFORE_VALUE characters after its anchor.
+    the "sign" of an assignment or option. An unfinished secret `within` a "word" has no space. One within a "line" has
+    a value without line ends. The value begins at most BEFORE_VALUE characters after its anchor.
     """
 
     kind: str

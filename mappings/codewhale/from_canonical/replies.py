@@ -38,7 +38,7 @@ def public_ids(session: str, ids: Ext | None = None) -> tuple[str, ...]:
     The first is the thread id: a codewhale backend's own, else computed from the canonical id. The second is the first
     one without `thread-`; canonical commands use it.
     """
-    own = given(ids, "thread_id", str, "") or thread_id(session)
+    own = (ids and given(ids, "thread_id", str, "")) or thread_id(session)
     return tuple(dict.fromkeys((own, session_id(own))))
 
 

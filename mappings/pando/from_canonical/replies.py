@@ -20,7 +20,7 @@ from dragoman.mappings.rfc3339 import NS
 
 def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
     """Return the id by which clients know a session: the backend's, else one that a client chose, else ours."""
-    return (given(ids, "id", str, "") or session_id,)
+    return ((ids and given(ids, "id", str, "")) or session_id,)
 
 
 def row(summary: SessionSummary) -> Session:

@@ -43,6 +43,8 @@ def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
     They are a smooth backend's own ids, if it gave any.
     """
     session, conversation = _computed_ids(session_id)
+    if ids is None:
+        return session, conversation
     return given(ids, "sessionId", str, "") or session, given(ids, "conversationId", str, "") or conversation
 
 
