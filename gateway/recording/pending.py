@@ -297,11 +297,12 @@ def run_of(t: int, step: Sequence[Note]) -> TextRun | None:
 
 def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:
     """Return the texts of deltas that differ in nothing else, or None if they do."""
-    if len(set(map(type, deltas))) > 1 or [delta.ext for delta in deltas].count(None) != len(deltas):
+    if len(set(map(type, deltas))) > 1:
         return None
     if type(deltas[0]) is ToolOutputDelta and len({delta.call for delta in deltas}) > 1:
         return None
-    return [delta.text for delta in deltas]
+    texts = [delta.text for delta in deltas if delta.ext is None]
+    return texts if len(texts) == len(deltas) else None
 
 
 def _folded(run: TextRun, known: KnownAround) -> list[StepLine]:
@@ -351,11 +352,11 @@ def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> Ste
         lines: list[FrameLine] = []
         for point, column in zip(tapped, taps, strict=True):
             frames = column if is_lone else _flat(column, counts)
-            if not {bytes}.issuperset(map(type, frames)) or (point.dir == "send") is (len(lines) < place):
+            if (point.dir == "send") is (len(lines) < place):
                 return None
             pieces, around = known.get(point, ((), []))
             if not pieces or not _are_joined(frames, pieces, quoted, stamps):
-                found = _around(frames, quoted, stamps)
+                found = _around(frames, quoted, stamps) if {bytes}.issuperset(map(type, frames)) else None
                 if found is None or not _are_joined(frames, found, quoted, stamps):
                     return None
                 around = [[piece.decode() for piece in part] for part in found]
@@ -363,7 +364,7 @@ def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> Ste
                     known.clear()
                 known[point] = found, around
             lines.append(FrameLine(link=point.link, dir=point.dir, dialect=point.dialect, around=around))
-    except UnicodeDecodeError:  # in what stands around the text
+    except (UnicodeDecodeError, TypeError):  # what stands around the text is no UTF-8, or a frame has no bytes
         return None
     event = kind(text="") if call is None else ToolOutputDelta(text="", call=call)
     entry = EventLine(cursor=f"{epoch}:{positions[0]}", event=event, texts=texts, turn=turn, origin=origin)

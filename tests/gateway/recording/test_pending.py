@@ -42,6 +42,16 @@ def test_pending_items_are_in_order_and_numbered_together() -> None:
     assert [(line.seq, line.t) for line in items_of(notes.take()())] == [(6, 4)]
 
 
+def test_a_message_of_several_parts_after_a_folded_frame_of_its_tap_is_kept() -> None:
+    notes = PendingSteps()
+    written = []
+    for frame in (b'{"text":"ab"}', Parts("pub", b"", (b'{"text":"ab"}', b"x"))):
+        notes.add(1, [FramesNote(RECEIVED, [frame]), batch(TextDelta(text="ab"))])
+        written += notes.take()()
+    assert [line.frames[0].around for line in written] == [[['{"text":'], ["}"]], []]
+    assert written[1].frames[0].frame() == Parts("pub", b"", (b'{"text":"ab"}', b"x"))
+
+
 def test_frames_that_are_too_large_for_readers_are_left_out_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.gateway.recording.format.UNFOLDED_MAX", 1_000_000)
     notes = PendingSteps()
