@@ -308,9 +308,9 @@ class PrefixedKeys:
             start = self._next(text, end)
 
     def _next(self, text: str, at: int) -> re.Match[str] | None:
-        """Return the next prefix that begins a word at `at` or behind it. Only the search of a piece is one call."""
+        """Return the next prefix that begins a word at `at` or after it. Only the search of a piece is one call."""
         found = None
-        while found is None and at < len(text):
+        while at < len(text) and (found is None or found.start() >= at):  # beyond a piece a prefix may be cut off
             found = self._long.search(text, at, at + PIECE + BEYOND)
             at += PIECE
         return found

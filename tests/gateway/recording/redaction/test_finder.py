@@ -19,7 +19,7 @@ from msgspec import structs
 
 from dragoman.gateway.recording.redaction import finder as finder_module
 from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Detector, Finder
-from dragoman.gateway.recording.redaction.prefixed_keys import PIECE
+from dragoman.gateway.recording.redaction.prefixed_keys import BEYOND, PIECE
 from dragoman.gateway.recording.redaction.rules import pattern as own_pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, USER_INFO
 from dragoman.gateway.recording.redaction.spans import BINARY_HEAD, Span, layers, replaced
@@ -115,6 +115,12 @@ def test_secrets_and_binary_data_are_found_at_each_place_around_the_end_of_a_pie
         before = f"{'some words ' * (at // 11)}{' ' * (at % 11)}"
         assert FINDER.find(f"{before}{key} of a text") == [Span(at, at + len(key), "github_token")], at
         assert not FINDER.find(f"{before}{image} of a text"), at
+
+
+def test_a_key_whose_prefix_begins_with_that_of_another_kind_is_found_at_each_place_after_the_end_of_a_piece() -> None:
+    key = f"{'A' * 21}1{'b' * 80}"  # of Twitter; the token of a Telegram bot begins with two of them
+    for at in range(PIECE, PIECE + 2 * BEYOND):
+        assert FINDER.find(f"{'words ' * (at // 6)}{' ' * (at % 6)}{key}") == [Span(at, at + len(key), "twitter_token")]
 
 
 def test_the_words_of_a_large_text_are_not_in_memory_at_once() -> None:
