@@ -83,8 +83,9 @@ class RecordingParts:
             self._give_early()
 
     def name(self, session: str) -> None:
-        """Set the id of the session, before anything is written."""
-        self.header = structs.replace(self.header, session=session)
+        """Set the id of the session, unless a part has begun: all parts have the same id, so that they are found."""
+        if not self._part:
+            self.header = structs.replace(self.header, session=session)
 
     def write(self, seq: int, count: int, data: bytes) -> None:
         """Write `count` items from the number `seq`, and begin a part if none is open."""

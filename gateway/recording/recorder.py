@@ -86,7 +86,7 @@ class Recorder:
         return recorder
 
     def name_session(self, provisional: str, state: SessionState) -> None:
-        """Record this session under its own id from now on. The upstream tap still uses the provisional id."""
+        """Find this session by its own id from now on. Its upstream tap and a begun file keep the provisional id."""
         recorder = self._sessions.get(provisional)
         if recorder is not None:
             self._sessions[state.id] = recorder

@@ -134,7 +134,7 @@ class SessionRecorder:
         self._held = True
 
     def name(self, session: str) -> None:
-        """Set the id of the session, and write the steps that waited for it."""
+        """Take the id that the backend gave the session, and write the steps that waited for it."""
         self._parts.name(session)
         self._held = False
         self._flush_soon()

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from dragoman.gateway.recording.format import Line
 from dragoman.gateway.recording.parts import RETRY
 from dragoman.gateway.recording.places import OneFile
+from dragoman.gateway.recording.reader import recordings_in
 from dragoman.gateway.recording.writer import OutputFile
 from dragoman.mappings.canonical.events import Alert, StatusChanged, TextDelta, TurnAccepted
 from tests.gateway.recording.recorded_session import RecorderHarness
@@ -52,6 +53,18 @@ def test_parts_have_names_of_their_own() -> None:
     for _ in range(2):
         harness.writes_text("x")
     assert [names_of(file) for file in harness.disk.files] == ["19700101T000000Z-s.jsonl", "19700101T000000Z-s.1.jsonl"]
+
+
+def test_a_session_that_gets_another_id_keeps_the_first_one_in_all_parts_of_its_recording(tmp_path: Path) -> None:
+    harness = RecorderHarness(rotate_bytes=1)
+    harness.writes_text("x")
+    harness.recorder.name("named-by-the-backend")
+    harness.writes_text("y")
+    harness.recorder.close()
+    for file, data in harness.disk.files.items():
+        (tmp_path / names_of(file)).write_bytes(data)
+    (recording,) = recordings_in(tmp_path)
+    assert [event for _, event in recording.events()] == [TextDelta(text="x"), TextDelta(text="y")]
 
 
 # -- one file for the first session with an input --------------------------------------------------------------
