@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 
 STOPPED_AT_ONCE = 64  # sessions: an idle one takes about 12 us, one with a turn and a client 0.3 ms
+
+log = structlog.get_logger("dragoman.session")
 
 
 class RouteEvents(Struct, frozen=True, kw_only=True):
@@ -178,6 +181,7 @@ class Sessions:
         former = list[str]()
         if session in self.index:
             former = self.index.names(session)
+            log.info("session id changed", session=own, former=session.state.id)
             self.index.drop(session)
             self.tell(session)
         provisional = session.state.id

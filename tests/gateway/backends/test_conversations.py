@@ -399,8 +399,11 @@ async def test_a_session_of_a_listener_gets_the_id_of_the_thread_that_its_first_
         (joined,) = widget.news()
         assert joined["data"]["conversationId"] == former
         terminal.sends(run("Hi"))
-        await answers(made, "thread/start", **shown(KEPT, "started"))
+        with capture_logs() as logs:
+            await answers(made, "thread/start", **shown(KEPT, "started"))
         assert session.state.id == OPENED
+        changed = {"event": "session id changed", "log_level": "info", "session": OPENED, "former": former}
+        assert changed in logs, "earlier log lines, and the name of its recording, have the former id"
         for name in (OPENED, former):
             await late.says(ask("create_conversation_session", name, agentId=OLD, conversationId=name))
             assert late.news()[0]["data"]["conversationId"] == OPENED
