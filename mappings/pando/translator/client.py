@@ -309,8 +309,7 @@ class ClientTranslator(Translator[Event, Command]):
     def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
         """Release the events that waited for a call which gets no reply."""
         if isinstance(asked.command, commands.SubmitInput):
-            self._sessions.note_refusal(asked.command)  # its client was told so: if it runs, it counts as another's
-            self._sessions.note_answer(asked.session, self._monotonic(), step)
+            self._sessions.note_lost(asked.command, self._monotonic(), step)
         elif asked.why == "text" and asked.session in self._sessions:
             self._sessions.take_list(asked.session, None, self._monotonic(), step)
 

@@ -525,6 +525,9 @@ class FollowedSessions(dict[str, FollowedSession]):
     def take_history(self, session: str, messages: Sequence[Message] | None, now: int, step: Step[Event]) -> None:
         """Add the history of a session; `messages` is None if the call failed."""
         following = self.current(session, step)
+        if messages is not None and following.held and following.input.is_asked_for and not following.open:
+            self.take_list(session, messages, now, step)  # it also tells the input of the held run
+            return
         if messages is not None:
             step.bursts.append(Burst(items=[_history_of(following, messages)], session=session))
         _release_held(following, now, step)
@@ -535,6 +538,11 @@ class FollowedSessions(dict[str, FollowedSession]):
             if items := following.check_time(now):
                 step.bursts.append(Burst(items=items, session=session))
             _release_held(following, now, step)
+
+    def note_lost(self, command: commands.SubmitInput, now: int, step: Step[Event]) -> None:
+        """Forget an input whose answer was lost. Its client was told so: if it runs, it counts as another client's."""
+        self.note_refusal(command)
+        self.note_answer(command.session, now, step)
 
     def note_refusal(self, command: Command) -> None:
         """Undo the state that a sent command set, because the primary refused the command."""

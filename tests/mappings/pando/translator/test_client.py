@@ -738,13 +738,13 @@ def test_a_session_update_within_a_run_begins_no_other_run() -> None:
     assert (typed.message.text, run[:2]) == ("2", [BEGUN, events.TextDelta(text="t")])
 
 
-def test_a_history_ends_before_the_input_of_a_run_that_is_not_told_yet() -> None:
+def test_a_history_ends_before_the_input_of_a_run_that_is_told_after_it() -> None:
     primary = attached()
     primary.publishes("llm.token", token="on")
-    (history,) = primary.sends("message.list", [*OLD, *AHEAD])
+    history, words, *run = primary.sends("message.list", [*OLD, *AHEAD])
     assert [item.id for item in history.items] == [one["id"] for one in OLD]
-    words, *run = primary.sends("message.list", [*OLD, *AHEAD])
     assert (typed(words), run) == ("1", [BEGUN, events.TextDelta(text="on")])
+    assert primary.sends("message.list", [*OLD, *AHEAD]) == []
 
 
 def test_the_input_after_a_run_is_told_behind_it_if_the_history_had_the_input_of_the_run() -> None:
