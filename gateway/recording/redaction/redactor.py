@@ -39,8 +39,8 @@ from dragoman.mappings.canonical.values import Origin
 
 AnyLine = TypeVar("AnyLine", EventLine, CommandLine)
 
-TextKey = tuple[str, str, str]
-"""Identifies a text that streams: its kind, and the call and name of a tool."""
+TextKey = tuple[str, str]
+"""Identifies a text that streams: its kind, and the call of a tool, or the tool's name if the call has no id."""
 
 ENTRIES_MAX = 65_536  # entries of steps held after an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
@@ -306,7 +306,7 @@ class Redactor:
         held.others.append(entry)
         ends = ENDS.get(type(event))
         if ends is not None and self._texts and not entry.link:
-            self._close([key for key in self._texts if ends(key, event)])
+            self._close([key for key in ends(event) or self._texts if key in self._texts])
 
     def _new_text(self, key: TextKey) -> HeldText[Slot]:
         if key[0] == "arguments":
@@ -356,24 +356,24 @@ class Redactor:
 CALL_NAMES: dict[type, tuple[str, ...]] = {ToolCallArguments: ("call", "name"), ToolOutputDelta: ("call",)}
 """Type of a delta -> its fields that name its call."""
 
-TEXT: TextKey = ("text", "", "")
-REASONING: TextKey = ("reasoning", "", "")
+TEXT: TextKey = ("text", "")
+REASONING: TextKey = ("reasoning", "")
 
 STREAMED: dict[type, Callable[[Any], TextKey | None]] = {
     TextDelta: lambda _event: TEXT,
     ReasoningDelta: lambda _event: REASONING,
-    ToolCallArguments: lambda event: None if event.done else ("arguments", event.call, event.name),
-    ToolOutputDelta: lambda event: ("output", event.call, ""),
+    ToolCallArguments: lambda event: None if event.done else ("arguments", event.call or event.name),
+    ToolOutputDelta: lambda event: ("output", event.call),
 }
 """Deltas, and the text to which they belong; None for an event that is no delta."""
 
-ENDS: dict[type, Callable[[TextKey, Any], bool]] = {
-    TextDone: lambda key, _event: key[0] == "text",
-    ReasoningStarted: lambda key, _event: key[0] == "reasoning",
-    ReasoningDone: lambda key, _event: key[0] == "reasoning",
-    ToolCallArguments: lambda key, event: key == ("arguments", event.call, event.name),
-    ToolCallFinished: lambda key, event: key[0] in ("arguments", "output") and key[1] == event.call,
-    TurnAccepted: lambda _key, _event: True,
-    TurnEnded: lambda _key, _event: True,
+ENDS: dict[type, Callable[[Any], Sequence[TextKey]]] = {
+    TextDone: lambda _event: [TEXT],
+    ReasoningStarted: lambda _event: [REASONING],
+    ReasoningDone: lambda _event: [REASONING],
+    ToolCallArguments: lambda event: [("arguments", event.call or event.name)],
+    ToolCallFinished: lambda event: [("arguments", event.call or event.name), ("output", event.call)],
+    TurnAccepted: lambda _event: [],
+    TurnEnded: lambda _event: [],
 }
-"""The texts that end with such an event."""
+"""The texts that end with such an event; an empty list means all of them."""

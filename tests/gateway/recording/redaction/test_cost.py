@@ -25,7 +25,7 @@ from dragoman.gateway.recording.redaction.rules import rules
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, is_secret_name
 from dragoman.gateway.recording.redaction.spans import layers, placeholders, replaced, unescaped
 from dragoman.gateway.recording.redaction.values import read_json
-from dragoman.mappings.canonical.events import TextDelta, TextDone
+from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallArguments, ToolCallFinished
 from tests.step_counter import GROWTH, growth
 
 SIZES = (8, 16, 32, 64)  # repetitions: the first only fills caches, then two doublings
@@ -199,3 +199,18 @@ def test_the_cost_of_many_similar_frames_with_secrets_is_proportional_to_their_n
         ]
 
     assert growth(redaction, [frames(4 * count) for count in SIZES], READERS) <= GROWTH
+
+
+def test_the_cost_of_tool_calls_that_are_open_at_one_time_is_proportional_to_their_number() -> None:
+    def work(count: int) -> Callable[[], object]:
+        calls = [f"call-{number}" for number in range(count)]
+        events: list[Any] = [ToolCallArguments(call=call, json="{") for call in calls]
+        events += [ToolCallFinished(call=call) for call in calls]
+        lines = [
+            EventLine(cursor=f"1:{number}", event=event, turn="t", seq=number, t=number)
+            for number, event in enumerate(events, start=1)
+        ]
+        redactor = Redactor(RULES, b"salt")
+        return lambda: redactor.feed(list(packed(lines)), len(lines))
+
+    assert growth(work, [16, 64, 128, 256], READERS) < GROWTH
