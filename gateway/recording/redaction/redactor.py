@@ -50,22 +50,28 @@ COUNTS_MAX = 1024  # kinds times places; their names come from us and from the c
 class HeldStep(Struct, eq=False, kw_only=True):
     """A step on its way: the `deltas` of streamed texts, and the `others`, which are searched when the step leaves.
 
-    `redacted` has the lines that were made of deltas with secrets, by their cursor. `items` is the number of frames,
-    events and commands, `weight` the size of the frames. A step with rounds is one entry (`count`), whose size the
-    window bounds.
+    `changed` has the new texts of the deltas with secrets, of each round one. `items` is the number of frames, events
+    and commands, `weight` the size of the frames. A step with rounds is one entry (`count`), whose size the window
+    bounds.
     """
 
     step: StepLine
     others: list[EventLine | CommandLine]
     deltas: list[HeldDelta[Slot]] = []
-    redacted: dict[str, EventLine] = {}
+    changed: ChangedTexts = {}
     items: int
     count: int = 1
     weight: int = 0
 
 
-Slot = tuple[StepLine, EventLine, dict[str, EventLine]]
-"""The step of a delta, its entry there, and the redacted lines of the HeldStep, to which it must not refer itself."""
+DeltaKey = tuple[int, str]
+"""Identifies a delta in its step: the id of the event, and the cursor."""
+
+ChangedTexts = dict[DeltaKey, Iterator[tuple[str, Sequence[Span]]]]
+"""The new texts of deltas, each with the secrets that begin in it."""
+
+Slot = tuple[DeltaKey, ChangedTexts]
+"""The key of a delta, and the changed texts of its HeldStep, to which it must not refer itself."""
 
 
 class FindingCount(Struct, frozen=True, kw_only=True):
@@ -209,7 +215,7 @@ class Redactor:
                 self._origin = entry.origin  # it was searched with them
         steps = list[StepLine]()
         for held in leaving:
-            is_clean = (clean or not held.others) and not held.redacted
+            is_clean = (clean or not held.others) and not held.changed
             if is_clean and (not held.deltas or self._has_clean_names(held.step)):
                 steps.append(held.step)
             else:
@@ -244,6 +250,7 @@ class Redactor:
     def _redacted_step(self, held: HeldStep) -> Iterator[Line]:
         """Yield the entries of a step, with its events and commands redacted."""
         searched = {id(entry.event) for entry in held.others if isinstance(entry, EventLine)}
+        stream = _key(held.step.events[0]) if held.step.rounds else None
         for line in held.step.lines():
             if isinstance(line, FrameLine):
                 yield line
@@ -252,7 +259,8 @@ class Redactor:
             elif id(line.event) in searched:
                 yield self._origin_redacted(self._redacted(line, "event"))
             else:
-                delta = held.redacted.get(line.cursor, line) if line.logged else line
+                texts = held.changed.get(stream or _key(line))
+                delta = self._with_text(line, *next(texts)) if texts is not None else line
                 yield self._origin_redacted(self._call_redacted(delta))
 
     def _call_redacted(self, entry: EventLine) -> EventLine:
@@ -296,7 +304,7 @@ class Redactor:
         key = streamed(event) if streamed is not None else None
         if key is not None:
             text = event.json if type(event) is ToolCallArguments else "".join(entry.texts) or event.text
-            delta = HeldDelta((held.step, entry, held.redacted), text, held.step.t, entry.texts)
+            delta = HeldDelta((_key(entry), held.changed), text, held.step.t, entry.texts)
             held.deltas.append(delta)
             held_text = self._texts.get(key) or self._new_text(key)
             held_text.add(delta)
@@ -330,18 +338,11 @@ class Redactor:
             self._replace(self._texts.pop(key).finish())
 
     def _replace(self, released: Released[Slot]) -> None:
-        """Make lines of the deltas whose texts have changed."""
+        """Keep the new texts of deltas until their steps leave."""
         for delta, texts in released:
             if texts is not None:
-                step, own, redacted = delta.slot
-                lines = [
-                    line
-                    for line in step.lines()
-                    if isinstance(line, EventLine)
-                    and (step.rounds or (line.event is own.event and line.cursor == own.cursor))
-                ]
-                for line, changed in zip(lines, texts, strict=True):
-                    redacted[line.cursor] = self._with_text(line, *changed)
+                key, changed = delta.slot
+                changed[key] = iter(texts)
 
     def _with_text(self, line: EventLine, text: str, begun: Sequence[Span]) -> EventLine:
         event: Any = line.event
@@ -351,6 +352,10 @@ class Redactor:
         if text == getattr(event, name):
             return line
         return structs.replace(line, event=structs.replace(event, **{name: text}), redacted=True)
+
+
+def _key(entry: EventLine) -> DeltaKey:
+    return id(entry.event), entry.cursor
 
 
 CALL_NAMES: dict[type, tuple[str, ...]] = {ToolCallArguments: ("call", "name"), ToolOutputDelta: ("call",)}

@@ -201,13 +201,14 @@ def test_the_cost_of_many_similar_frames_with_secrets_is_proportional_to_their_n
     assert growth(redaction, [frames(4 * count) for count in SIZES], READERS) <= GROWTH
 
 
-def test_the_cost_of_tool_calls_that_are_open_at_one_time_is_proportional_to_their_number() -> None:
+@pytest.mark.parametrize("is_one_step", [True, False])
+def test_the_cost_of_tool_calls_that_are_open_at_one_time_is_proportional_to_their_number(is_one_step: bool) -> None:
     def work(count: int) -> Callable[[], object]:
         calls = [f"call-{number}" for number in range(count)]
-        events: list[Any] = [ToolCallArguments(call=call, json="{") for call in calls]
+        events: list[Any] = [ToolCallArguments(call=call, json=f"password=hunter2{call} ") for call in calls]
         events += [ToolCallFinished(call=call) for call in calls]
         lines = [
-            EventLine(cursor=f"1:{number}", event=event, turn="t", seq=number, t=number)
+            EventLine(cursor=f"1:{number}", event=event, turn="t", seq=number, t=0 if is_one_step else number)
             for number, event in enumerate(events, start=1)
         ]
         redactor = Redactor(RULES, b"salt")
