@@ -62,6 +62,8 @@ WORDS: tuple[tuple[str, Cause], ...] = (
 )
 """Parts of an error's text -> the cause; the code is the same for all causes."""
 
+BEGINNING = 4096  # characters of an error's text in which these are looked for: in 14 MiB that would take 55 ms
+
 MODEL_WORDS: tuple[tuple[str, Cause], ...] = (
     ("Rate limit exceeded: ", "rate_limited"),
     ("Provider plan quota exhausted: ", "rate_limited"),
@@ -110,7 +112,8 @@ def cause_of(code: int, text: str) -> Cause:
     if refused is not None:
         return CAUSE_OF_STATUS.get(refused[1], "upstream_lost")
     of_model = (cause for words, cause in MODEL_WORDS if text.startswith(words))
-    return next(chain(of_model, (cause for words, cause in WORDS if words in text)), "internal")
+    beginning = text[:BEGINNING]
+    return next(chain(of_model, (cause for words, cause in WORDS if words in beginning)), "internal")
 
 
 LATER = "0.10.2"

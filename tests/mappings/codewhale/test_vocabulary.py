@@ -34,6 +34,7 @@ def test_every_cause_has_a_code() -> None:
         (-32603, "failed to query thread current leaf id for thread t", "not_found"),
         (-32603, "runtime event stream ended before turn.completed", "upstream_lost"),
         (-32603, "provider exploded", "internal"),
+        (-32603, "x" * 10_000 + " not found", "internal"),  # only the beginning is read
         # docs/dialects/codewhale.md, section 3: [run] on a 0.10.2 and a 0.9.10
         (-32603, "Rate limit exceeded: no: 429", "rate_limited"),
         (-32603, "Authentication failed: no: 401", "model_failed"),

@@ -29,6 +29,7 @@ def test_every_cause_has_a_code() -> None:
         (-32000, "message.send: a turn is already in progress in this session", "busy"),
         (-32000, "message.send: not sent: answer approve or deny first", "busy"),
         (-32000, "message.send: run: anything else", "internal"),
+        (-32000, "message.send: run: " + "x" * 10_000 + " not found", "internal"),  # only the beginning is read
     ],
 )
 def test_the_cause_of_an_error_is_read_from_its_text(code: int, text: str, cause: Cause) -> None:
