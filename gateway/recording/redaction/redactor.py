@@ -304,7 +304,7 @@ class Redactor:
         key = streamed(event) if streamed is not None else None
         if key is not None:
             text = event.json if type(event) is ToolCallArguments else "".join(entry.texts) or event.text
-            delta = HeldDelta((_key(entry), held.changed), text, held.step.t, entry.texts)
+            delta = HeldDelta(((id(event), entry.cursor), held.changed), text, held.step.t, entry.texts)
             held.deltas.append(delta)
             held_text = self._texts.get(key) or self._new_text(key)
             held_text.add(delta)
