@@ -6,7 +6,7 @@ conversations beside those that are open here, so it needs none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from dragoman.gateway.backends.catalog import BackendCatalog
@@ -123,7 +123,7 @@ class ConversationsKind(ReplayedKind):
             self._connect_upstream,
             resume=resume,
             taken=lambda conversation: self._resume(session, conversation),
-            visible=lambda conversation: self._may_resume(session, conversation),
+            find=lambda listed: self._find_wanted(session, resume, listed),
             stored=self._sessions.upstream.stores_history,
         )
         if not resume:
@@ -144,6 +144,15 @@ class ConversationsKind(ReplayedKind):
             return False
         join_session(sessions, session, other)
         return True
+
+    def _find_wanted(self, session: Session, wanted: str, listed: Sequence[str]) -> str:
+        """Return the conversation that a listener wants among these of the backend, "" if its clients may see none.
+
+        A list tells which thread of a codewhale 0.10.2 has a derived id.
+        """
+        route, own = self._sessions.route.name, session.state.id
+        found = listed[:1] if wanted == LATEST else [name for name in listed if canonical_id(route, name) == own]
+        return next((name for name in found if self._may_resume(session, name)), "")
 
     def _may_resume(self, session: Session, conversation: str) -> bool:
         """Return True if no client of `session` would be shown a conversation of another owner."""

@@ -6,7 +6,8 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
 
     what is wanted                  what the backend is asked, and what the session gets
     `session=latest` of a listener  ListSessions, then as with an id; a new conversation if there is none
-    `session=ID` of a listener      ResumeSession and the pages; SessionOpened and one HistorySnapshot
+    `session=ID` of a listener      ResumeSession and the pages; SessionOpened and one HistorySnapshot. If the backend
+                                    does not know the id: ListSessions, then as with the id that this one was made of
     a client resumes                its ResumeSession and the pages; SessionOpened, one HistorySnapshot, the answer
     a client changes an open one    its ResumeSession, and the newest page if it may not be `stored`; as above
     a client runs a prompt in it    its PromptOnce and the newest page; one HistorySnapshot, the result
@@ -53,6 +54,7 @@ from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss, StreamedBlock
 
 PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
+LISTED_MAX = 200  # conversations that are searched for one: the largest page of servers
 RESUMED_MAX = 20 * PAGE  # messages of a resumed conversation that are loaded
 # seconds for all pages: a pod's parent waits 5 s for its run to begin (docs/dialects/pod.md, section 11)
 PATIENCE = 3.0
@@ -62,8 +64,8 @@ class HistoryLoader(AskingBackend):
     """The backend of one session, with the whole history of its conversation.
 
     `resume` is the conversation that a listener asks for. `taken` returns True if another session has it open already;
-    the clients of this session then go there. `visible` returns False if it belongs to another user than these clients.
-    `stored` is True if the backend stores all messages, also those of other clients.
+    the clients of this session then go there. `find` returns the one that `resume` means among those that the backend
+    lists, "" if these clients may see none. `stored` is True if the backend stores all messages, also of other clients.
     """
 
     def __init__(
@@ -74,13 +76,13 @@ class HistoryLoader(AskingBackend):
         *,
         resume: str = "",
         taken: Callable[[str], bool] = lambda _id: False,
-        visible: Callable[[str], bool] = lambda _id: True,
+        find: Callable[[Sequence[str]], str] = lambda _listed: "",
         stored: bool = True,
     ) -> None:
         self._services = services
         self._resume = resume
         self._taken = taken
-        self._visible = visible
+        self._find = find
         self._stored = stored
         self._openings: set[str] = set()  # requests of clients that resume, or run a prompt in the conversation
         self._may_miss = False  # the connection was lost, and others may have gone on with the conversation
@@ -220,9 +222,8 @@ class HistoryLoader(AskingBackend):
     def _open(self) -> Script:
         """Open the conversation that the listener asks for, then load its history."""
         if self._resume == LATEST:
-            listed = yield ListSessions(limit=1)
-            latest = listed.sessions[0].session if isinstance(listed, SessionsListed) and listed.sessions else ""
-            if not latest or not self._visible(latest):
+            latest = self._find(_names((yield ListSessions(limit=1))))
+            if not latest:
                 self._tell(None, [])  # there is nothing to resume for these clients
                 return
             self._resume = latest
@@ -230,7 +231,11 @@ class HistoryLoader(AskingBackend):
                 text = "the conversation is already open in another session"
                 raise Refused(Failure(cause="upstream_lost", text=text))
         wanted = self.connected().opening or OpenSession()
-        opened = yield structs.replace(resume_session(wanted, self._resume), request="", ext=None)
+        resume = structs.replace(resume_session(wanted, self._resume), request="", ext=None)
+        opened = yield resume
+        if _is_unknown(opened) and (own := self._find(_names((yield ListSessions(limit=LISTED_MAX))))):
+            self._resume = own
+            opened = yield structs.replace(resume, session=own)
         if isinstance(opened, SessionOpened):
             yield from self._load(opened, [])
         elif isinstance(opened, Reply) and opened.failure is not None:
@@ -309,6 +314,14 @@ class HistoryLoader(AskingBackend):
 def _alert(text: str) -> Alert:
     """Return an alert, which the session keeps for clients that come later."""
     return Alert(level="warn", source="gateway", text=text)
+
+
+def _names(listed: Any) -> list[str]:
+    return [row.session for row in listed.sessions] if isinstance(listed, SessionsListed) else []
+
+
+def _is_unknown(answer: Any) -> bool:
+    return isinstance(answer, Reply) and answer.failure is not None and answer.failure.cause == "not_found"
 
 
 def _is_done(item: Event) -> TypeGuard[SessionOpened | Reply]:

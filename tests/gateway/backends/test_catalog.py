@@ -5,10 +5,12 @@ from __future__ import annotations
 from dragoman.gateway.backends.catalog import ROWS_MAX, WAITING_MAX
 from dragoman.gateway.backends.conversations import ConversationsKind
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ingress import Ingress
 from tests.gateway.codewhale_messages import answers, asked, editor_with_thread, line, refuses, shown, thread
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.smooth_client_messages import ask
 from tests.gateway.smooth_server_messages import Frame, acknowledged, page
+from tests.idle import settle
 
 OWN, KEPT, OTHER = (f"0198c3a1-0000-4000-8000-0000000000d{n}" for n in range(3))
 LIST = line(9, "thread/list")
@@ -217,6 +219,29 @@ async def test_a_conversation_whose_id_was_derived_can_be_resumed_after_a_restar
         await answers(made, "thread/read", **shown("thr_0c2f9e5a", "ok", (("user", "Hi"),)))
         (opened,) = client.news()
         assert opened["data"]["conversationId"] == row["conversationId"]
+
+
+async def test_a_listener_resumes_the_conversation_that_a_list_shows_under_its_id() -> None:
+    """The id was derived from that of a thread of a codewhale 0.10.2, which does not know it."""
+    stored, said = [thread("thr_0c2f9e5a", preview="Hi", updated_at=5)], (("user", "Hi"), ("assistant", "Hello"))
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = made.join("widget")
+        client.sends(ask("list_conversations", "l"))
+        await answers(made, "thread/list", threads=stored)
+        (row,) = client.news()[0]["data"]["conversations"]
+    async with in_memory_gateway(upstream="codewhale") as made:
+        ingress = Ingress(endpoint="pod+unix:/x", session=row["conversationId"])
+        terminal = made.join("terminal", dialect="pod", ingress=ingress)
+        await refuses(made, "thread/resume", -32004, "thread not found")
+        await answers(made, "thread/list", threads=stored)
+        assert asked(made, "thread/resume")[-1]["params"]["thread_id"] == "thr_0c2f9e5a"
+        await answers(made, "thread/resume", **shown("thr_0c2f9e5a"))
+        await answers(made, "thread/read", **shown("thr_0c2f9e5a", "ok", said))
+        await settle()
+        entries = terminal.news()[-1]["data"]["entries"]
+        assert [entry["segments"] for entry in entries if entry["kind"] == "user_input"] == [
+            [{"kind": "text", "content": "Hi"}]
+        ]
 
 
 async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_reads_one() -> None:

@@ -69,7 +69,7 @@ class Stage:
             lambda _events: self,
             resume=resume,
             taken=lambda _id: taken,
-            visible=lambda _id: visible,
+            find=lambda listed: listed[0] if listed and visible else "",
         )
         self.starts = 0
 
@@ -278,6 +278,7 @@ def test_a_refusal_fails_the_waiting_commands_and_the_next_command_asks_again() 
     stage = Stage("c1")
     stage.loader.send([submit("r")])
     stage.answers(Reply(request="", failure=NO))
+    stage.answers(SessionsListed(request="", sessions=()))
     assert stage.failed == [("no", ["r"])]
     stage.loader.send([submit("r2")])
     assert stage.last(ResumeSession).session == "c1"
