@@ -525,11 +525,10 @@ class FollowedSessions(dict[str, FollowedSession]):
     def take_history(self, session: str, messages: Sequence[Message] | None, now: int, step: Step[Event]) -> None:
         """Add the history of a session; `messages` is None if the call failed."""
         following = self.current(session, step)
-        if messages is not None and following.held and following.input.is_asked_for and not following.open:
-            self.take_list(session, messages, now, step)  # it also tells the input of the held run
-            return
         if messages is not None:
             step.bursts.append(Burst(items=[_history_of(following, messages)], session=session))
+            if following.held and following.input.is_asked_for and not following.open:
+                self.take_list(session, messages, now, step)  # the input of the held run
         _release_held(following, now, step)
 
     def check_times(self, most: int, now: int, step: Step[Event]) -> None:

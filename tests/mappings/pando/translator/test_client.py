@@ -747,6 +747,17 @@ def test_a_history_ends_before_the_input_of_a_run_that_is_told_after_it() -> Non
     assert primary.sends("message.list", [*OLD, *AHEAD]) == []
 
 
+def test_a_history_is_told_again_before_the_input_of_a_held_run() -> None:
+    """After a reconnect the session waits for a history, also if it brings nothing new."""
+    primary = attached()
+    primary.sends("message.list", OLD)
+    primary.attached("s-1")
+    primary.publishes("llm.token", token="on")
+    history, words, *run = primary.sends("message.list", [*OLD, *AHEAD])
+    assert [item.id for item in history.items] == [one["id"] for one in OLD]
+    assert (typed(words), run) == ("1", [BEGUN, events.TextDelta(text="on")])
+
+
 def test_the_input_after_a_run_is_told_behind_it_if_the_history_had_the_input_of_the_run() -> None:
     primary = attached()
     (history,) = primary.sends("message.list", [*OLD, AHEAD[0]])
