@@ -40,6 +40,8 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
     ConfigError if the old one is still being written, or `out` exists. Raise OSError if the new one cannot be written;
     the old one is unchanged then.
     """
+    if out is not None and not out.name:
+        raise ConfigError(f"{out} is a folder: name a new file")
     # The target of a symbolic link is replaced, not the link.
     sources = [Path(os.path.realpath(part.path)) for part in recording.parts]
     targets = sources if out is None else list(part_names(out, [part.header.part for part in recording.parts]))

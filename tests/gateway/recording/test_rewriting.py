@@ -94,6 +94,12 @@ def test_redaction_overwrites_no_file_except_its_source(path: Path) -> None:
     assert out.read_bytes() == b""
 
 
+def test_redaction_into_a_name_without_a_file_is_refused(path: Path) -> None:
+    for out in (Path(""), Path("/")):
+        with pytest.raises(ConfigError, match=f"{out} is a folder: name a new file"):
+            redact(open_recording(path), Redactor(RULES, b"salt"), out)
+
+
 def test_a_file_that_is_being_recorded_is_left_alone(path: Path) -> None:
     with path.open("rb") as writer:
         fcntl.flock(writer, fcntl.LOCK_EX)
