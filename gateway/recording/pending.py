@@ -117,7 +117,7 @@ class PendingSteps:
                 self.searched += size
             else:
                 self.count += len(step) * len(text)
-                size = sum(map(len, text))
+                size = len("".join(text))
                 self.searched += size
                 if self.count < LINES_MAX:
                     self._size += size + sum(map(_size, frames))
@@ -127,7 +127,7 @@ class PendingSteps:
         """Add steps that are a lone piece of a text each. Their frames have `size` bytes."""
         width = run.width
         texts = run.cells[TEXT::width]
-        characters = sum(map(len, texts))
+        characters = len("".join(texts))
         self._add_run(run)
         self.searched += characters
         self.count += len(texts) * (1 + width - FRAMES)
