@@ -373,6 +373,9 @@ def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> Ste
 
 def _flat(column: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     """Return the texts or frames of a column, in which a round with several has a list of them."""
+    if len(column) == 1:  # as in bulk, where each read is flushed
+        only: list[Any] = column[0]
+        return only
     return list(
         chain.from_iterable([(some,) if count == 1 else some for some, count in zip(column, counts, strict=True)])
     )
