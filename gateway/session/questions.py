@@ -35,18 +35,19 @@ log = structlog.get_logger("dragoman.questions")
 GONE = "no question is open"
 ANSWERED = "the question was answered already"
 OVER = "the question was answered, or the agent does not wait for an answer any more"
+APPROVAL = events.ApprovalRequested(tool="", description="")
 NOBODY: frozenset[str] = frozenset()  # one for all sessions: each empty one takes 216 bytes
 
 
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    __slots__ = ("_beaten", "_context", "_deadline", "_form", "_giver", "_last", "_shown", "_shown_at", "given")
+    __slots__ = ("_asks_clients", "_beaten", "_context", "_deadline", "_form", "_giver", "_shown", "_shown_at", "given")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._shown, self._shown_at = "", 0  # id of the open question, and when it was shown
-        self._last: Question | None = None  # that was shown
+        self._asks_clients = False  # about the open question: else the route answers it
         self._form: Form | None = None
         self._deadline = Deadline(context.services.schedule)
         self.given: Given | None = None
@@ -76,23 +77,23 @@ class Questions:
         shown = block.asked.question if block is not None else ""
         if shown == self._shown:
             return
-        if self._shown:
+        if self._asks_clients:
             self._beaten = frozenset(client.id for client in self._context.delivery.links) - {self._giver}
         self.close()
         self._shown = shown
+        self._asks_clients = block is not None and block.words is not None
         if block is None:
             return
-        self._last = block.asked
         services, self._shown_at = self._context.services, self._context.services.monotonic()
         if isinstance(block.asked, events.InteractionRequired):
             self._form = Form(block.asked)
         self._deadline.start(services.limits.answer_deadline, self._expire)
-        if block.words is None:
+        if not self._asks_clients:
             self._decide(block.asked)
 
     def close(self) -> None:
         self._deadline.stop()
-        self._form, self._shown = None, ""
+        self._form, self._shown, self._asks_clients = None, "", False
         self.given, self._giver = None, ""
 
     def _decide(self, question: Question) -> None:
@@ -164,7 +165,8 @@ class Questions:
         if block is None:
             if client.id in self._beaten:  # what it answers from now on is a later question
                 self._beaten -= {client.id}
-                if self._is_late_verdict(client, command):
+                is_verdict = wording.verdict(flatten(command.segments)) is not None
+                if is_verdict and not client.can_be_asked(APPROVAL):  # no agent may take it for an approval
                     client.refuse(command.request, "busy", f"not sent: {OVER}")
                     return True
             return one_time_codes.take_typed(self._context, client, command)
@@ -179,12 +181,6 @@ class Questions:
         else:
             self._read_field(client, command, text)
         return True
-
-    def _is_late_verdict(self, client: Client, command: SubmitInput) -> bool:
-        """Return True if an input answers the last question, which is over: no agent may take it for an approval."""
-        last = self._last
-        asked = isinstance(last, events.ApprovalRequested) and not client.can_be_asked(last)
-        return asked and wording.verdict(flatten(command.segments)) is not None
 
     def _read_verdict(self, client: Client, command: SubmitInput, text: str) -> None:
         approved = wording.verdict(text)

@@ -710,7 +710,14 @@ async def test_a_route_that_denies_declines_forms() -> None:
 async def test_a_route_that_approves_approves_writes() -> None:
     async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await (
-            opened(made).server_sends(confirmation("$t")).receives("p").server_receives(confirmed("$c", approved=True))
+            opened(made)
+            .server_sends(confirmation("$t"))
+            .receives("p")
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"), said("$t", "May I go on?"), answered("$t", "May I go on?"))
+            .receives("p", delta("May I go on?"), done("May I go on?"), *ENDED)
+            .sends("p", run("approve"))
+            .server_receives(told("$u", "approve"))
         )
 
 
