@@ -150,7 +150,7 @@ class Sessions:
             if known not in (None, session) and _may_join(self, session, known):
                 join_session(self, session, known)
                 return known
-            if known is None and is_first:
+            if known is None and is_first and self.upstream.session_ref is None:  # else a shared connection has its id
                 self.rename_session(session, own)
             else:
                 self._add(session)

@@ -202,7 +202,16 @@ async def test_the_first_input_creates_a_session_if_the_primary_has_none() -> No
         assert made.asked() == ["CreateSession"]
         written = await made.answers("CreateSession", {"id": ONE})
         assert written["params"]["id"]
-        assert made.asked()[-1] == "message.send"
+        await made.answers("message.list", [])
+        await made.answers("message.send", {"ok": True})
+        await made.publishes("llm.end", session_id=ONE)
+        await made.answers("message.list", [])
+        await pod.hangs_up()
+        made.time.passes(Limits().session_ttl)
+        while len(made.primaries) < 2:
+            await settle()
+        await settle()
+        assert sorted(made.asked()) == ["instance.ping", "session.list"], "nobody uses the session any more"
 
 
 async def test_a_client_whose_session_the_primary_has_open_already_joins_it() -> None:
