@@ -62,7 +62,7 @@ class LineSplitter:
         return self._split(data)
 
     def _split(self, data: bytes) -> list[Frame]:
-        """Return the first lines of `data`; what is behind them goes back to `unsplit`."""
+        """Return the first lines of `data`; the rest goes back to `unsplit`."""
         if len(data) > self._lines_at_once and not self._size:
             data = data.lstrip()  # a flood of blank lines is not worth a split
         lines = data.split(b"\n", self._lines_at_once)

@@ -358,10 +358,8 @@ class SharedBackend:
         state = self._session.state
         answer = yield CancelTurn(session=state.id)
         failure = failure_in(answer.items)
-        if failure is not None and failure.cause in (
-            "unsupported",
-            "denied",
-        ):  # a backend that takes input can interrupt
+        # a backend that takes input can interrupt a turn, too
+        if failure is not None and failure.cause in ("unsupported", "denied"):
             text = f"this {self._shared.dialect.name} takes no input from other programs ({failure.text})"
             raise Refused(Failure(cause="unsupported", text=text))
         answer = yield OpenSession(session=state.id, title=state.title)

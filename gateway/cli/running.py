@@ -160,7 +160,7 @@ async def _serve(gateway: App, ops_port: OpsPort, run: Callable[..., Awaitable[N
 
 async def _warn(gateway: App, hazards: list[str]) -> None:
     await gateway.ready.wait()
-    await asyncio.to_thread(logs.prepare_redaction)  # the first log line would stop all clients for it
+    await asyncio.to_thread(logs.prepare_redaction)  # else all clients would wait while the first line is logged
     for text in hazards:
         log.warning(text)
     for name in INHERITED.untaken:

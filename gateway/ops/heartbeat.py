@@ -1,4 +1,4 @@
-"""Watch the turns of an event loop from another thread: when it turned last, and how late its timers are.
+"""Watch an event loop from another thread: when it ran last, and how late its timers are.
 
 A stopped process (SIGSTOP, a paused virtual machine) also stops the thread that watches. Afterwards both are late, and
 neither is stuck. That thread looks twice a second. If it looks late and the process used little CPU time meanwhile, the

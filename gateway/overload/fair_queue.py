@@ -412,7 +412,7 @@ class WorkOfLinks:
         self._of_link: dict[str, SlicedWork] = {}
 
     def add_work(self, link: str, work: Iterator[None], fail: Callable[[Exception], None]) -> None:
-        """Do this work of a link behind its earlier work; `fail` is called with its exception."""
+        """Do this work of a link after its earlier work; `fail` is called with its exception."""
         known = self._of_link.get(link)
         if known is None:
             known = self._of_link[link] = SlicedWork(self._queue, fail)

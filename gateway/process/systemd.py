@@ -3,7 +3,7 @@
     listeners accept        READY=1
     configuration is read   RELOADING=1 with MONOTONIC_USEC, then READY=1 again
     signal to stop          STOPPING=1
-    event loop turns        WATCHDOG=1, twice in each WATCHDOG_USEC
+    event loop runs         WATCHDOG=1, twice in each WATCHDOG_USEC
 
 Each message has a STATUS, which `systemctl status` shows. The messages are datagrams to NOTIFY_SOCKET; without this
 variable there are none. Children do not inherit the variables, because they could speak for the gateway.
@@ -74,7 +74,7 @@ class ServiceNotifier:
         self._tell("READY=1", f"STATUS={self._line()}")
 
     async def _beat_until(self, end: asyncio.Event) -> None:
-        """Tell that the event loop turns, again and again until `end` is set."""
+        """Report that the event loop runs, again and again until `end` is set."""
         while not end.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._beat):

@@ -2,7 +2,7 @@
 
 No part knows the session itself: session.py builds the parts, and performs their effects. `Effects` is a protocol and
 not a list of values as in mappings, because most effects must be done at once (docs/design.md, section 5): an input is
-accepted before the events behind it are read, a request has its id before its answer comes in the same call.
+accepted before the events after it are read, a request has its id before its answer comes in the same call.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ class Finder:
         for detector in self._detectors if begins else self._of_words:
             begin = starts[detector.within]
             where = folded if detector.folded else text
-            for anchor in detector.anchors:  # a search without a call: most texts have none of them
+            for anchor in detector.anchors:  # most texts have none of them
                 if where.find(anchor, begin) >= 0:
                     break
             else:

@@ -381,7 +381,7 @@ DOCKER_AUTH = _behind(
     judge=_is_login_in_base64,
 )
 
-AWS_SECRET = _behind(  # in the file of credentials behind the id of the key
+AWS_SECRET = _behind(  # in the file of credentials after the id of the key
     "aws_secret",
     ("AKIA", "ASIA"),
     r"A[KS]IA[A-Z0-9]{16}[\s,;:\"'|]{1,8}+",
