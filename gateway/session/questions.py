@@ -35,25 +35,24 @@ log = structlog.get_logger("dragoman.questions")
 GONE = "no question is open"
 ANSWERED = "the question was answered already"
 OVER = "the question was answered, or the agent does not wait for an answer any more"
-APPROVAL = events.ApprovalRequested(tool="", description="")
-NOBODY: frozenset[str] = frozenset()  # one for all sessions: each empty one takes 216 bytes
+NOBODY: dict[str, bool] = {}  # one for all sessions; nothing is added to it
 
 
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    __slots__ = ("_asks_clients", "_beaten", "_context", "_deadline", "_form", "_giver", "_shown", "_shown_at", "given")
+    __slots__ = ("_asked", "_beaten", "_context", "_deadline", "_form", "_giver", "_shown", "_shown_at", "given")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._shown, self._shown_at = "", 0  # id of the open question, and when it was shown
-        self._asks_clients = False  # about the open question: else the route answers it
+        self._asked: Question | None = None  # the open question, unless the route answers it
         self._form: Form | None = None
         self._deadline = Deadline(context.services.schedule)
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
         self._giver = ""  # id of the client that gave the answer, "" for the gateway
-        self._beaten = NOBODY  # ids of clients whose answer to the last question comes too late
+        self._beaten = NOBODY  # clients whose answer to the last question is late -> True if they were asked in words
 
     @property
     def open(self) -> QuestionBlock | None:
@@ -77,23 +76,24 @@ class Questions:
         shown = block.asked.question if block is not None else ""
         if shown == self._shown:
             return
-        if self._asks_clients:
-            self._beaten = frozenset(client.id for client in self._context.delivery.links) - {self._giver}
+        if self._asked is not None:
+            links = self._context.delivery.links
+            self._beaten = {one.id: not one.can_be_asked(self._asked) for one in links if one.id != self._giver}
         self.close()
         self._shown = shown
-        self._asks_clients = block is not None and block.words is not None
         if block is None:
             return
+        self._asked = block.asked if block.words is not None else None
         services, self._shown_at = self._context.services, self._context.services.monotonic()
         if isinstance(block.asked, events.InteractionRequired):
             self._form = Form(block.asked)
         self._deadline.start(services.limits.answer_deadline, self._expire)
-        if not self._asks_clients:
+        if self._asked is None:
             self._decide(block.asked)
 
     def close(self) -> None:
         self._deadline.stop()
-        self._form, self._shown, self._asks_clients = None, "", False
+        self._form, self._asked, self._shown = None, None, ""
         self.given, self._giver = None, ""
 
     def _decide(self, question: Question) -> None:
@@ -164,9 +164,8 @@ class Questions:
         block = self.open
         if block is None:
             if client.id in self._beaten:  # what it answers from now on is a later question
-                self._beaten -= {client.id}
-                is_verdict = wording.verdict(flatten(command.segments)) is not None
-                if is_verdict and not client.can_be_asked(APPROVAL):  # no agent may take it for an approval
+                in_words = self._beaten.pop(client.id)
+                if in_words and wording.verdict(flatten(command.segments)) is not None:  # the agent might act on it
                     client.refuse(command.request, "busy", f"not sent: {OVER}")
                     return True
             return one_time_codes.take_typed(self._context, client, command)
