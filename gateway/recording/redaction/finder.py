@@ -55,7 +55,7 @@ BEFORE_VALUE = 512  # characters: the longest name, two words and the space arou
 APART = "\n" * 10  # between texts that are searched as one: no built-in shape reads over so many line ends
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
-BEGINS = (*'-_:="&?', "7q~", "8q~", "bearer", "machine")
+BEGINS = (*'-_:="&?', "7q~", "8q~", "akia", "asia", "bearer", "machine")
 """Everything that could become a built-in shape contains one of these in lower case, or a prefix of a key."""
 
 

@@ -92,6 +92,7 @@ def test_text_that_ends_within_a_secret_is_open_from_the_start_of_the_secret() -
         "Cookie:\n session=abcd",
         f"machine {'h' * 128}\nlogin {'m' * 128}\npassword\nhunt",
         f"bearer\n{'a1' * 8}",
+        f"AKIA{'A' * 16}\n{'a1' * 8}",
     ],
 )
 def test_a_secret_that_is_cut_off_on_a_line_after_its_name_is_open(text: str) -> None:
