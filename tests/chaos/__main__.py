@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from dragoman.gateway.observability import logs
+from dragoman.gateway.process.heap import trim
 from tests.chaos.faults import FaultKind, choose_rounds
 from tests.chaos.kills import KILLS, KillTally, process_harness
 from tests.chaos.pair import Tally, faulty_pair, play_rounds
@@ -57,6 +58,7 @@ async def chaos(folder: Path, seconds: float, seed: int) -> ChaosRun:
         (folder / f"hostile-{backend}").mkdir()
         async with faulty_pair("smooth", backend, folder / f"hostile-{backend}") as pair:
             await play_backend_shapes(pair, backend, shape_bytes, shapes)
+    trim()  # as a gateway does once a minute: here it is the memory of the largest shapes
     memory["gateways and backends of the broken connections (one process)"] = before, _own_memory()
     say(f"{faults.rounds.total()} turns with broken connections: {time.monotonic() - begun:.0f} s")
     (folder / "kills").mkdir()
