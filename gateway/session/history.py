@@ -299,14 +299,15 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
         return 0
     joined_late = heard and text.endswith(heard[-1])  # the first of the stored answers were not heard
     at, corrected = max(0, len(stored) - len(heard)) if joined_late else 0, 0
-    for i, item in enumerate(gap):
+    begin = asked if heard else 0
+    for i, item in enumerate(gap[begin:], begin):
         if at >= len(new) or new[at].role != "assistant":
             break
         if isinstance(item, Message) and item.role == "assistant":
             gap[i] = structs.replace(item, text=new.pop(at).text)
             corrected = i + 1
     if at:
-        place = next(i for i, item in enumerate(gap) if _is_spoken(item, "assistant"))
+        place = next(i for i, item in enumerate(gap[begin:], begin) if _is_spoken(item, "assistant"))
         gap[place:place] = [structs.replace(answer, turn=gap[place].turn) for answer in new[:at]]
         del new[:at]
     return corrected + at

@@ -356,6 +356,13 @@ def test_an_answer_of_which_only_the_last_words_were_heard_comes_behind_the_stor
     assert folded(listed, [said("user", "1"), said("assistant", "done.", turn="t")]) == ["1", "Hi.", "All done."]
 
 
+def test_a_question_in_words_that_no_store_has_stays_when_the_answer_after_it_is_corrected() -> None:
+    asked = [said("assistant", "May I?", turn="t"), said("user", "approve", turn="u")]
+    transcript: list[Item] = [said("user", "1"), *asked, said("assistant", "done.", turn="u")]
+    listed: list[Item] = [said("user", "1"), said("assistant", "All done.")]
+    assert folded(listed, transcript) == ["1", "May I?", "approve", "All done."]
+
+
 RUNS = [said("user", "1"), said("assistant", "He"), said("user", "2"), said("assistant", "Two.")]
 
 
