@@ -19,6 +19,7 @@ from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.observability import logs
 from dragoman.gateway.transports.spec import Connect
+from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Clock, Dialect
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
 
 
 class ConnectionReport:
-    """Reports the connections of the session `name` to `target`; `endpoint` is the one that was dialled last."""
+    """Reports the connections of a session to `target`; `endpoint` is the one that was dialled last."""
 
-    __slots__ = ("_clock", "_complaint", "_is_reached", "_name", "_target", "endpoint")
+    __slots__ = ("_about", "_clock", "_complaint", "_is_reached", "_target", "endpoint")
 
-    def __init__(self, name: str, target: UpstreamTarget, clock: Clock) -> None:
-        self._name = name
+    def __init__(self, about: SessionState, target: UpstreamTarget, clock: Clock) -> None:
+        self._about = about
         self._target = target
         self._clock = clock
         self._is_reached = True
@@ -115,4 +116,4 @@ class ConnectionReport:
 
     def _log(self, level: str, text: str, **details: str) -> None:
         if logs.LEVEL.passes("upstream", level):
-            getattr(log, level)(text, session=self._name, endpoint=self.endpoint, **details)
+            getattr(log, level)(text, session=self._about.id, endpoint=self.endpoint, **details)

@@ -38,16 +38,16 @@ log = structlog.get_logger("dragoman.upstream")
 
 
 class Upstream:
-    """The connection of the session `name` to a backend that we dial."""
+    """The connection of a session to a backend that we dial. `about` is its state, or one for many sessions."""
 
     # Slots, because each session has one.
     __slots__ = (
+        "_about",
         "_ended_by_peer",
         "_first",
         "_link",
         "_lost_at",
         "_may_go_on",
-        "_name",
         "_over_at",
         "_report",
         "_resting",
@@ -62,10 +62,10 @@ class Upstream:
         "_wanted",
     )
 
-    def __init__(self, name: str, target: UpstreamTarget, session: BackendEvents, services: Services) -> None:
-        self._name = name
+    def __init__(self, about: SessionState, target: UpstreamTarget, session: BackendEvents, services: Services) -> None:
+        self._about = about
         self._target = target
-        self._report = ConnectionReport(name, target, services.clock)
+        self._report = ConnectionReport(about, target, services.clock)
         self._session = session
         self._services = services
         self._link: Link | None = None
@@ -92,7 +92,7 @@ class Upstream:
         if not self._running and not self._stopped:
             self._running = True
             self._services.queue.spend(DIAL)
-            _ = self._services.start_task(self._keep_connected(), f"{self._name}:upstream")
+            _ = self._services.start_task(self._keep_connected(), f"{self._about.id}:upstream")
 
     def send(self, commands: Sequence[Command]) -> None:
         if self._link is not None and self._link.alive:
@@ -211,11 +211,11 @@ class Upstream:
             services.all_dialects,
             services.schedule,
             self._give_up,
-            lambda: services.start_task(import_others(services.all_dialects), f"{self._name}:import"),
+            lambda: services.start_task(import_others(services.all_dialects), f"{self._about.id}:import"),
         )
         traffic = self._services.ledger.counted_traffic(self._target.dialect.name, "backend")
         link = Link(
-            Peer(id=f"{self._name}:up", dialect=self._target.dialect, traffic=traffic),
+            Peer(id=f"{self._about.id}:up", dialect=self._target.dialect, traffic=traffic),
             transport,
             self._translator,
             self._services,

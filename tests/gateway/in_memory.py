@@ -235,8 +235,7 @@ class InMemoryGateway:
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._connect, dials=dials)
-        name = "primary" if self._backend.session_ref is not None else session.connected().id  # one for all sessions
-        self.upstream = Upstream(name, target, session, self.services)
+        self.upstream = Upstream(session.connected(), target, session, self.services)
         return self.upstream
 
     async def _dial(self) -> Transport:

@@ -413,3 +413,7 @@ async def test_a_session_of_a_listener_gets_the_id_of_the_thread_that_its_first_
         await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
         assert [frame["type"] for frame in widget.news()] == ["immediate_response", "eventual_response"]
         assert [len(client.link.sessions) for client in (terminal, widget, late)] == [1, 1, 1]
+        with capture_logs() as logs:
+            await made.pod.transport.hangs_up()
+            await settle()
+        assert [entry["session"] for entry in logs if entry["event"].startswith("backend lost")] == [OPENED]

@@ -15,6 +15,7 @@ from dragoman.gateway.backends.failover import FailoverConnection
 from dragoman.gateway.backends.target import UNHEARD, ConnectionReport, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.first_frames import FirstFrames
+from dragoman.mappings.canonical import SessionState
 
 NOW = 5
 
@@ -50,7 +51,7 @@ class Reported:
             dials=self.dials,
             failover=cast("FailoverConnection", self.failover),
         )
-        self.report = ConnectionReport("s", self.target, lambda: NOW)
+        self.report = ConnectionReport(SessionState(id="s"), self.target, lambda: NOW)
 
     def first(self, frame: bytes) -> FirstFrames:
         first = FirstFrames(self.target.dialect, dict, cast("Any", lambda _delay, _call: None), lambda: None)

@@ -52,7 +52,7 @@ class Dialled:
         dials = RouteDials(lambda: limits, lambda: 0)
         target = UpstreamTarget(endpoint=ENDPOINT, dialect=registry.dialect("pod"), connect=self._dial, dials=dials)
         provided = structs.replace(services(self.time, limits=limits), start_task=self._start_task)
-        self.upstream = Upstream("s", target, self, provided)
+        self.upstream = Upstream(SessionState(id="s"), target, self, provided)
         self.tasks: list[asyncio.Task[None]] = []
 
     def _start_task(self, work: Any, name: str) -> asyncio.Task[None]:
