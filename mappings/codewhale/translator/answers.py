@@ -75,6 +75,11 @@ class Answers:
         """Remember a session that the client was shown."""
         remember(self._sessions, state.id, state, SHOWN_MAX)
 
+    def _find_shown(self, session: str) -> SessionState | None:
+        """Return the session that the client was shown, under this id or another one that it had then."""
+        known = self._sessions.get(session)
+        return known or next((state for state in self._sessions.values() if state.id == session), None)
+
     def note_params(self, ext: Ext | None) -> None:
         """Note from a request whether the client was made for 0.10.2, whose servers need a param that others ignore."""
         is_keyed = given(ext, "params", OperationKey, NO_KEY).operation_key is not None
@@ -91,8 +96,8 @@ class Answers:
             self._set_answer(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
         elif failure is not None and command is not None:
             self._set_answer(call, refusals.refusal(command, failure, call.thread, self._refuses_as))
-        elif isinstance(item, events.SessionOpened) and item.session in self._sessions:
-            self.show_session(call, self._sessions[item.session])
+        elif isinstance(item, events.SessionOpened) and (state := self._find_shown(item.session)) is not None:
+            self.show_session(call, state)
         elif isinstance(item, events.Reply):
             self._set_answer(call, self._result_of(call, item))
         elif type(item) in ANSWERS:
@@ -111,13 +116,14 @@ class Answers:
 
     def show_session(self, call: ThreadCall, state: SessionState) -> None:
         """Answer with the requested session; a new session that was opened for an unknown thread id does not count."""
-        if isinstance(call.command, commands.ResumeSession) and call.thread not in replies.public_ids(
-            state.id, state.backend_ids
-        ):
+        command, names = call.command, replies.public_ids(state.id, state.backend_ids)
+        asked = command.session if isinstance(command, commands.ResumeSession) else state.id
+        has_former_id = asked != state.id and self._sessions.get(asked) is state
+        if isinstance(command, commands.ResumeSession) and call.thread not in names and not has_former_id:
             missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
-            self._set_answer(call, refusals.refusal(call.command, missing, call.thread, self._generation))
+            self._set_answer(call, refusals.refusal(command, missing, call.thread, self._generation))
         else:
-            self._set_answer(call, replies.showing(state, call.command, self._generation))
+            self._set_answer(call, replies.showing(state, command, self._generation))
 
     def _result_of(self, call: ThreadCall, item: events.Reply) -> Any:
         """Return the result of a successful command: the backend's own if it has the right form, else ours."""

@@ -417,3 +417,25 @@ async def test_a_session_of_a_listener_gets_the_id_of_the_thread_that_its_first_
             await made.pod.transport.hangs_up()
             await settle()
         assert [entry["session"] for entry in logs if entry["event"].startswith("backend lost")] == [OPENED]
+
+
+async def test_a_codewhale_client_uses_a_session_by_the_id_that_it_had_before_its_first_input() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        terminal = made.join("terminal", dialect="pod", ingress=Ingress(endpoint="pod+unix:/x", session=NEW))
+        editor = made.join("editor", dialect="codewhale")
+        await settle()
+        former = f"thread-{made.router.sessions[0].state.id}"
+        await editor.says(line(1, "thread/resume", thread_id=former))
+        assert editor.news()[0]["result"]["thread"]["id"] == former
+        terminal.sends(run("Hi"))
+        await answers(made, "thread/start", **shown(KEPT, "started"))
+        await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
+        for number, name in enumerate((former, KEPT), start=2):
+            await editor.says(line(number, "thread/read", thread_id=name))
+            (read,) = editor.news()
+            assert [item["content"] for item in read["result"]["data"]["history"]] == ["Hi"], name
+        await editor.says(line(4, "thread/resume", thread_id=former))
+        assert editor.news()[0]["result"]["status"] == "resumed"
+        await editor.says(line(5, "thread/message", thread_id=former, input="More"))
+        await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
+        assert {frame["result"]["thread_id"] for frame in editor.news() if "result" in frame} == {former}
