@@ -42,10 +42,6 @@ def test_the_parameters_of_a_query_are_read_as_their_types() -> None:
     assert parsed("limit=7&state=idle&sort=-memory") == SessionQuery(limit=7, state="idle", sort="-memory")
 
 
-def test_a_session_may_be_asked_for_by_its_state_under_the_name_in_its_row() -> None:
-    assert parsed("status=running") == parsed("state=running")
-
-
 @pytest.mark.parametrize("query", ["limit=0", "limit=many", "colour=red", "sort=colour", "route=a&route=b"])
 def test_a_refusal_names_what_is_wrong(query: str) -> None:
     with pytest.raises(web.HTTPBadRequest) as caught:
