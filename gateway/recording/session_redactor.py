@@ -15,6 +15,7 @@ from dragoman.gateway.recording.format import StepLine, encode_lines
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import PendingSteps
 from dragoman.gateway.recording.recordings import Recordings
+from dragoman.gateway.recording.redaction.redactor import Redactor
 
 INLINE_MAX = 16 * 1024  # bytes: 2 to 10 ms in the loop
 PER_ITEM = 8  # bytes that are searched in the time for one frame, event or command: 2 to 12 us
@@ -23,6 +24,9 @@ NO_MEMORY = "memory is short (`memory`)"
 log = structlog.get_logger("dragoman.recording")
 
 Encoded = tuple[list[StepLine], bytes]
+
+Redact = Callable[[Redactor], list[StepLine]]
+"""Has a redactor redact steps, and returns those that it releases."""
 
 
 class SessionRedactor:
@@ -51,7 +55,7 @@ class SessionRedactor:
         number, size = notes.count, notes.size
         searched = notes.searched + PER_ITEM * number + self._searched_at_release
         lines = notes.take()
-        self._run(size, number, lambda: self.redactor.feed(lines(), now), then, in_loop=searched <= INLINE_MAX)
+        self._run(size, number, lambda redactor: redactor.feed(lines(), now), then, in_loop=searched <= INLINE_MAX)
         return min(searched, INLINE_MAX)
 
     def discard(self) -> None:
@@ -70,16 +74,14 @@ class SessionRedactor:
             then()
 
         in_loop = self._searched_at_release <= INLINE_MAX
-        self._run(0, 0, lambda: self.redactor.finish(), end, in_loop=in_loop)  # noqa: PLW0108  # a failure replaces it
+        self._run(0, 0, Redactor.finish, end, in_loop=in_loop)
 
     @property
     def _searched_at_release(self) -> int:
         """Work (bytes) to release what is held back; 0 while the redactor is the thread's own."""
         return 0 if self._in_thread else PER_ITEM * self.redactor.held_items
 
-    def _run(
-        self, size: int, number: int, redact: Callable[[], list[StepLine]], then: Callable[[], None], *, in_loop: bool
-    ) -> None:
+    def _run(self, size: int, number: int, redact: Redact, then: Callable[[], None], *, in_loop: bool) -> None:
         """Redact and write `number` items, then call `then`: in the loop if the thread is not busy and `in_loop`."""
         worker = self._recordings.worker
         if in_loop and not worker.busy:
@@ -102,10 +104,10 @@ class SessionRedactor:
             self._in_thread += 1
             worker.add(size, lambda: results.append(self._encoded(redact)), done)
 
-    def _encoded(self, redact: Callable[[], list[StepLine]]) -> Encoded | None:
+    def _encoded(self, redact: Redact) -> Encoded | None:
         """Return the steps that the redactor releases, and their bytes; None if it fails."""
         try:
-            steps = redact()
+            steps = redact(self.redactor)
             return steps, encode_lines(steps)
         except Exception:  # a failure must neither stop traffic nor let a secret pass
             log.exception("redaction failed", session=self._parts.header.session)
