@@ -202,35 +202,37 @@ async def test_a_listed_conversation_opens_under_the_id_in_the_list() -> None:
         assert len(client.news()[0]["data"]["messages"]) == 2
 
 
-async def test_a_conversation_whose_id_was_derived_can_be_resumed_after_a_restart_of_the_gateway() -> None:
-    """Only a list tells which thread of a codewhale 0.10.2 has the id (docs/translation.md, rule 3.1)."""
-    stored = [thread("thr_0c2f9e5a", preview="Hi", updated_at=5)]
+async def only_listed_id(stored: list[Frame]) -> str:
+    """Return the id that a gateway lists for the only one of these threads."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("widget")
         client.sends(ask("list_conversations", "l"))
         await answers(made, "thread/list", threads=stored)
         (row,) = client.news()[0]["data"]["conversations"]
+        return str(row["conversationId"])
+
+
+async def test_a_conversation_whose_id_was_derived_can_be_resumed_after_a_restart_of_the_gateway() -> None:
+    """Only a list tells which thread of a codewhale 0.10.2 has the id (docs/translation.md, rule 3.1)."""
+    stored = [thread("thr_0c2f9e5a", preview="Hi", updated_at=5)]
+    listed = await only_listed_id(stored)
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("widget")
-        client.sends(ask("create_conversation_session", "c", conversationId=row["conversationId"], agentId=OTHER))
+        client.sends(ask("create_conversation_session", "c", conversationId=listed, agentId=OTHER))
         await answers(made, "thread/list", threads=stored)
         assert asked(made, "thread/resume")[0]["params"]["thread_id"] == "thr_0c2f9e5a"
         await answers(made, "thread/resume", **shown("thr_0c2f9e5a"))
         await answers(made, "thread/read", **shown("thr_0c2f9e5a", "ok", (("user", "Hi"),)))
         (opened,) = client.news()
-        assert opened["data"]["conversationId"] == row["conversationId"]
+        assert opened["data"]["conversationId"] == listed
 
 
 async def test_a_listener_resumes_the_conversation_that_a_list_shows_under_its_id() -> None:
     """The id was derived from that of a thread of a codewhale 0.10.2, which does not know it."""
     stored, said = [thread("thr_0c2f9e5a", preview="Hi", updated_at=5)], (("user", "Hi"), ("assistant", "Hello"))
+    listed = await only_listed_id(stored)
     async with in_memory_gateway(upstream="codewhale") as made:
-        client = made.join("widget")
-        client.sends(ask("list_conversations", "l"))
-        await answers(made, "thread/list", threads=stored)
-        (row,) = client.news()[0]["data"]["conversations"]
-    async with in_memory_gateway(upstream="codewhale") as made:
-        ingress = Ingress(endpoint="pod+unix:/x", session=row["conversationId"])
+        ingress = Ingress(endpoint="pod+unix:/x", session=listed)
         terminal = made.join("terminal", dialect="pod", ingress=ingress)
         await refuses(made, "thread/resume", -32004, "thread not found")
         await answers(made, "thread/list", threads=stored)

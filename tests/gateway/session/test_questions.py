@@ -131,6 +131,12 @@ def parked(made: InMemoryGateway) -> Script:
     return opened(made).server_sends(confirmation("$t"), called("$t", "delete")).receives("p", *ASKED)
 
 
+def cancelled_at_question(made: InMemoryGateway) -> Script:
+    """Like `parked`, and then `p` cancels the turn."""
+    script = parked(made).sends("p", CANCEL).server_receives({"action": "cancel"}).server_sends(stopped("$t"))
+    return script.receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
+
+
 def joined(script: Script, name: str, *prelude: Frame, supports: list[str] | None = None) -> Script:
     """Like `opened`, with a smooth client beside `p`."""
     hello = attach(supports=FORMS if supports is None else supports)
@@ -446,11 +452,7 @@ async def test_the_client_that_answered_one_question_may_answer_the_next_at_once
 async def test_a_client_that_begins_a_turn_after_a_cancelled_question_may_answer_the_next_at_once() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            parked(made)
-            .sends("p", CANCEL)
-            .server_receives({"action": "cancel"})
-            .server_sends(stopped("$t"))
-            .receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
+            cancelled_at_question(made)
             .sends("p", run("Again"))
             .server_receives(told("$u", "Again"))
             .server_sends(taken("$u"), confirmation("$u", "burn"))
@@ -622,11 +624,7 @@ async def test_a_backend_lost_at_a_question_denies_it_and_fails_the_turn_for_eve
 async def test_an_answer_in_words_to_a_question_that_is_over_is_no_input() -> None:
     async with in_memory_gateway(upstream="smooth", limits=FAR) as made:
         await (
-            parked(made)
-            .sends("p", CANCEL)
-            .server_receives({"action": "cancel"})
-            .server_sends(stopped("$t"))
-            .receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
+            cancelled_at_question(made)
             .sends("p", run("approve"))
             .receives("p", busy(OVER))
             .sends("p", run("approve"))
