@@ -270,7 +270,7 @@ class App:
             return list(dict.fromkeys(name for one in dialects for name in one.public_ids(state.id, state.backend_ids)))
 
         plan = await self.upstreams.read_plan(route)
-        recorder = self._recordings.make_recorder(route, services.limits, find_id, public_ids)
+        recorder = self._recordings.make_recorder(route, find_id, public_ids)
         router = Router(
             route,
             services,

@@ -62,9 +62,6 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     fault_burst: Count = 2_500  # so many at once: 100 times those of the recorded client that sends only bad ones
     pending_commands: Count = 256  # of a session, without the backend's answer; a person has one or two
     unsent_commands: Count = 64  # of a session, during one attempt to connect: more than a client sends by hand
-    # recorded frames of clients a second that reach no session: more of them tell a reader nothing new
-    stray_rate: Rate = 10.0
-    stray_burst: Count = 100  # so many at once
     accept_deadline: Seconds = 30.0  # a compacting pod delays a run; a smooth client gives up after 30 s
     open_deadline: Seconds = 9.0  # for a backend to open a session: a pando client gives up after 10 s
     cancel_deadline: Seconds = 10.0  # docs/translation.md, rule 3.4

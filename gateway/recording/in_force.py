@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dragoman.gateway.config.model import Limits, Recording, Route
+from dragoman.gateway.config.model import Recording, Route
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.mappings.canonical import SessionState
@@ -41,7 +41,6 @@ class RecordingsInForce:
     def make_recorder(
         self,
         route: Route,
-        limits: Limits,
         find_id: Callable[[str], str],
         public_ids: Callable[[SessionState], list[str]],
     ) -> Recorder | None:
@@ -50,7 +49,7 @@ class RecordingsInForce:
             return None
         from dragoman.gateway.recording.recorder import Recorder, header_of
 
-        recorder = Recorder(self.current, header_of(route), limits, find_id=find_id, public_ids=public_ids)
+        recorder = Recorder(self.current, header_of(route), find_id=find_id, public_ids=public_ids)
         self._recorders[recorder] = self.current
         return recorder
 

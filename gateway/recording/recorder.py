@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman import __version__
-from dragoman.gateway.config.model import Limits, Route
+from dragoman.gateway.config.model import Route
 from dragoman.gateway.recording.format import UP, Header
 from dragoman.gateway.recording.pending import FramesNote, TapPoint
 from dragoman.gateway.recording.recordings import Recordings
@@ -53,14 +53,12 @@ class Recorder:
         self,
         recordings: Recordings,
         header: Header,
-        limits: Limits,
         *,
         find_id: Callable[[str], str],
         public_ids: Callable[[SessionState], list[str]] = lambda _state: [],
     ) -> None:
         self.everything = recordings.everything
         """True if the frames of all clients are recorded, else those that docs/design.md, section 8, names."""
-        self.limits = limits
         self.call = CurrentCall()
         self._recordings = recordings
         self._header = header
@@ -218,12 +216,7 @@ class Tap:
             if not self._recorder.everything:
                 return
         session = self._acting_session()
-        if session is None or not self._records(session):
-            return
-        is_stray = self._upstream is None and self._frames and self._command is None
-        if is_stray:
-            session.stray_frames(self._sent, frames, self._recorder.limits)
-        else:
+        if session is not None and self._records(session):
             session.frames(self._sent, frames)
 
     def _acting_session(self) -> SessionRecorder | None:
@@ -255,7 +248,7 @@ class Tap:
             session = self._named_session(self._upstream, frames)
             (session or self._recorder.own).frames(self._received, frames)
         elif frames and self._recorder.everything:
-            self._recorder.own.stray_frames(self._received, frames, self._recorder.limits)
+            self._recorder.own.frames(self._received, frames)
         if command is not None and self._recorder.everything:
             self._recorder.own.command(self.link, command)
 

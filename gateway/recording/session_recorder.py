@@ -12,7 +12,6 @@ further pieces of a text that come one at a time. Each costs one call and no obj
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import lt
@@ -21,14 +20,12 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dragoman.adapters.inbound import memory
-from dragoman.gateway.config.model import Limits, RouteLimits
-from dragoman.gateway.overload.rates import TokenBucket
-from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Header, Line
+from dragoman.gateway.recording.format import UP, CommandLine, EventLine, Header, Line
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import SIZE_MAX, STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
 from dragoman.gateway.recording.recordings import FLUSH, Recordings
 from dragoman.gateway.recording.session_redactor import SessionRedactor
-from dragoman.gateway.timers import Deadline, Schedule
+from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
@@ -36,9 +33,6 @@ from dragoman.mappings.dialect import Frame
 
 ROUND = 0.1  # seconds, at most a tenth of those that pieces of a text wait
 MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
-
-LEFT_OUT = "frames are not recorded: too many frames of the client reach no session (`stray_rate`)"
-EVERY = 1.0  # seconds between two lines that count those which are left out
 
 
 class CurrentCall(Struct, eq=False):
@@ -76,7 +70,6 @@ class SessionRecorder:
         "_round",
         "_start",
         "_state",
-        "_stray",
         "_t",
         "_text_ended",
         "_texts_common",
@@ -126,7 +119,6 @@ class SessionRecorder:
         longest = redactor.redactor.window * 3 / 4e6
         self._round = min(ROUND, longest / 10)
         self._gather = longest - self._round - FLUSH
-        self._stray: StrayFrames | None = None
         self.closed = False
 
     def hold(self) -> None:
@@ -225,13 +217,6 @@ class SessionRecorder:
         if self._call.session is not self:
             self.end_step()
 
-    def stray_frames(self, tapped: TapPoint, frames: Sequence[Frame], limits: Limits) -> None:
-        """Record frames of a client that reach no session, or answers to them. Above `stray_rate` only count them."""
-        if self._stray is None:
-            self._stray = StrayFrames(limits, self._monotonic, self._recordings.later, self._line)
-        if self._stray.takes(tapped, len(frames)):
-            self.frames(tapped, frames)
-
     def command(self, link: str, command: Command) -> None:
         """Record a command of a client; with the link UP a command to the backend."""
         if link != UP:
@@ -289,8 +274,6 @@ class SessionRecorder:
     def close(self) -> None:
         """Write all that is left, and close the file."""
         self._held = False
-        if self._stray is not None:
-            self._stray.tell_left_out()
         self.end_step()
         self.flush()
         self.closed = True
@@ -360,38 +343,3 @@ class TextNotes:
             return False
         self._common, self._places = common, [place for place, _ in found]
         return True
-
-
-class StrayFrames:
-    """Bounds the frames of clients that are recorded although they reach no session, and the answers to them.
-
-    Above the rate `stray_rate` with the burst `stray_burst` they are only counted. Once a second `record` writes a line
-    that says how many were left out.
-    """
-
-    def __init__(
-        self,
-        limits: RouteLimits,
-        monotonic: Callable[[], int],
-        later: Schedule,
-        record: Callable[[FrameLine], None],
-    ) -> None:
-        self._rate = TokenBucket(limits.stray_rate, limits.stray_burst, monotonic)
-        self._later = later
-        self._record = record
-        self._left_out = Counter[TapPoint]()
-
-    def takes(self, tapped: TapPoint, count: int) -> bool:
-        """Return True if `count` frames may be recorded; otherwise count them."""
-        if self._rate.take(count):
-            return True
-        if not self._left_out:
-            self._later(EVERY, self.tell_left_out)
-        self._left_out[tapped] += count
-        return False
-
-    def tell_left_out(self) -> None:
-        """Record how many frames were left out since the last time."""
-        left_out, self._left_out = self._left_out, Counter()
-        for at, count in left_out.items():
-            self._record(FrameLine(link=at.link, dir=at.dir, dialect=at.dialect, missing=f"{count} {LEFT_OUT}"))

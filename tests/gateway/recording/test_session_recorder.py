@@ -9,14 +9,13 @@ from typing import cast
 import pytest
 
 from dragoman.gateway import recording
-from dragoman.gateway.config.model import RouteLimits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, SIZE_MAX, FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recordings import AT_ONCE, FLUSH, LEAST, Recordings
-from dragoman.gateway.recording.session_recorder import ROUND, CurrentCall, SessionRecorder, StrayFrames, TextNotes
+from dragoman.gateway.recording.session_recorder import ROUND, CurrentCall, SessionRecorder, TextNotes
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.gateway.timers import Deadline, Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -27,7 +26,6 @@ from dragoman.mappings.dialect import Parts
 from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.lines import HEADER
 from tests.gateway.recording.recorded_session import GATHER, IN_LOOP, Disk, RecorderHarness, default_redactor
-from tests.services import Never
 
 
 @pytest.fixture
@@ -398,45 +396,6 @@ def test_a_step_does_not_wait_for_the_round_of_texts() -> None:
     assert len(disk.files) == 2
     disk.time.passes(ROUND)
     assert disk.rounds == 1
-
-
-# -- frames that reach no session ------------------------------------------------------------------
-
-
-AT = TapPoint("smooth-1", "receive", "smooth")
-
-
-class Bound:
-    """A bound of two frames and one more a second, with its clock, its timers and its lines."""
-
-    def __init__(self) -> None:
-        self.now, self.timers, self.lines = 0, list[Callable[[], None]](), list[FrameLine]()
-        limits = RouteLimits(stray_rate=1.0, stray_burst=2)
-        self.frames = StrayFrames(limits, lambda: self.now, self._later, self.lines.append)
-
-    def _later(self, _delay: float, ring: Callable[[], None]) -> Timer:
-        self.timers.append(ring)
-        return Never()
-
-
-def test_frames_above_the_burst_are_not_taken_until_the_rate_allows_more() -> None:
-    bound = Bound()
-    assert [bound.frames.takes(AT, 1) for _ in range(3)] == [True, True, False]
-    bound.now = 1_000_000_000
-    assert [bound.frames.takes(AT, 1) for _ in range(2)] == [True, False]
-
-
-def test_one_line_says_how_many_were_left_out_and_which_limit_that_was() -> None:
-    bound = Bound()
-    for _ in range(7):
-        bound.frames.takes(AT, 1)
-    (ring,) = bound.timers
-    ring()
-    (line,) = bound.lines
-    assert (line.link, line.missing) == (
-        "smooth-1",
-        "5 frames are not recorded: too many frames of the client reach no session (`stray_rate`)",
-    )
 
 
 # -- memory: what our lines of gateway/recording allocate ------------------------------------------
