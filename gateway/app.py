@@ -104,8 +104,7 @@ class App:
 
     `make_backend` replaces dialling the route's upstream by a backend in this process. With `ends_with_client` a
     client's `shutdown` ends the app at once, as for a program that its client launched. `attend` is called with the
-    session of a pod's folder whenever it is new or has changed, `on_run` with the events of any session. `wrap`
-    replaces the transport of each client that connects to a listener.
+    session of a pod's folder whenever it is new or has changed, `on_run` with the events of any session.
     """
 
     def __init__(
@@ -116,7 +115,6 @@ class App:
         ends_with_client: bool = False,
         attend: Callable[[Session], None] = lambda _session: None,
         on_run: Callable[[Session, Run], None] = lambda _session, _run: None,
-        wrap: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
         self.config = config
         self._make_backend = make_backend
@@ -129,7 +127,6 @@ class App:
         self._ends_with_client = ends_with_client
         self._attend = attend
         self._on_run = on_run
-        self._wrap = wrap
         self._known_backends = KnownBackends()
         self._hurry = False
         self._owns_process = False  # else the garbage of the program around it must not be frozen
@@ -168,7 +165,7 @@ class App:
             spawner = partial(route_spawner, self.children, inherit=self.config.inherit_env)
             self.upstreams = Upstreams(spawner, self._make_backend)
             self._clients = Clients(self._services, self._gone)
-            listeners = Listeners(self._clients, self._attend, self._wrap)
+            listeners = Listeners(self._clients, self._attend)
             self._routes = Routes(self._clients, listeners, self._make_router, listening, self._stopped)
             async with self.children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes(meanwhile)

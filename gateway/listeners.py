@@ -72,21 +72,11 @@ class OpenListener:
 
 
 class Listeners:
-    """Opens listeners.
+    """Opens listeners. `attend` is called with the session of a pod's folder whenever it is new or has changed."""
 
-    `attend` is called with the session of a pod's folder whenever it is new or has changed. `wrap` replaces the
-    transport of each client.
-    """
-
-    def __init__(
-        self,
-        clients: Clients,
-        attend: Callable[[Session], None],
-        wrap: Callable[[Transport], Transport],
-    ) -> None:
+    def __init__(self, clients: Clients, attend: Callable[[Session], None]) -> None:
         self._clients = clients
         self._attend = attend
-        self._wrap = wrap
 
     async def open(self, endpoint: Endpoint, target: ListenerTarget) -> OpenListener:
         """Listen on an endpoint, and lead its clients to this target; raise OSError if that fails."""
@@ -134,11 +124,11 @@ class Listeners:
 
         def accept(transport: Transport, principal: Principal | Refusal = LOCAL) -> None:
             translator = spoken.server(time.time_ns, new_id, endpoint.generation)
-            clients.welcome(port, self._wrap(transport), translator, principal, attaches=publication is None)
+            clients.welcome(port, transport, translator, principal, attaches=publication is None)
 
         def publish(transport: Transport) -> None:
             if publication is not None:
-                clients.welcome(port, self._wrap(transport), publication(time.time_ns, new_id), publishes=True)
+                clients.welcome(port, transport, publication(time.time_ns, new_id), publishes=True)
 
         def identity() -> ListenerIdentity:
             """Return the authentication in force: a reload may change it."""

@@ -26,13 +26,6 @@ def demo_backend(
     script: Annotated[
         Path | None, typer.Option("--script", metavar="FILE", help="Answer every input from this script.")
     ] = None,
-    like_real: Annotated[
-        bool,
-        typer.Option(
-            "--like-real",
-            help="Behave like the released programs where they differ from the documented protocol.",
-        ),
-    ] = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -50,4 +43,4 @@ def demo_backend(
     """
     set_up(log_level, log_json)
     turns = load_script(script) if script is not None else []
-    run(serve_until_signalled(make_demo_backend(parse(endpoint), turns, like_real=like_real)))
+    run(serve_until_signalled(make_demo_backend(parse(endpoint), turns)))

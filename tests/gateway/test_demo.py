@@ -21,7 +21,6 @@ from dragoman.gateway.cli.demo import QUESTIONS
 from dragoman.gateway.demo import script
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.backend import DemoBackend
-from dragoman.gateway.demo.like_real import LikeReal, flavours
 from dragoman.gateway.demo.script import DELAY_MAX, Line, Scripts, load, read
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical import Command, SessionState, commands, events
@@ -29,9 +28,7 @@ from dragoman.mappings.canonical.values import Cause, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
 from tests.awaited import Awaited
-from tests.memory_transport import MemoryTransport
-from tests.pairs.gateway import SmoothClient, bridged, serving
-from tests.pairs.table import DIALECTS, LISTEN
+from tests.pairs.gateway import SmoothClient, serving
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 BUNDLED = {file.name: file.read_text("utf-8") for file in (files("dragoman.gateway.demo") / "scripts").iterdir()}
@@ -536,10 +533,10 @@ class Raw:
 
 
 @asynccontextmanager
-async def pod(tmp_path: Path, *, like_real: bool = False) -> AsyncIterator[Callable[[], Coroutine[Any, Any, Raw]]]:
+async def pod(tmp_path: Path) -> AsyncIterator[Callable[[], Coroutine[Any, Any, Raw]]]:
     """Run a demo backend on a socket; yield a function that connects a raw client to it."""
     path = tmp_path / "sock"
-    app = demo_backend(parse(f"pod+unix:{path}"), like_real=like_real)
+    app = demo_backend(parse(f"pod+unix:{path}"))
     clients: list[Raw] = []
 
     async def connect() -> Raw:
@@ -659,93 +656,6 @@ async def test_a_custom_script_is_served() -> None:
         await client.say("fail")
         await client.until(client.terminals)
         assert client.terminals()[0]["data"]["data"]["response"]["responseParts"] == ["mine"]
-
-
-# -- like the shipped programs ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_with_like_real_every_client_gets_the_whole_text_and_one_end(dialect: str, tmp_path: Path) -> None:
-    demo = demo_backend(parse(LISTEN[dialect].format(folder=tmp_path)), like_real=True)
-    async with (
-        serving(demo) as (upstream,),
-        bridged(upstream) as (_, url),
-        SmoothClient.connected(url) as client,
-    ):
-        for count in (700, 701):  # every second answer is told otherwise
-            await client.turn(f"count {count}")
-            last = client.terminals()[-1]
-            assert last["type"] == "eventual_response"
-            text = last["data"]["data"]["response"]["responseParts"][0]
-            assert text == "".join(f"{number} " for number in range(count))
-
-
-async def test_with_like_real_a_pod_commits_an_entry_and_leaves_aborted_text_open(tmp_path: Path) -> None:
-    async with pod(tmp_path, like_real=True) as connect:
-        client = await connect()
-        client.run("slow")
-        names = await client.until("text_delta")
-        assert names[1:] == ["user_message", "status", "segment_rotated", "invoke_start", "turn_start", "text_delta"]
-        client.say("cancel")
-        assert not {"text_done", "turn_end"} & set(await client.until("status", status="idle"))
-        client.run("retry")
-        names = await client.until("status", status="idle")
-        assert "text_delta" not in names
-        assert names.count("text_done") == 1
-
-
-def test_with_like_real_a_pando_publishes_a_session_instead_of_the_end_of_an_interrupted_run() -> None:
-    flavour = flavours("pando")()
-    of = {"session_id": "s"}
-    end, started = {"topic": "llm.end", "payload": of}, {"topic": "llm.start", "payload": of}
-    said = {"topic": "message.append", "payload": {**of, "role": "user", "content": "hi"}}
-    assert flavour.rewrite([said, started, {"topic": "tool.start", "payload": of}, end]) == [started, end]
-    flavour.note_request({"method": "session.interrupt", "params": of})
-    assert flavour.rewrite([end, started, end]) == [{"topic": "session.update", "payload": {"id": "s"}}, started, end]
-
-
-def test_with_like_real_all_of_a_transport_but_its_frames_is_its_own() -> None:
-    transport = MemoryTransport()
-    like_real = LikeReal(transport, flavours("pod")())
-    for name in ("peer", "meter", "resume", "peer_can_read", "discard", "close"):
-        assert getattr(like_real, name) == getattr(transport, name)
-    assert (like_real.headers, like_real.watch_pings) == ({}, None), "only a WebSocket has these"
-
-
-async def test_with_like_real_a_codewhale_has_an_empty_history(tmp_path: Path) -> None:
-    histories = {}
-    for like_real in (False, True):
-        async with codewhale_calls(tmp_path / f"{like_real}", like_real=like_real) as call:
-            thread = (await call("thread/start"))["thread_id"]
-            await call("thread/message", thread_id=thread, input="count 3")
-            read_out = await call("thread/read", thread_id=thread)
-            histories[like_real] = len(read_out["data"]["history"])
-    assert histories == {False: 2, True: 0}
-
-
-@asynccontextmanager
-async def codewhale_calls(
-    path: Path, *, like_real: bool
-) -> AsyncIterator[Callable[..., Coroutine[Any, Any, dict[str, Any]]]]:
-    """Run a demo backend in the codewhale dialect; yield a function that calls it and returns the result."""
-    app = demo_backend(parse(f"codewhale+unix:{path}"), like_real=like_real)
-    async with serving(app):
-        reader, writer = await asyncio.open_unix_connection(path)
-
-        async def call(method: str, **params: str) -> dict[str, Any]:
-            request = str(uuid4())
-            said = {"jsonrpc": "2.0", "id": request, "method": method, "params": params}
-            writer.write(json.dumps(said).encode() + b"\n")
-            async with asyncio.timeout(DEADLINE):
-                while (answer := json.loads(await reader.readline())).get("id") != request:
-                    pass
-            result: dict[str, Any] = answer["result"]
-            return result
-
-        try:
-            yield call
-        finally:
-            writer.close()
 
 
 # -- the demo ---------------------------------------------------------------------------------------
