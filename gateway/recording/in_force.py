@@ -29,8 +29,7 @@ class RecordingsInForce:
         self._wanted = wanted
         self._ledger = ledger
         self._memory = memory
-        self._former: list[Recordings] = []
-        self._recorders: dict[Recorder, Recordings] = {}
+        self._recorders: list[Recorder] = []
         self._open = self._opener(wanted)
         self.current: Recordings | None = None
 
@@ -50,7 +49,7 @@ class RecordingsInForce:
         from dragoman.gateway.recording.recorder import Recorder, header_of
 
         recorder = Recorder(self.current, header_of(route), find_id=find_id, public_ids=public_ids)
-        self._recorders[recorder] = self.current
+        self._recorders.append(recorder)
         return recorder
 
     @asynccontextmanager
@@ -68,38 +67,35 @@ class RecordingsInForce:
             yield True
         except BaseException:
             failed, self.current = self.current, former
-            if failed is not None:
-                await self._close(failed)
+            await self._close(failed)
             raise
         self._wanted = wanted
-        if former is not None:
-            self._former.append(former)
-            await self._close_unused()
+        await self._close_unused(former)
 
     async def release(self, recorder: Recorder | None) -> None:
         """Close the recorder of a router that has stopped."""
-        if recorder is not None:
-            self._recorders.pop(recorder, None)
+        if recorder in self._recorders:
+            self._recorders.remove(recorder)
             recorder.close()
-        await self._close_unused()
+            await self._close_unused(recorder.recordings)
 
     async def close(self) -> None:
         """Write everything that was recorded, and stop."""
-        for recordings in (*self._former, self.current):
-            if recordings is not None:
-                await self._close(recordings)
+        for recordings in dict.fromkeys([*(one.recordings for one in self._recorders), self.current]):
+            await self._close(recordings)
 
-    async def _close(self, recordings: Recordings) -> None:
-        for recorder in [recorder for recorder, its in self._recorders.items() if its is recordings]:
-            del self._recorders[recorder]
+    async def _close_unused(self, recordings: Recordings | None) -> None:
+        """Close former recordings, unless a recorder writes there."""
+        if recordings is not self.current and recordings not in [one.recordings for one in self._recorders]:
+            await self._close(recordings)
+
+    async def _close(self, recordings: Recordings | None) -> None:
+        if recordings is None:
+            return
+        for recorder in [one for one in self._recorders if one.recordings is recordings]:
+            self._recorders.remove(recorder)
             recorder.close()
         await recordings.close()
-
-    async def _close_unused(self) -> None:
-        used = list(self._recorders.values())
-        for recordings in [one for one in self._former if one not in used]:
-            self._former.remove(recordings)
-            await recordings.close()
 
     def _opener(self, wanted: Recording | None) -> Callable[[], Recordings | None]:
         if wanted is None:

@@ -57,10 +57,10 @@ class Recorder:
         find_id: Callable[[str], str],
         public_ids: Callable[[SessionState], list[str]] = lambda _state: [],
     ) -> None:
+        self.recordings = recordings
         self.everything = recordings.everything
         """True if the frames of all clients are recorded, else those that docs/design.md, section 8, names."""
         self.call = CurrentCall()
-        self._recordings = recordings
         self._header = header
         self._sessions: dict[str, SessionRecorder] = {}
         self._provisional: dict[str, str] = {}  # the id that a session had before its backend named it, by its own
@@ -73,7 +73,7 @@ class Recorder:
     def record_session(self, state: SessionState) -> SessionRecorder:
         header = structs.replace(self._header, session=state.id)
         recorder = self._sessions[state.id] = SessionRecorder(
-            self._recordings, self.call, header, state, public_ids=partial(self._public_ids, state)
+            self.recordings, self.call, header, state, public_ids=partial(self._public_ids, state)
         )
         return recorder
 
@@ -116,7 +116,7 @@ class Recorder:
     def own(self) -> SessionRecorder:
         """Return the recorder of items that belong to no session."""
         if self._own is None:
-            self._own = SessionRecorder(self._recordings, self.call, self._header)
+            self._own = SessionRecorder(self.recordings, self.call, self._header)
         return self._own
 
 

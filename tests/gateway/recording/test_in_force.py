@@ -72,15 +72,17 @@ async def test_a_reload_prepares_recordings_in_a_thread(tmp_path: Path, monkeypa
 
 
 async def test_former_recordings_close_once_no_router_uses_them(tmp_path: Path) -> None:
-    old, new = (Recording(path=str(tmp_path / name)) for name in ("old", "new"))
+    old, new = (Recording(path=str(tmp_path / name), compress=False) for name in ("old", "new"))
     async with recorded(tmp_path, old, "smooth+ws://127.0.0.1:0/ws") as (app, url):
-        former = app.recordings
-        assert former is not None
-        async with SmoothClient.connected(url):
+        assert app.recordings is not None
+        thread = app.recordings.writer._thread
+        async with SmoothClient.connected(url) as client:
             await reload_recording(app, new)
-            assert app._recordings._former == [former]
-        while app._recordings._former:
+            await client.turn("count 3")
+            assert thread.is_alive()
+        while thread.is_alive():
             await settle()
+    assert words(tmp_path / "old") == "0 1 2 "
 
 
 async def test_a_file_that_is_recorded_into_does_not_hold_back_a_reload_of_something_else(tmp_path: Path) -> None:
