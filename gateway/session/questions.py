@@ -52,7 +52,7 @@ class Questions:
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
         self._giver = ""  # id of the client that gave the answer, "" for the gateway
-        self._beaten = NOBODY  # clients whose answer to the last question is late -> True if they were asked in words
+        self._beaten = NOBODY  # `_seat` of clients whose answer to the last question is late -> True if asked in words
 
     @property
     def open(self) -> QuestionBlock | None:
@@ -78,7 +78,7 @@ class Questions:
             return
         if self._asked is not None:
             links = self._context.delivery.links
-            self._beaten = {one.id: not one.can_be_asked(self._asked) for one in links if one.id != self._giver}
+            self._beaten = {_seat(one): not one.can_be_asked(self._asked) for one in links if one.id != self._giver}
         self.close()
         self._shown = shown
         if block is None:
@@ -137,9 +137,12 @@ class Questions:
             return ANSWERED
         if client.attaches and not self._context.delivery.has_seen_all(client):
             return "the open question was not shown to you yet"
-        guarded = self._context.services.limits.answer_guard * NS if client.id in self._beaten else 0
-        crossed = self._context.services.monotonic() - self._shown_at < guarded
+        crossed = _seat(client) in self._beaten and self._is_shown_since(self._context.services.limits.answer_guard)
         return "another client answered the question before" if crossed else ""
+
+    def _is_shown_since(self, seconds: float) -> bool:
+        """Return True if the last question was shown less than `seconds` ago."""
+        return self._context.services.monotonic() - self._shown_at < seconds * NS
 
     def _give(self, client: Client | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
         block = self.open
@@ -163,11 +166,11 @@ class Questions:
         """Act on an input that answers a question; return False if it answers none."""
         block = self.open
         if block is None:
-            if client.id in self._beaten:  # what it answers from now on is a later question
-                in_words = self._beaten.pop(client.id)
-                if in_words and wording.verdict(flatten(command.segments)) is not None:  # the agent might act on it
-                    client.refuse(command.request, "busy", f"not sent: {OVER}")
-                    return True
+            was_asked = self._beaten.pop(_seat(client), False)  # what it answers from now on is a later question
+            is_recent = self._is_shown_since(self._context.services.limits.answer_deadline)
+            if was_asked and is_recent and wording.verdict(flatten(command.segments)) is not None:
+                client.refuse(command.request, "busy", f"not sent: {OVER}")  # the agent might act on it
+                return True
             return one_time_codes.take_typed(self._context, client, command)
         if block.words is None or client.can_be_asked(block.asked):
             return False
@@ -262,6 +265,11 @@ class Questions:
         if self._form is not None:
             self._ask_on(self._form, self._form.again(event), pending.segments, Origin(link=client.id, request=request))
         acknowledge(client, request)
+
+
+def _seat(client: Client) -> str:
+    """Return the id of a client that attaches; "" for a publication, and for all who make calls and read it."""
+    return client.id if client.attaches else ""
 
 
 def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str] | None:

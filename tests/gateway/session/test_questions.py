@@ -137,6 +137,12 @@ def cancelled_at_question(made: InMemoryGateway) -> Script:
     return script.receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
 
 
+def message_send(made: InMemoryGateway, id: str, text: str) -> bytes:
+    """Return a call with which a pando client sends a text to the session."""
+    params = {"session_id": made.session.state.id, "content": text}
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": "message.send", "params": params}).encode()
+
+
 def joined(script: Script, name: str, *prelude: Frame, supports: list[str] | None = None) -> Script:
     """Like `opened`, with a smooth client beside `p`."""
     hello = attach(supports=FORMS if supports is None else supports)
@@ -217,8 +223,7 @@ async def test_a_pando_client_that_only_makes_calls_answers_in_words() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await parked(made)
         caller = made.join("v", dialect="pando", calls=True)
-        params = {"session_id": made.session.state.id, "content": "approve"}
-        caller.calls(json.dumps({"jsonrpc": "2.0", "id": "1", "method": "message.send", "params": params}).encode())
+        caller.calls(message_send(made, "1", "approve"))
         caller.judged = False  # its oracle judges subscribers
         await made.settle()
         await made.script().server_receives(confirmed("$c", approved=True))
@@ -630,6 +635,31 @@ async def test_an_answer_in_words_to_a_question_that_is_over_is_no_input() -> No
             .sends("p", run("approve"))
             .server_receives(told("$u", "approve"))
         )
+
+
+async def test_a_word_of_an_answer_is_an_input_once_no_question_can_be_meant() -> None:
+    async with in_memory_gateway(upstream="smooth", limits=FAR) as made:
+        await (
+            cancelled_at_question(made)
+            .passes(Limits().answer_deadline)
+            .sends("p", run("approve"))
+            .server_receives(told("$u", "approve"))
+        )
+
+
+async def test_a_late_answer_of_a_pando_client_is_no_input() -> None:
+    async with in_memory_gateway(upstream="smooth", limits=FAR) as made:
+        made.join("pub", dialect="pando").judged = False
+        await cancelled_at_question(made).ignores("pub")
+        caller = made.join("v", dialect="pando", calls=True)
+        caller.judged = False
+        caller.calls(message_send(made, "1", "approve"))
+        await made.settle()
+        refused = {"code": -32000, "message": f"message.send: {OVER}"}
+        await made.script().receives("v", {"jsonrpc": "2.0", "id": "1", "error": refused})
+        caller.calls(message_send(made, "2", "approve"))
+        await made.settle()
+        await made.script().server_receives(told("$u", "approve"))
 
 
 async def test_a_question_outlives_its_clients_and_is_shown_to_clients_that_come_back() -> None:
