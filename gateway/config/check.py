@@ -10,7 +10,7 @@ import os
 import re
 import resource
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal
 
@@ -210,9 +210,10 @@ def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[l
     found += jwt_faults(table_at(auth, "jwt"))
     known = _known_auth(auth)
     found += [*auth_faults(auth), *_shares(drafts, known), *_names(drafts, known, table.get("principals"))]
-    found += _limits(("limits",), table.get("limits"), {})
+    wrong_keys = {key for key, _ in found}
+    found += _limits(("limits",), table.get("limits"), {}, wrong_keys)
     for draft in drafts:
-        found += _limits((*draft.at, "limits"), draft.table.get("limits"), table.get("limits"))
+        found += _limits((*draft.at, "limits"), draft.table.get("limits"), table.get("limits"), wrong_keys)
     found += _children(drafts)
     found += [*_recording(table.get("recording"), recorded), *_redact(table.get("recording"))]
     found += _ops(table.get("ops"), drafts)
@@ -408,10 +409,10 @@ def _names(drafts: Sequence[Draft], auth: Auth, persons: Any) -> Iterator[Found]
             yield (*draft.at, "roles", name), text
 
 
-def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
+def _limits(at: KeyPath, table: Any, common: Any, wrong: Set[KeyPath]) -> Iterator[Found]:
     """Find limits that are larger than the limit above them, and too little memory.
 
-    A limit that is not in the table is the `common` one.
+    A limit that is not in the table is the `common` one. One whose key is `wrong` is not compared.
     """
     own, others = table_at(table), table_at(common)
     memory = own.get("memory", 0)
@@ -420,9 +421,8 @@ def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
     said = {**others, **own}
     for less, more in (("outbox_soft", "outbox_hard"), ("backoff_first", "backoff_max")):
         low, high = (said.get(name, getattr(Limits(), name)) for name in (less, more))
-        if not {less, more} & set(own):
-            continue
-        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+        keys = {(*place, key) for place in (at, ("limits",)) for key in (less, more)}
+        if not {less, more}.isdisjoint(own) and keys.isdisjoint(wrong) and low > high:
             yield (*at, less if less in own else more), f"{less} = {low} is more than {more} = {high}"
 
 

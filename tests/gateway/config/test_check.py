@@ -329,9 +329,10 @@ def test_ending_the_backend_over_a_listener_open_to_everybody_is_refused(
     [
         ("outbox_hard = 2048", "limits.outbox_hard", "outbox_soft = 1048576 is more than outbox_hard = 2048"),
         ("backoff_first = 9", "limits.backoff_first", "backoff_first = 9 is more than backoff_max = 5.0"),
+        ("outbox_hard = 0", "limits.outbox_hard", "expected a whole number >= 1024 bytes, got 0"),
     ],
 )
-def test_a_soft_limit_above_its_hard_limit_is_refused(write: Write, limits: str, path: str, words: str) -> None:
+def test_a_soft_limit_above_its_hard_limit_is_refused_once(write: Write, limits: str, path: str, words: str) -> None:
     assert found(write(f"{ROUTE}[limits]\n{limits}\n")) == [(5, path, words)]
 
 
