@@ -16,9 +16,8 @@ class Attachment(Struct, kw_only=True, eq=False):
     """A link that is shown a session in one `view` of it.
 
     `request` is the id under which its own turn runs, "" between turns and in those of others. `behind` is its own
-    projection while it lags, and `cursor` the seq of the first event that it lacks. `offered` counts the events of the
-    log that were rendered for it, alone or merged: tests prove by it that none is left out. `told` is the last gap of
-    the model's context that its client was told, and `told_in` the turn in which it was told.
+    projection while it lags, and `cursor` the seq of the first event that it lacks. `told` is the last gap of the
+    model's context that its client was told, and `told_in` the turn in which it was told.
     """
 
     link: Client
@@ -26,7 +25,6 @@ class Attachment(Struct, kw_only=True, eq=False):
     request: str = ""
     behind: SessionProjection | None = None
     cursor: int = 0
-    offered: int = 0
     told: events.Gap | None = None
     told_in: str = ""
 

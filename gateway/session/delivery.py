@@ -177,9 +177,7 @@ class Delivery:
             ledger.record(rendered.losses, session=self._state.id, source=source.name, target=group.dialect.name)
         if rendered.frames and not plain:
             ledger.count_partial(source, group.dialect, batch.events, rendered.losses)
-        count = len(batch.events)
         for attachment in group.members:
-            attachment.offered += count
             attachment.link.put(rendered.frames)
 
     def _tell_forgotten(self, gap: events.Gap, turn: str) -> None:
@@ -198,7 +196,6 @@ class Delivery:
                 self._broadcast(group, self._context.log.unlogged(shown), plain=False)
                 for member in group.members:
                     member.told, member.told_in = gap, turn
-                    member.offered -= len(shown)  # the log does not have them
 
     def _begin_turn(self, batch: Batch) -> None:
         """Show the turn to the link that began it under its own request id."""

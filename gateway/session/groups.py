@@ -42,8 +42,9 @@ class Groups:
                 return
             if ledger.times:
                 write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
-            outboxes = [member.link.outbox for member in group.members]
-            targets.append(TextTarget(write=write, members=[*group.members], outboxes=outboxes))
+            links = [member.link for member in group.members]
+            ids, outboxes = [link.id for link in links], [link.outbox for link in links]
+            targets.append(TextTarget(write=write, links=ids, outboxes=outboxes))
         self.text = TextStream(self._context, turn, delta, targets)
 
     def clear_log(self, attachments: Mapping[str, Attachment]) -> None:

@@ -97,8 +97,8 @@ class SlowClients:
         else:
             self.lagging[link.id] = attachment
 
-    def render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, offered: int) -> None:
-        """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""
+    def render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, count: int) -> None:
+        """Render a batch for one link. It stands for `count` events, some of which the log may have merged."""
         merged = join_pieces(batch.events)
         rendered = projection.render(structs.replace(batch, events=merged))
         target, source, services = attachment.link.dialect, self._context.upstream, self._context.services
@@ -107,9 +107,8 @@ class SlowClients:
             ledger.record(rendered.losses, session=self._context.state.id, source=source.name, target=target.name)
         if rendered.frames:
             ledger.count_partial(source, target, merged, rendered.losses)
-        attachment.offered += offered
-        services.queue.budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
-        services.ledger.counters["events_merged"] += offered - len(merged)
+        services.queue.budget.left -= EVENT * count + FRAME * len(merged) + sum(map(len, rendered.frames))
+        services.ledger.counters["events_merged"] += count - len(merged)
         attachment.link.put(rendered.frames)
 
 

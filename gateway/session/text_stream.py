@@ -7,7 +7,7 @@ Anything but a further piece takes the general path, which closes the stream fir
 
     made    by Groups, after a lone piece was delivered, if each rendering can write further ones by itself
     left    by anything but a lone piece of text, by a full outbox, after EVENTS_MAX pieces or WEIGHT_MAX characters
-    closed  by the log, which takes its pieces then, and the attachments count them; the open block has each at once
+    closed  by the log, which takes its pieces then; the open block has each at once
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.session.attachments import Attachment, DeliveryContext
+from dragoman.gateway.session.attachments import DeliveryContext
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.dialect import DeltaType, TextWriter
 
@@ -26,10 +26,10 @@ WEIGHT_MAX = 16 * 1024  # characters, for the same reason
 
 
 class TextTarget(Struct, frozen=True, kw_only=True):
-    """The attachments that share a rendering, and the function that renders a further piece for them."""
+    """The ids and outboxes of links that share a rendering, and the function that renders a further piece for them."""
 
     write: TextWriter
-    members: Sequence[Attachment]
+    links: Sequence[str]
     outboxes: Sequence[Outbox]
 
 
@@ -64,8 +64,7 @@ class TextStream:
         self._parts: list[str] = turn.open.parts if turn.open is not None else []
         self._first = len(self._parts)
         self._targets = targets
-        links = [[member.link.id for member in target.members] for target in targets]
-        self._notes = recorder.open_text(links) if recorder is not None else None
+        self._notes = recorder.open_text([target.links for target in targets]) if recorder is not None else None
 
     def add_text(self, text: str, at: int, _session: str = "") -> bool:
         """Log a further piece of the block and give it to every client; `at` is its time (ns), 0 for now.
@@ -107,8 +106,5 @@ class TextStream:
         if not self.count:
             return ()
         self._turn.now = self._state.updated_at
-        for target in self._targets:
-            for member in target.members:
-                member.offered += self.count
         # The pieces of the event that closes the stream may stand after them already.
         return self._parts[self._first : self._first + self.count]

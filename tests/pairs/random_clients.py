@@ -9,7 +9,6 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.codewhale.ids import thread_id
 from dragoman.mappings.smooth.from_canonical.replies import public_ids
@@ -26,8 +25,7 @@ IMAGE = "data:image/png;base64,iVBORw0KGgo="
 class RandomClient(ABC):
     """A client at the other end of `peer`. `backend` is the dialect of the route's backend.
 
-    `first` is the number of the first turn that it must see, None before it sees any. `offset` is the constant
-    difference between the log and the count of events that `attachment` was offered.
+    `first` is the number of the first turn that it must see, None before it sees any.
     """
 
     dialect: ClassVar[str]
@@ -43,8 +41,6 @@ class RandomClient(ABC):
         self.peer = peer
         self.backend = backend
         self.first: int | None = None
-        self.attachment: Attachment | None = None
-        self.offset = 0
         self.sent: list[Frame] = []
 
     @property

@@ -264,19 +264,9 @@ class RandomSession:
         if session is None:
             return
         for client in self.clients:
-            attachment = session.delivery.attachments.get(client.peer.link.id)
-            if attachment is None:
-                continue
-            if client.first is None:
+            if client.first is None and client.peer.link.id in session.delivery.attachments:
                 turn = self.backend.turn
                 client.first = len(self.backend.turns) - (turn is not None and client.joins_turns)
-            reached = session.state.seq if attachment.behind is None else attachment.cursor
-            text = session.delivery.groups.text  # counts its pieces when it is closed
-            streamed = text.count if text is not None and text.open and attachment.behind is None else 0
-            offered = attachment.offered + streamed - reached
-            if client.attachment is not attachment:  # a pod client of a pando may go over to the newest session
-                client.attachment, client.offset = attachment, offered
-            assert offered == client.offset, f"{client.name}: events that were not offered"
         rules = {peer.transport.closed for peer in [*self.stage.clients.values(), *self.stage.pods]}
         assert CloseReason.INTERNAL not in rules, "a rule failed: see the log"
 

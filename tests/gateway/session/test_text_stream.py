@@ -34,6 +34,15 @@ async def test_a_further_piece_is_logged_and_belongs_to_the_turn() -> None:
         assert after == before + 1
 
 
+async def test_each_client_that_shares_a_rendering_receives_each_piece() -> None:
+    async with in_memory_gateway() as made:
+        await begun(made).opens("b").opens("c")
+        for text in ("a", "b", "c"):
+            said = made.script().pod_sends(delta(text)).receives("a", token("r1", text))
+            await said.receives("b", token("$turn", text)).receives("c", token("$turn", text))
+        assert made.session.delivery.groups.text is not None
+
+
 async def test_reasoning_streams_like_text_and_text_ends_it() -> None:
     async with in_memory_gateway() as made:
         await begun(made)
