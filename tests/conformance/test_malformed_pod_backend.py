@@ -257,7 +257,7 @@ ROWS = [
         delta("x"),
         IDLE,
         smooth=[token("x"), answer("x")],
-        pod=names("turn_start", "turn_end", "run_end", "text_delta", "text_done", "status"),
+        pod=names("text_delta", "text_done", *THE_END),
     ),
     running(
         "8: text after the end is a run of the pod's own",

@@ -54,6 +54,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._status: Status = "idle"
         self._is_late = False  # content came after the status that ended its run
         self._compaction_failed = False  # its `error` comes next
+        self._result: tuple[Event, ...] = ()  # of the run whose last status was not read yet
         self._pending = PendingMethods()
         self._losses = Losses()
         self._foreign = 0
@@ -61,7 +62,7 @@ class ClientTranslator(Translator[Event, Command]):
     def opened(self) -> Step[Event]:
         """Return an empty step, because a pod sends first; forget the commands of an earlier connection."""
         self._pending.take_all()
-        self._status, self._is_late = "idle", False
+        self._status, self._is_late, self._result = "idle", False, ()
         return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
@@ -168,18 +169,24 @@ class ClientTranslator(Translator[Event, Command]):
         self._status, self._is_late, self._compaction_failed = event.status, False, False
         pending = self._pending
         if event.status != "running":
+            ended, self._result = (*self._result, event), ()
             if not pending.entries:
-                return (event,)
-            return (event, *(r for entry in pending.end_run() for r in _too_late(entry)))
+                return ended
+            return (*ended, *(r for entry in pending.end_run() for r in _too_late(entry)))
         pending.begin_run()
         resumed = pending.take_oldest(commands.ResumeTurn)
         return (event, *(_reply(resumed.request) if resumed is not None else ()))
 
     def _on_result(self, event: events.TurnResult) -> tuple[Event, ...]:
+        # A client may send its next run as soon as it has read this result. So the result waits for the status that
+        # ends the run: a pod writes a file in between, and here the next run would be refused as busy.
+        told: tuple[Event, ...] = (event,)
+        if self._status == "running":
+            told, self._result = (), told
         if not self._pending.entries:
-            return (event,)
+            return told
         stopped = self._pending.take_oldest(*STOPPED_BY.get(event.end, ()))
-        return (event, *(_reply(stopped.request) if stopped is not None else ()))
+        return (*told, *(_reply(stopped.request) if stopped is not None else ()))
 
     def _on_error(self, event: events.ErrorReported) -> tuple[Event, ...]:
         code = problem(event).data.code

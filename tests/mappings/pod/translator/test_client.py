@@ -201,10 +201,16 @@ def test_an_accepted_run_is_not_refused_any_more() -> None:
 
 def test_a_cancelled_run_answers_the_cancel() -> None:
     assert working(commands.CancelTurn(request="a")).sends(CANCELLED, IDLE) == [
-        events.TurnResult(end="cancelled"),
         done("a"),
+        events.TurnResult(end="cancelled"),
         events.StatusChanged(status="idle"),
     ]
+
+
+def test_the_result_of_a_run_waits_for_the_status_that_ends_it() -> None:
+    pod = working()
+    assert pod.sends(FINISHED) == []  # a client that has read it may send its next run
+    assert pod.sends(IDLE) == [events.TurnResult(end="completed"), events.StatusChanged(status="idle")]
 
 
 @pytest.mark.parametrize("command", [commands.CancelTurn(request="a"), commands.PauseTurn(request="a")])
