@@ -84,6 +84,9 @@ class Interrupt(Struct):
 class HeldEvents(list[tuple[Burst[Event], Any]]):
     """Events that wait for an answer or for a list of messages, both of which come on the other connection."""
 
+    severed = False
+    """True if the connection was lost while events were held: their run may have ended meanwhile."""
+
     @property
     def full(self) -> bool:
         """True if no further event may be held."""
@@ -351,7 +354,7 @@ class FollowedSession:
 
     def reconnected(self, now: int) -> None:
         """Set `wants` if a turn is open: it may have ended while the connection was lost."""
-        self.asked, self.wants = False, self.open
+        self.asked, self.wants, self.held.severed = False, self.open, bool(self.held)
         self._silence.note_reconnected(now)
 
     def end_lost_turn(self) -> list[Event]:
@@ -578,3 +581,5 @@ def _release_held(following: FollowedSession, now: int, step: Step[Event]) -> No
             continue
         if items := _follow_on(following, event, now, step):
             step.bursts.append(replace(burst, items=items, request=""))
+    if following.held.severed:
+        following.reconnected(now)

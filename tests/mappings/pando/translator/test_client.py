@@ -648,6 +648,22 @@ def test_the_input_of_a_lost_call_counts_as_that_of_another_client() -> None:
     assert [type(item) for item in said] == [events.MessageAppended, events.ModelTurnStarted, events.TextDelta]
 
 
+def test_a_run_whose_acceptance_was_lost_ends_as_soon_as_any_severed_turn() -> None:
+    primary = attached()
+    primary.sends("message.list", [])
+    primary.sent(run())
+    assert primary.publishes("llm.token", token="a") == []
+    primary.take_step(primary.link.closed("gone"))
+    primary.calls.clear()
+    primary.alarm = None
+    primary.opened().attached("s-1")
+    rows = [message("m1", "user", "hi"), message("m2", "assistant", "ab")]
+    primary.sends("message.list", rows)
+    assert primary.sends("message.list", rows) == []
+    primary.passes(4)
+    assert primary.sends("message.list", rows) == [events.TextDelta(text="b"), *DONE]
+
+
 def test_the_end_of_an_unseen_turn_is_counted() -> None:
     primary = Primary().opened()
     assert primary.publishes("llm.end", session="s-9") == []
