@@ -47,40 +47,35 @@ class IndexEntry(Struct, frozen=True, array_like=True, gc=False):
     t: int
 
 
-class Index:
-    """The index of a compressed file: one entry for each zstd frame, in their order."""
-
-    def __init__(self, entries: list[IndexEntry]) -> None:
-        self.entries = entries
-
-    def offset(self, *, seq: int, t: int) -> int:
-        """Return the offset of the last frame that can hold the first item with at least this `seq` and this `t`."""
-        by_seq = bisect_right(self.entries, seq, key=lambda entry: entry.seq) - 1
-        # Several items have one time: the first of them may stand at the end of the frame before.
-        by_t = bisect_right(self.entries, t - 1, key=lambda entry: entry.t) - 1
-        return self.entries[max(by_seq, by_t, 0)].offset if self.entries else 0
+def find_offset(file: BinaryIO, *, seq: int, t: int) -> int:
+    """Return the offset of the last frame that can hold the first item with at least this `seq` and this `t`."""
+    entries = read_index(file)
+    by_seq = bisect_right(entries, seq, key=lambda entry: entry.seq) - 1
+    # Several items have one time: the first of them may stand at the end of the frame before.
+    by_t = bisect_right(entries, t - 1, key=lambda entry: entry.t) - 1
+    return entries[max(by_seq, by_t, 0)].offset if entries else 0
 
 
-def read_index(file: BinaryIO) -> Index | None:
-    """Return the index of a compressed file. Return None if it has none, or one that describes only a part of it."""
+def read_index(file: BinaryIO) -> list[IndexEntry]:
+    """Return an entry for each zstd frame of a compressed file; none without an index that describes all of it."""
     end = file.seek(0, os.SEEK_END)
     if end < TAIL.size:
-        return None
+        return []
     file.seek(end - TAIL.size)
     length, ours = TAIL.unpack(file.read(TAIL.size))
     if ours != OURS or length > min(end - TAIL.size, INDEX_MAX):
-        return None
+        return []
     file.seek(end - TAIL.size - length)
     try:
         entries = msgspec.json.decode(file.read(length), type=list[IndexEntry])
     except MALFORMED:
-        return None
+        return []
     at = 0
     for entry in entries:
         if entry.offset != at or entry.size <= 0:
-            return None
+            return []
         at += entry.size
-    return Index(entries) if at + HEAD.size + length + TAIL.size == end else None
+    return entries if at + HEAD.size + length + TAIL.size == end else []
 
 
 def compressed(lines: Iterable[bytes]) -> Iterator[bytes]:

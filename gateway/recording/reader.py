@@ -309,8 +309,7 @@ class PartFile:
         self, file: BinaryIO, seq: int, t: int, problems: Problems, progress: Callable[[int], None]
     ) -> Iterator[bytes]:
         if self.compressed:
-            found = index.read_index(file) if seq or t else None
-            offset = found.offset(seq=seq, t=t) if found is not None else 0
+            offset = index.find_offset(file, seq=seq, t=t) if seq or t else 0
             chunks = index.decompressed(file, offset, problems.note_lost)
         else:
             file.seek(_offset(file, seq, t) if seq or t else 0)

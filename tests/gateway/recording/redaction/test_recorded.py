@@ -81,9 +81,9 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
         for told in (text, html, events):
             assert not [KEY[at : at + 7] for at in range(8, len(KEY) - 6) if KEY[at : at + 7] in told]
         with path.open("rb") as plain:
-            found = read_index(io.BytesIO(b"".join(compressed(plain))))
-        assert found is not None
-        assert all(type(number) is int for block in found.entries for number in structs.astuple(block))
+            blocks = read_index(io.BytesIO(b"".join(compressed(plain))))
+        assert blocks
+        assert all(type(number) is int for block in blocks for number in structs.astuple(block))
         for form in escaped(KEY)[3:5]:
             assert form[30:90] not in text
         streamed = "".join(event.text for _, event in recorded.events() if isinstance(event, TextDelta))
