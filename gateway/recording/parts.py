@@ -122,7 +122,7 @@ class RecordingParts:
         self._file = OutputFile(partial(self._names, self._part), self._failed)
         self._bytes = self._items = 0
         self._part += 1
-        self._told, self._again_at = self._lost, 0
+        self._told, self._lost, self._again_at = self._lost, 0, 0
         self._give(encode(header) + b"\n", 0)
         return self._file is not None
 
@@ -160,7 +160,7 @@ class RecordingParts:
         self._items += count
         if self._items and 0 < self._recordings.writer.rotate_bytes <= self._bytes:
             self._recordings.writer.finish(file)
-            self._file, self._lost, self._told = None, 0, 0
+            self._file = None
 
     def _failed(self, file: OutputFile, error: OSError) -> None:
         """Handle a file that the writer could not write."""
@@ -170,13 +170,12 @@ class RecordingParts:
             return
         if not file.size:  # it was never created
             self._part -= 1
-            self._told = 0
+            self._lost += self._told
         self._stop(full_reason(error), self._items - file.lines)
 
     def _stop(self, cause: str, count: int) -> None:
         self._file = None
         self._again_at = self._monotonic() + int(RETRY * 1e9)
-        self._lost, self._told = self._lost - self._told, 0
         self._lose(count)
         self._recordings.ledger.counters["recordings_failed"] += 1
         log.error(

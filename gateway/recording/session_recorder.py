@@ -74,7 +74,6 @@ class SessionRecorder:
         "_text_ended",
         "_texts_common",
         "_timer",
-        "_turn_ended",
         "_turn_open",
         "actor",
         "closed",
@@ -102,7 +101,6 @@ class SessionRecorder:
         self._monotonic = monotonic
         self._start = monotonic()
         self._turn_open = False
-        self._turn_ended = False
         self._notes = PendingSteps()
         self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # the notes of the step that is not over
@@ -197,15 +195,13 @@ class SessionRecorder:
         before, call.session = call.session, self
         if call.on_acting is not None:
             call.on_acting(self)
-        if self._turn_ended:
-            self._turn_open = self._turn_ended = False
         events = batch.events
         first, last = type(events[0]), type(events[-1])
         if first is TurnAccepted:
             self._turn_open, self.actor = True, batch.origin.link
             self._parts.take_input()
         if last is TurnEnded:
-            self._turn_ended = True  # its last frames are still to be sent
+            self._turn_open = False  # its last frames are still to be sent: `actor` stays
         if first not in STREAMED or (len(events) > 1 and not STREAMED.issuperset(map(type, events))):
             self._text_ended = True
         self.step.append(batch)
@@ -220,8 +216,6 @@ class SessionRecorder:
     def command(self, link: str, command: Command) -> None:
         """Record a command of a client; with the link UP a command to the backend."""
         if link != UP:
-            if self._turn_ended:
-                self._turn_open = self._turn_ended = False
             if not self._turn_open:
                 self.actor = link
             if isinstance(command, SubmitInput):
