@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from queue import Empty, SimpleQueue
-from types import TracebackType
 
 from msgspec import structs
 
@@ -78,9 +77,7 @@ class BackendClient:
         self._started.wait()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._leave()
         self._call(self._app.stop.set)
         self._thread.join(JOIN)

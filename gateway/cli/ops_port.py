@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from types import TracebackType
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from dragoman.gateway.app import App
@@ -23,16 +22,15 @@ class OpsPort:
         self._gateway = gateway
         self._options: Ops | None = None
         self._server: OpsServer | None = None
+        self._stack = AsyncExitStack()  # closes the server
 
     async def __aenter__(self) -> Self:
-        self._server = await self._open(self._gateway.config.ops)
         self._options = self._gateway.config.ops
+        self._server = await self._open(self._options, self._stack)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await _close(self._server)
+    async def __aexit__(self, *_error: object) -> None:
+        await self._stack.aclose()
 
     @asynccontextmanager
     async def replaced(self, wanted: Ops | None) -> AsyncIterator[None]:
@@ -47,29 +45,22 @@ class OpsPort:
             if wanted is not None:
                 server.change_options(wanted)
         else:
-            opened = await self._open(wanted)
-            try:
+            async with AsyncExitStack() as stack:
+                opened = await self._open(wanted, stack)
                 yield
-            except BaseException:
-                await _close(opened)
-                raise
+                former_stack, self._stack = self._stack, stack.pop_all()
             self._server = opened
-            await _close(server)
+            await former_stack.aclose()
         self._options = wanted
 
-    async def _open(self, options: Ops | None) -> OpsServer | None:
+    async def _open(self, options: Ops | None, stack: AsyncExitStack) -> OpsServer | None:
         if options is None:
             return None
         from dragoman.gateway.ops.server import OpsServer
 
-        server = await OpsServer(options, self._gateway).__aenter__()
+        server = await stack.enter_async_context(OpsServer(options, self._gateway))
         logs.tell(f"ops {server.url}", sys.stderr)
         return server
-
-
-async def _close(server: OpsServer | None) -> None:
-    if server is not None:
-        await server.__aexit__(None, None, None)
 
 
 def _has_same_address(one: Ops | None, other: Ops | None) -> bool:

@@ -19,7 +19,6 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import structlog
@@ -108,9 +107,7 @@ class OpsServer:
         await asyncio.wrap_future(self._started)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.to_thread(self._thread.join, 2 * CLOSE_DEADLINE)
         self._heartbeat.stop()
