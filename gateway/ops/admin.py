@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
@@ -23,6 +23,9 @@ from dragoman.mappings.codec import MALFORMED
 
 SESSION = "/sessions/{id}"
 BODY_DEADLINE = 5.0  # seconds for the body of a request, which is one packet
+
+Read = Callable[..., Coroutine[Any, Any, Struct]]
+"""Makes an answer of the gateway, and of a query if the request has one."""
 
 
 class LogLevels(Struct, frozen=True, kw_only=True):
@@ -69,21 +72,28 @@ class Admin:
         config = "Show the configuration in force, without secrets."
         links = "List the clients that are connected."
         return [
-            Operation("get", "/sessions", "List sessions.", self._sessions, answers.SessionPage, SessionQuery),
+            self._table("/sessions", "List sessions.", answers.session_page, answers.SessionPage, SessionQuery),
             Operation("get", SESSION, "Show a session with its clients.", self._session, answers.SessionDetail),
             Operation("delete", SESSION, "Close a session.", self._close),
             Operation("post", f"{SESSION}/detach", "Disconnect the clients of a session.", self._detach, Detached),
-            Operation("get", "/links", links, self._links, answers.LinkPage, PageQuery),
-            Operation("get", "/routes", routes, self._routes, answers.RouteList),
-            Operation("get", "/losses", "Show what was not delivered.", self._losses, answers.LossPage, LossQuery),
-            Operation("get", "/config", config, self._config, answers.ConfigInForce),
+            self._table("/links", links, answers.link_page, answers.LinkPage, PageQuery),
+            self._table("/routes", routes, answers.route_list, answers.RouteList),
+            self._table("/losses", "Show what was not delivered.", answers.loss_page, answers.LossPage, LossQuery),
+            self._table("/config", config, answers.config_in_force, answers.ConfigInForce),
             Operation("get", "/log-level", levels, self._log_level, LogLevels),
             Operation("put", "/log-level", set_levels, self._set_log_level, LogLevels),
         ]
 
-    async def _sessions(self, request: web.Request) -> web.Response:
-        wanted = parse_query(request, SessionQuery)
-        return respond(await self._loop.ask(lambda: answers.session_page(self._gateway, wanted)))
+    def _table(
+        self, path: str, summary: str, read: Read, answer: type[Struct], query: type[Struct] | None = None
+    ) -> Operation:
+        """Return the operation that shows what `read` returns of the gateway, and of the query if there is one."""
+
+        async def show(request: web.Request) -> web.Response:
+            wanted = () if query is None else (parse_query(request, query),)
+            return respond(await self._loop.ask(lambda: read(self._gateway, *wanted)))
+
+        return Operation("get", path, summary, show, answer, query)
 
     async def _session(self, request: web.Request) -> web.Response:
         name = request.match_info["id"]
@@ -118,20 +128,6 @@ class Admin:
             return answer(*found) if found is not None else _unknown(name)
 
         return await self._loop.ask(find_and_answer)
-
-    async def _links(self, request: web.Request) -> web.Response:
-        wanted = parse_query(request, PageQuery)
-        return respond(await self._loop.ask(lambda: answers.link_page(self._gateway, wanted)))
-
-    async def _routes(self, _request: web.Request) -> web.Response:
-        return respond(await self._loop.ask(lambda: answers.route_list(self._gateway)))
-
-    async def _losses(self, request: web.Request) -> web.Response:
-        wanted = parse_query(request, LossQuery)
-        return respond(await self._loop.ask(lambda: answers.loss_page(self._gateway, wanted)))
-
-    async def _config(self, _request: web.Request) -> web.Response:
-        return respond(await self._loop.ask(lambda: answers.config_in_force(self._gateway)))
 
     async def _log_level(self, _request: web.Request) -> web.Response:
         return respond({"level": logs.LEVEL.default, "components": logs.LEVEL.components})
