@@ -199,12 +199,11 @@ class Commands:
 
     # -- answered, late ----------------------------------------------------------------------------------
 
-    def _settle(self, request: str, *, quiet: bool = True) -> PendingCommand | None:
+    def _settle(self, request: str) -> PendingCommand | None:
         """Stop waiting for the answer to this command, and return it."""
         pending = self._in_flight.settle(request)
         self._inputs.settled(request)
-        if quiet:
-            self._context.effects.note_quiet()
+        self._context.effects.note_quiet()
         return pending
 
     def take(self, event: Any, at: int) -> None:
@@ -220,9 +219,8 @@ class Commands:
         if pending is None:
             self._take_stray(event, at)
         elif isinstance(event, TurnAccepted):
-            self._settle(event.request, quiet=False)
             self._inputs.accept(pending, at)
-            self._context.effects.note_quiet()  # only now: with the input's turn the session was busy all the time
+            self._settle(event.request)  # last: the session is busy meanwhile, and a fault of ours fails the command
         elif isinstance(event, SessionOpened):
             self._settle(event.request)
             self._context.state.opening = _opening_after(self._context.state.opening, pending.command)

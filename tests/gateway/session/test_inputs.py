@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.gateway.config.model import Limits
-from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
+from dragoman.gateway.session.normal_form import NormalForm
+from tests.gateway.in_memory import NEVER, InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, FINISHED, delta, done, echo, run, say, snapshot, status, took
 from tests.gateway.smooth_client_messages import accepted, answer, cancel, cancelled, error, send, token
+from tests.gateway.smooth_server_messages import taken
 
 
 def pods(made: InMemoryGateway, *names: str) -> Script:
@@ -69,6 +73,19 @@ async def test_a_pod_input_is_refused_once_the_gateway_stops_because_its_turn_co
         text = "the gateway stops, and begins no further turn"
         refused = made.script().sends("p", run("Hi")).receives("p", say("error", code="internal", message=text))
         await refused.pod_receives()
+
+
+async def test_a_fault_of_ours_as_a_turn_begins_fails_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(NormalForm, "accept", fail)
+    async with in_memory_gateway(upstream="smooth", limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
+        await (
+            made.asks_server("p", "Hi")
+            .server_sends(taken("$t"))
+            .receives("p", say("error", code="internal", message="the connection to the backend was lost"))
+        )
 
 
 async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_second_sending() -> None:
