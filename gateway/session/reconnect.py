@@ -168,7 +168,8 @@ class Reconnect:
         if state.transcript[state.fresh :]:  # the run has another input: the waiting one was written after it
             self._commands.give_all(SubmitInput, UNKNOWN)
         self._commands.accept_waiting(at)
-        self._start_unknown = state.turn is None or not (state.turn.model_turn or state.turn.blocks)
+        turn = state.turn
+        self._start_unknown = turn is None or not (turn.in_model_turn if turn.model_turn else turn.blocks)
         self._say_missed(found, at)
         if found.verdict == "ended":
             self._context.effects.deliver(self._context.form.feed(found.ending_events(), at), at)

@@ -169,6 +169,20 @@ async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() ->
         )
 
 
+async def test_the_model_turn_after_one_that_was_heard_to_its_end_is_begun_for_pod_clients() -> None:
+    ended = say("turn_end", turn=0, result="finished")
+    heard = [*took("Hi"), say("turn_start", turn=0), delta("Hel"), done("Hel"), ended]
+    async with in_memory_gateway() as made:
+        await (
+            asked_by_pod_client(made)
+            .pod_sends(*heard)
+            .receives("p", *heard)
+            .pod_dies()
+            .pod_sends(snapshot(*run_entries("Hi", answer_entry("Hel")), status="running"), delta("lo"), done("lo"))
+            .receives("p", say("turn_start", turn=1), delta("lo"), done("lo"))
+        )
+
+
 async def test_a_model_turn_whose_start_was_not_heard_is_not_begun_in_its_middle() -> None:
     async with in_memory_gateway() as made:
         await (
