@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapters.base import Sink, Transport
 from dragoman.adapters.inbound import memory
-from dragoman.gateway.observability.faults import FaultLog
+from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.observability.traffic import counted_sink, timed_reading
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates

@@ -20,7 +20,7 @@ from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.hops import count_hops
 from dragoman.gateway.intake import FrameIntake
-from dragoman.gateway.observability.faults import FaultLog
+from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.fair_queue import FRAME
@@ -155,7 +155,7 @@ class Link:
         self._reading = Reading()
         self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace, self.hops = _read_handshake(transport)
-        self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services)
+        self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services.ledger.counters, services.monotonic)
 
     @property
     def log(self) -> Any:

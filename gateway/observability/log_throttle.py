@@ -1,12 +1,19 @@
-"""Log what can happen often in at most one line a second, with the number of times that it happened."""
+"""Log what can happen often in at most one line a second, with the number of times that it happened.
+
+A LogThrottle does it for any items, a FaultLog for the faults of one link, a `bad_request_counter` for HTTP requests.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 import structlog
+from structlog.typing import FilteringBoundLogger
+
+from dragoman.mappings.errors import PeerError
 
 LINE_EVERY = 1_000_000_000  # nanoseconds between two log lines: a flood must not cost a line for each event
 
@@ -42,6 +49,47 @@ class LogThrottle(Generic[T]):
         if self._waiting:
             self._write_line(self._waiting[0], self._count)
             self._waiting, self._count = [], 0
+
+
+class HasLog(Protocol):
+    """An object with a log of its own, such as a link."""
+
+    @property
+    def log(self) -> FilteringBoundLogger: ...
+
+
+class FaultLog:
+    """Counts the faults of a peer, and logs the last one of each second with their number."""
+
+    __slots__ = ("_clock", "_counters", "_dialect", "_lines", "_owner", "total")
+
+    def __init__(self, dialect: str, owner: HasLog, counters: Counter[str], clock: Callable[[], int]) -> None:
+        self._dialect = dialect
+        self._owner = owner
+        self._counters = counters
+        self._clock = clock
+        self._lines: LogThrottle[PeerError] | None = None  # made for the first fault: most links have none
+        self.total = 0
+        """Number of faults since the beginning."""
+
+    def note_all(self, faults: Sequence[PeerError]) -> None:
+        """Count the faults of one step, and log them unless there was a line within the last second."""
+        for code, count in Counter([fault.code for fault in faults]).items():
+            self._counters[f"faults_{self._dialect}_{code}"] += count
+        self.total += len(faults)
+        if self._lines is None:
+            self._lines = LogThrottle(self._clock, partial(_write_line, self._owner))
+        self._lines.note(faults[0])
+        if len(faults) > 1:
+            self._lines.note(faults[-1], len(faults) - 1)
+
+    def flush(self) -> None:
+        if self._lines is not None:
+            self._lines.flush()
+
+
+def _write_line(owner: HasLog, fault: PeerError, count: int) -> None:
+    owner.log.info("invalid frame received", code=fault.code, reason=fault.text, count=count)
 
 
 def bad_request_counter(counters: Counter[str], clock: Callable[[], int]) -> Callable[[str], None]:

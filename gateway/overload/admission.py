@@ -14,9 +14,8 @@ import structlog
 
 from dragoman.adapters.base import Sink, Transport
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.observability.log_throttle import LogThrottle
+from dragoman.gateway.observability.log_throttle import FaultLog, LogThrottle
 from dragoman.gateway.overload.descriptors import descriptor_shortage
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.overload.rates import TokenBucket

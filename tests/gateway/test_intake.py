@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.gateway.intake import TEXT_DEBT, TEXT_MAX, FrameIntake
-from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from dragoman.gateway.peer import Peer
@@ -54,7 +54,7 @@ class Received:
         self.outbox = Outbox(10, 100, transport, given.queue.budget)
         peer = Peer(id="l1", dialect=DIALECT, limited=limited)
         self.intake = FrameIntake(peer, transport, Told(), given, self.outbox, None, lambda _frames: True)
-        faults = FaultLog("smooth", weakref.proxy(self), given)
+        faults = FaultLog("smooth", weakref.proxy(self), self.ledger.counters, given.monotonic)
         self.sink = self.intake.sink(self.act, faults, lambda _code, _text: None)
 
     def act(self, step: Step[Any]) -> None:
