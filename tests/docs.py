@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dragoman.gateway import registry
 from dragoman.gateway.matrix import markdown, pairs
-from dragoman.gateway.session.turn_states import TABLES
+from dragoman.gateway.session.turn_states import TURN
 from dragoman.mappings import fidelity
 from tests.gateway.recording.redaction.measured import findings_table
 
@@ -45,15 +45,12 @@ def with_findings(text: str) -> str:
 
 
 def turn_states() -> str:
-    """Return the states of a turn as a diagram: parallel states stand side by side."""
-    drawn = ["```mermaid", "stateDiagram-v2"]
-    for table in TABLES:
-        first = next(iter(table))
-        names = {state: f"{type(state).__name__.removesuffix('State').lower()}_{state.name.lower()}" for state in table}
-        drawn += [f"    {name}: {state.value}" for state, name in names.items()]
-        drawn.append(f"    [*] --> {names[first]}")
-        for state, row in table.items():
-            drawn += [f"    {names[state]} --> {names[to]}: {trigger.value}" for trigger, to in row.items()]
+    """Return the states of a turn as a diagram."""
+    names = {state: f"turn_{state.name.lower()}" for state in TURN}
+    drawn = ["```mermaid", "stateDiagram-v2", *(f"    {name}: {state.value}" for state, name in names.items())]
+    drawn.append(f"    [*] --> {next(iter(names.values()))}")
+    for state, row in TURN.items():
+        drawn += [f"    {names[state]} --> {names[to]}: {trigger.value}" for trigger, to in row.items()]
     return "\n".join([*drawn, "```", ""])
 
 

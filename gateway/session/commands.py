@@ -29,7 +29,7 @@ from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
-from dragoman.gateway.session.turn_states import CancelState, Trigger, TurnState
+from dragoman.gateway.session.turn_states import TurnState
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event, Unmapped, commands
 from dragoman.mappings.canonical.events import (
@@ -67,14 +67,15 @@ def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
 class Commands:
     """The commands of one session."""
 
-    __slots__ = ("_context", "_held", "_in_flight", "_inputs", "_questions", "deadline")
+    __slots__ = ("_cancelled", "_context", "_deadline", "_held", "_in_flight", "_inputs", "_questions")
 
     def __init__(self, context: SessionContext, inputs: Inputs, questions: Questions) -> None:
         self._context = context
         self._in_flight = context.in_flight
         self._inputs = inputs
         self._questions = questions
-        self.deadline = Deadline(context.services.schedule)  # of a cancelled turn
+        self._cancelled = False  # the backend was asked to end the open turn
+        self._deadline = Deadline(context.services.schedule)  # of a cancelled turn
         self._held: list[tuple[Client | None, commands.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -142,10 +143,10 @@ class Commands:
         if states.severed:
             self._held.append((client, command))
             return
-        if states.busy and states.cancel is CancelState.NONE:
+        if states.busy and not self._cancelled:
             audit.note("cancel", client or "gateway", session=self._context.state.id)
-            states.on(Trigger.CANCELLED)
-            self.deadline.start(self._context.services.limits.cancel_deadline, self._expire)
+            self._cancelled = True
+            self._deadline.start(self._context.services.limits.cancel_deadline, self._expire)
         self._in_flight.forward(client, command)
 
     def release(self, *, goes_on: bool) -> None:
@@ -173,9 +174,9 @@ class Commands:
 
     def note_discarded(self) -> None:
         """Start `accept_deadline`, before which the backend must end a turn that is over for its clients."""
-        self.deadline.stop()
+        self._deadline.stop()
         if not self._context.upstream.turn_outlives_connection:
-            self.deadline.start(self._context.services.limits.accept_deadline, self._disconnect)
+            self._deadline.start(self._context.services.limits.accept_deadline, self._disconnect)
 
     def _disconnect(self) -> None:
         if self._context.states.turn is not TurnState.DISCARDED:
@@ -187,12 +188,12 @@ class Commands:
 
     def cancel_over(self) -> None:
         """Stop the deadline of a cancel, so that it does not end the next turn."""
-        self._context.states.on(Trigger.CANCEL_OVER)
-        self.deadline.stop()
+        self._cancelled = False
+        self._deadline.stop()
 
     def accept_waiting(self, at: int) -> bool:
         """Begin the turn of the waiting input, whether or not the backend took it; return False if none waits."""
-        pending = self._settle(self._inputs.waiting)
+        pending = self._settle(self._context.states.waiting)
         if pending is not None:
             self._inputs.accept(pending, at)
         return pending is not None

@@ -19,7 +19,7 @@ from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
-from dragoman.gateway.session.turn_states import Trigger, TurnState
+from dragoman.gateway.session.turn_states import TurnState
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted
@@ -38,14 +38,13 @@ BUSY = "the connection to the backend was lost and is being made again; try agai
 
 
 class Inputs:
-    """The inputs of one session. `waiting` is the request of the input that is not accepted yet, "" if none."""
+    """The inputs of one session."""
 
-    __slots__ = ("_caller", "_context", "_late", "_questions", "waiting")
+    __slots__ = ("_caller", "_context", "_late", "_questions")
 
     def __init__(self, context: SessionContext, questions: Questions) -> None:
         self._context = context
         self._questions = questions
-        self.waiting = ""
         self._caller = ""  # id of the client whose input was written last, if it only makes calls
         self._late: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
 
@@ -70,14 +69,12 @@ class Inputs:
             client.refuse(command.request, "upstream_lost", "the gateway stops, and begins no further turn")
         else:
             self._caller = "" if client.attaches else client.id
-            self.waiting = self._context.in_flight.forward(client, command)
-            if self.waiting:
-                states.on(Trigger.SUBMITTED)
+            states.await_input(self._context.in_flight.forward(client, command))
 
     @property
     def waiting_input(self) -> SubmitInput | None:
         """The input that was written and is not accepted yet."""
-        pending = self._context.in_flight.find_command(self.waiting)
+        pending = self._context.in_flight.find_command(self._context.states.waiting)
         return pending.command if pending is not None and isinstance(pending.command, SubmitInput) else None
 
     @property
@@ -101,7 +98,7 @@ class Inputs:
             return True
         context, turn = self._context, self._context.state.turn
         owner = turn.origin.link if turn is not None else ""
-        pending = context.in_flight.find_command(self.waiting)
+        pending = context.in_flight.find_command(context.states.waiting)
         if pending is not None and pending.client is not None:
             owner = pending.client.id
         if not owner:
@@ -109,9 +106,8 @@ class Inputs:
         return owner == client.id or owner not in context.delivery.attachments
 
     def settled(self, request: str) -> None:
-        if request == self.waiting:
-            self.waiting = ""
-            self._context.states.on(Trigger.SETTLED)
+        if request == self._context.states.waiting:
+            self._context.states.await_input("")
 
     def accept(self, pending: PendingCommand, at: int) -> None:
         command, client = pending.command, pending.client
@@ -145,7 +141,7 @@ class Inputs:
             return event
         request, command = self._late
         same = event.request == request and waiting.segments == command.segments
-        return structs.replace(event, request=self.waiting) if same else event
+        return structs.replace(event, request=self._context.states.waiting) if same else event
 
 
 # -- attached files ---------------------------------------------------------------------------------------

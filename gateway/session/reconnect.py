@@ -31,7 +31,6 @@ from dragoman.gateway.session.turn_recovery import (
     not_heard,
     start_of_run,
 )
-from dragoman.gateway.session.turn_states import Trigger
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
@@ -49,7 +48,6 @@ class Reconnect:
     __slots__ = (
         "_commands",
         "_context",
-        "_failure",
         "_grace",
         "_inputs",
         "_resumed",
@@ -62,7 +60,6 @@ class Reconnect:
         self._context, self._states = context, context.states
         self._inputs = inputs
         self._commands = commands
-        self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace = Deadline(context.services.schedule)
         self._resumed: ResumedTurn | None = None
         self._start_unknown = False  # the start of the run's model turn may have been missed
@@ -72,11 +69,11 @@ class Reconnect:
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
         """Handle a lost connection, or one that could not be made again; return True if the turn may still go on."""
         context, commands, state = self._context, self._commands, self._context.state
-        is_written = self._inputs.waiting not in ("", *(command.request for command in unsent))
+        is_written = self._states.waiting not in ("", *(command.request for command in unsent))
         may_go_on = context.upstream.turn_outlives_connection and (
             is_written or state.turn is not None or state.status == "running"
         )
-        if may_go_on and not self._states.severed:
+        if may_go_on and self._states.severed is None:
             self._sever(failure)
         for command in unsent:
             commands.give(command.request, failure)
@@ -85,9 +82,8 @@ class Reconnect:
     def _sever(self, failure: Failure) -> None:
         """Begin the grace; only what may be found in a history waits on."""
         context = self._context
-        self._failure = failure
+        self._states.await_connection(failure)  # it fails the turn if nothing better is heard
         self.filters_events = True
-        self._states.on(Trigger.SEVERED)
         self._grace.start(context.services.limits.reconnect_grace, self._expire)
         for request in context.in_flight.requests():
             pending = context.in_flight.find_command(request)
@@ -96,19 +92,19 @@ class Reconnect:
 
     def close(self) -> None:
         """End the wait for the connection: the turn is decided, or the gateway ends."""
-        self._failure, self._start_unknown = None, False
-        self._states.on(Trigger.DECIDED)
+        self._start_unknown = False
+        self._states.await_connection(None)
         self._grace.stop()
         self._forget_resumed()
 
     def _expire(self) -> None:
-        if self._failure is not None:
-            self._context.effects.give_up(self._failure)
+        if self._states.severed is not None:
+            self._context.effects.give_up(self._states.severed)
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
         """Learn from the first whole history among `items`; return the events that remain to be acted on."""
         new = self._with_start(self._new_events(self._after_history(items, at)))
-        self.filters_events = self._states.severed or self._start_unknown or self._resumed is not None
+        self.filters_events = bool(self._states.severed or self._resumed or self._start_unknown)
         return new
 
     def _after_history(self, items: Sequence[Any], at: int) -> list[Any]:
@@ -152,7 +148,7 @@ class Reconnect:
 
     def _apply_history(self, history: events.HistorySnapshot, at: int) -> bool:
         """Continue, end or fail the turn as a history shows it; return True if the clients need the history itself."""
-        state, failure = self._context.state, self._failure
+        state, failure = self._context.state, self._states.severed
         if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
             self.close()
             for kind in (SubmitInput, *STOPS):

@@ -271,7 +271,7 @@ class Session:
             if run.ended:
                 self.log.end_turn()
                 self.presence.note_use()
-                self.commands.deadline.stop()
+                self.commands.cancel_over()
                 self.describe()
         if self.log.turn_weight > self._services.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
