@@ -174,6 +174,14 @@ async def test_the_deadline_of_a_cancel_begins_with_the_first_one() -> None:
         )
 
 
+async def test_the_cancel_of_a_second_turn_has_a_deadline_too() -> None:
+    async with in_memory_gateway() as made:
+        await begun(made).sends("p", CANCEL).pod_receives(CANCEL).pod_sends(*CANCELLED).receives("p", *CANCELLED)
+        said = made.script().sends("p", run("Next")).pod_receives(run("Next")).pod_sends(*took("Next"))
+        said = said.receives("p", echo("Next"), status("running")).sends("p", CANCEL).pod_receives(CANCEL)
+        await said.passes(Limits().cancel_deadline).receives("p", *CANCELLED)
+
+
 async def test_a_backend_without_cancel_stays_busy_until_its_turn_ends() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
