@@ -144,6 +144,12 @@ class Questions:
         """Return True if the last question was shown less than `seconds` ago."""
         return self._context.services.monotonic() - self._shown_at < seconds * NS
 
+    def _is_late_answer(self, client: Client, command: SubmitInput) -> bool:
+        """Return True if the first input of a client after a question answers it in words. It is over."""
+        was_asked = self._beaten.pop(_seat(client), False)  # what it answers from now on is a later question
+        is_recent = self._is_shown_since(self._context.services.limits.answer_deadline)
+        return was_asked and is_recent and wording.verdict(flatten(command.segments)) is not None
+
     def _give(self, client: Client | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
         block = self.open
         if block is None:
@@ -166,9 +172,7 @@ class Questions:
         """Act on an input that answers a question; return False if it answers none."""
         block = self.open
         if block is None:
-            was_asked = self._beaten.pop(_seat(client), False)  # what it answers from now on is a later question
-            is_recent = self._is_shown_since(self._context.services.limits.answer_deadline)
-            if was_asked and is_recent and wording.verdict(flatten(command.segments)) is not None:
+            if self._beaten and self._is_late_answer(client, command):
                 client.refuse(command.request, "busy", f"not sent: {OVER}")  # the agent might act on it
                 return True
             return one_time_codes.take_typed(self._context, client, command)
