@@ -27,6 +27,7 @@ from dragoman.gateway.overload import descriptors
 from dragoman.gateway.process.heap import return_free_memory
 from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.process.systemd import ServiceNotifier
+from dragoman.gateway.process.threads import start_threads
 from dragoman.gateway.reload import ConfigReloader
 from dragoman.mappings.errors import DragomanError, first_error
 
@@ -75,6 +76,7 @@ async def serve_until_signalled(
     `file`, SIGHUP reloads this configuration; with `watch`, each change of the file does so, too. With
     `exit_on_backend_loss`, raise DragomanError once a backend that was there is gone.
     """
+    await start_threads()
     ops_port = OpsPort(gateway)
     notifier = ServiceNotifier(partial(_describe, gateway))
     async with asyncio.TaskGroup() as group:

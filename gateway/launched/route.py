@@ -22,6 +22,7 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.source import expand_home
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
+from dragoman.gateway.process.threads import start_threads
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 
@@ -56,9 +57,9 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     descriptors.raise_limit()
     logs.configure("warning")
     try:
-        work = serve()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(work)
+            runner.run(start_threads())
+            runner.run(serve())
     except asyncio.CancelledError:
         sys.exit(1)  # a second signal cancels the work
     except (DragomanError, OSError, BaseExceptionGroup) as error:

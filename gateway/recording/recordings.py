@@ -119,12 +119,14 @@ def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -
     def open_recordings() -> Recordings:
         loop = asyncio.get_running_loop()
         writer = Writer(where, loop.call_soon_threadsafe, wanted)
+        worker = RedactionWorker(loop.call_soon_threadsafe)
         writer.start()
+        worker.start()  # now, because the system may refuse a thread later
         if not wanted.redact.enabled:
             log.warning("RECORDINGS WILL CONTAIN SECRETS: redaction is off", path=wanted.path)
         return Recordings(
             writer,
-            RedactionWorker(loop.call_soon_threadsafe),
+            worker,
             ledger,
             memory,
             loop.call_later,

@@ -39,11 +39,15 @@ class RedactionWorker:
     def __init__(self, call: Callable[[Callable[[], None]], object]) -> None:
         self._call = call
         self._jobs: deque[Job] = deque()
-        self._queue: SimpleQueue[Job] = SimpleQueue()
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self.backlog = 0
         """Bytes of the texts that wait."""
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="redaction", daemon=True)
         self._idle: asyncio.Event | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
 
     @property
     def busy(self) -> bool:
@@ -59,9 +63,6 @@ class RedactionWorker:
         job = Job(size=size, work=work, done=done)
         self._jobs.append(job)
         self.backlog += size
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="redaction", daemon=True)
-            self._thread.start()
         self._queue.put(job)
 
     def discard(self) -> None:
@@ -73,16 +74,16 @@ class RedactionWorker:
                 job.size = 0
 
     async def close(self) -> None:
-        """Wait until all work is done. Log an error if that takes too long: the rest is not recorded."""
+        """End the thread once all work is done. Log an error if that takes too long: the rest is not recorded."""
         self._idle = asyncio.Event()
-        if not self._jobs:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_DEADLINE):
-                await self._idle.wait()
+        if self._jobs:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_DEADLINE):
+                    await self._idle.wait()
         if self._jobs:
             self._jobs.clear()
             log.error("the end of the recordings was not written: redaction took longer than the deadline")
+        self._queue.put(None)
 
     def _finish(self) -> None:
         """Tell the recorder of the oldest job that it is done, unless `close` has given up."""
@@ -94,8 +95,7 @@ class RedactionWorker:
             self._idle.set()
 
     def _run(self) -> None:
-        while True:
-            job = self._queue.get()
+        while (job := self._queue.get()) is not None:
             job.has_begun = True
             job.work()
             with contextlib.suppress(RuntimeError):  # the loop is closed

@@ -11,8 +11,14 @@ from dragoman.gateway.recording import redaction_worker
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
 
 
-async def test_closing_waits_for_the_thread() -> None:
+def started() -> RedactionWorker:
     worker = RedactionWorker(asyncio.get_running_loop().call_soon_threadsafe)
+    worker.start()
+    return worker
+
+
+async def test_closing_waits_for_the_thread() -> None:
+    worker = started()
     done = list[int]()
     for number in range(3):
         worker.add(1, lambda: None, lambda number=number: done.append(number))  # type: ignore[misc]  # mypy infers no default
@@ -22,7 +28,7 @@ async def test_closing_waits_for_the_thread() -> None:
 
 async def test_closing_gives_up_on_a_thread_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redaction_worker, "CLOSE_DEADLINE", 0.01)
-    worker, go = RedactionWorker(asyncio.get_running_loop().call_soon_threadsafe), threading.Event()
+    worker, go = started(), threading.Event()
 
     def work() -> None:
         go.wait(20)
@@ -35,7 +41,7 @@ async def test_closing_gives_up_on_a_thread_that_takes_too_long(monkeypatch: pyt
 
 async def test_discarded_work_is_reported_and_not_executed() -> None:
     worker, begun, go = (
-        RedactionWorker(asyncio.get_running_loop().call_soon_threadsafe),
+        started(),
         threading.Event(),
         threading.Event(),
     )

@@ -31,6 +31,7 @@ class Loop:
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.worker = RedactionWorker(self._calls.put)
+        self.worker.start()
 
     def run(self) -> None:
         """Make the calls until the thread has nothing to do."""

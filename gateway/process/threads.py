@@ -1,0 +1,32 @@
+"""Threads that start with the gateway, because the system may refuse to start them later.
+
+A limit of processes (`ulimit -u`, `pids.max` of a control group) counts threads, too, and a child that starts processes
+without end uses it up. asyncio starts threads when it first needs them. Then the task that needs one would fail, and
+the gateway with it. libuv even ends the process if it cannot start its threads, which it does for the first connection
+to a TCP address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+from dragoman.mappings.errors import DragomanError
+
+THREADS = 6  # as many as asyncio starts on a machine with two cores; each takes 30 KB
+
+
+async def start_threads() -> None:
+    """Start the threads of `asyncio.to_thread` and of libuv. Raise DragomanError if the system refuses."""
+    loop = asyncio.get_running_loop()
+    executor, all_run = ThreadPoolExecutor(THREADS), Barrier(THREADS + 1)
+    try:
+        for _ in range(THREADS):
+            executor.submit(all_run.wait)
+    except RuntimeError as error:
+        all_run.abort()
+        raise DragomanError(f"{error}: the limit of processes (`ulimit -u`, `pids.max`) is too low") from error
+    all_run.wait()
+    loop.set_default_executor(executor)
+    await loop.getaddrinfo("127.0.0.1", None)

@@ -1,0 +1,43 @@
+"""The threads of a gateway start with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.process.threads import start_threads
+from dragoman.gateway.recording.session_redactor import INLINE_MAX
+from dragoman.mappings.errors import DragomanError
+from tests.conformance.fake_smooth import FakeSmooth
+from tests.pairs.gateway import DEADLINE, SmoothClient
+from tests.peers.processes import running
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the threads of another process can be listed on Linux only")
+async def test_no_thread_starts_after_a_gateway_listens(tmp_path: Path) -> None:
+    options = ("--record", f"{tmp_path}/")
+    async with (
+        asyncio.timeout(2 * DEADLINE),
+        FakeSmooth.serving() as backend,
+        running("bridge", "smooth+ws://127.0.0.1:0/ws", backend.url, *options) as process,
+    ):
+        tasks = f"/proc/{process.process.pid}/task"
+        before = set(os.listdir(tasks))
+        async with SmoothClient.connected(process.url) as client:
+            await client.turn("word " * INLINE_MAX)  # a connection to a TCP address, and a text for redaction
+        while not any("word word" in file.read_text() for file in tmp_path.iterdir()):  # noqa: ASYNC110  # no event
+            await asyncio.sleep(0.02)
+        assert set(os.listdir(tasks)) == before
+
+
+async def test_a_gateway_that_the_system_refuses_a_thread_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    with pytest.raises(DragomanError, match="the limit of processes"):
+        await start_threads()
