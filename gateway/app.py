@@ -27,7 +27,7 @@ from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link
 from dragoman.gateway.listeners import Listeners, new_id
-from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.observability.ledger import MISSED_BY_NOBODY, Ledger
 from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.gateway.observability.turn_watch import TurnWatch
 from dragoman.gateway.overload.memory import MemoryBudget, default_limit
@@ -95,8 +95,7 @@ def _log_losses(ledger: Ledger) -> None:
     """Log the rows of the ledger; losses of mere bookkeeping appear at level DEBUG only."""
     for said, entries in (("not delivered", ledger.entries()), ("delivered without some fields", ledger.partial())):
         for entry in entries[:LOSSES_LOGGED]:
-            missed_by_nobody = getattr(getattr(events, entry.kind, None), "bookkeeping", False)
-            (log.debug if missed_by_nobody else log.info)(said, **structs.asdict(entry))
+            (log.debug if entry.kind in MISSED_BY_NOBODY else log.info)(said, **structs.asdict(entry))
 
 
 class App:

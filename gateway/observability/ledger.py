@@ -2,25 +2,27 @@
 contain no secrets.
 
 The ledger also holds the gateway's plain counters (frames, events, merged deltas). Both are bounded: a kind beyond the
-bound is counted as "other". Events that arrive without fields that they had are counted by type and fields, for all
-sessions together.
+bound is counted as "other". Events that no client misses are counted for all sessions together: each session has some,
+and their rows would leave no room for losses. So are events that arrive without fields that they had.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Struct, structs
 
 from dragoman.gateway.observability.traffic import Role, Traffic
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp
 from dragoman.mappings.dialect import Dialect, Loss
 from dragoman.mappings.losses import find_ext, sample_text
 
 Key = tuple[str, str, str, str, str, str]
 ENTRIES_MAX = 10_000  # a peer that invents field names must not fill the memory
+MISSED_BY_NOBODY = frozenset(kind.__name__ for kind in get_args(Event) if kind.bookkeeping)
 
 
 class Entry(Struct, kw_only=True):
@@ -70,7 +72,8 @@ class Ledger:
 
     def record(self, losses: Iterable[Loss], *, session: str = "", source: str = "", target: str = "") -> None:
         for loss in losses:
-            key = (session, source, target, loss.kind, loss.field, loss.why)
+            owner = session if loss.field or loss.kind not in MISSED_BY_NOBODY else ""
+            key = (owner, source, target, loss.kind, loss.field, loss.why)
             if key not in self._entries and len(self._entries) >= ENTRIES_MAX:
                 key = ("", source, target, "other", "", "the ledger is full")
             entry = self._entries.get(key)

@@ -31,6 +31,14 @@ def test_rows_differ_by_session_pair_kind_field_and_reason() -> None:
     assert len(ledger.entries()) == 7
 
 
+def test_events_that_no_client_misses_have_one_row_for_all_sessions() -> None:
+    ledger = Ledger()
+    for session in ("s", "t"):
+        ledger.record([Loss(kind=kind) for kind in ("ModelTurnStarted", "Alert")], session=session, target="smooth")
+    rows = [(entry.kind, entry.session, entry.count) for entry in ledger.entries()]
+    assert rows == [("ModelTurnStarted", "", 2), ("Alert", "s", 1), ("Alert", "t", 1)]
+
+
 def test_the_largest_count_comes_first() -> None:
     ledger = Ledger()
     ledger.record([Loss(kind="few"), Loss(kind="many", count=9), Loss(kind="some", count=3)])
