@@ -47,13 +47,12 @@ class IndexEntry(Struct, frozen=True, array_like=True, gc=False):
     t: int
 
 
-def find_offset(file: BinaryIO, *, seq: int, t: int) -> int:
-    """Return the offset of the last frame that can hold the first item with at least this `seq` and this `t`."""
+def find_offset(file: BinaryIO, t: int) -> int:
+    """Return the offset of the last frame that can hold the first item at `t` or later."""
     entries = read_index(file)
-    by_seq = bisect_right(entries, seq, key=lambda entry: entry.seq) - 1
     # Several items have one time: the first of them may stand at the end of the frame before.
-    by_t = bisect_right(entries, t - 1, key=lambda entry: entry.t) - 1
-    return entries[max(by_seq, by_t, 0)].offset if entries else 0
+    found = bisect_right(entries, t - 1, key=lambda entry: entry.t) - 1
+    return entries[max(found, 0)].offset if entries else 0
 
 
 def read_index(file: BinaryIO) -> list[IndexEntry]:

@@ -6,8 +6,7 @@ readers are told where it is.
 
 A file is read line by line in bounded memory. The last line is torn if the gateway was killed, and garbage may follow
 it if the machine crashed. Unreadable lines are skipped and counted; only a first line that is no header is fatal.
-Reading can begin anywhere: in a compressed file by its index, in a plain one by binary search, for `seq` and `t` only
-grow.
+Reading can begin at any time: in a compressed file by its index, in a plain one by binary search, for `t` only grows.
 """
 
 from __future__ import annotations
@@ -117,9 +116,9 @@ class Reader:
         """Return the index of the part in which the item `seq` stands, or would stand."""
         return max(bisect_right(self.parts, seq, key=lambda part: part.header.seq) - 1, 0)
 
-    def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
-        """Return frames, events and commands one by one, from the first with at least this `seq` and this `t`."""
-        return (line for step in self.steps(seq=seq, t=t) for line in step.lines() if line.seq >= seq and line.t >= t)
+    def lines(self, *, t: int = 0) -> Iterator[Line]:
+        """Return frames, events and commands one by one, from the first at `t` or later."""
+        return (line for step in self.steps(t=t) for line in step.lines() if line.t >= t)
 
     def events(self) -> Iterator[tuple[EventLine, Event]]:
         """Return the events of the session's log, each once."""
@@ -132,25 +131,22 @@ class Reader:
         """The other ids under which clients knew the session."""
         return list(dict.fromkeys(name for part in self.parts for name in part.header.shown_as))
 
-    def steps(self, *, seq: int = 0, t: int = 0) -> Iterator[StepLine]:
-        """Return the StepLines, from the first that has an item with at least this `seq` and this `t`."""
+    def steps(self, *, t: int = 0) -> Iterator[StepLine]:
+        """Return the StepLines, from the first that has an item at `t` or later."""
         self.problems = Problems([gap.text for gap in self.missing])
-        first = self._first_part(seq, t)
+        first = self._first_part(t)
         done = sum(part.size for part in self.parts[:first])
         for number, part in enumerate(self.parts[first:]):
-            begin = (seq, t) if number == 0 else (0, 0)  # the further parts are read from their beginning
-            yield from self._steps_of(part, *begin, done)
+            yield from self._steps_of(part, 0 if number else t, done)  # the further parts are read from their beginning
             done += part.size
 
-    def _steps_of(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[StepLine]:
-        return part.steps(self.problems, seq=seq, t=t, progress=lambda read: self._progress(done + read))
+    def _steps_of(self, part: PartFile, t: int, done: int) -> Iterator[StepLine]:
+        return part.steps(self.problems, t=t, progress=lambda read: self._progress(done + read))
 
-    def _first_part(self, seq: int, t: int) -> int:
-        """Return the index of the last part that begins before the items that are wanted."""
+    def _first_part(self, t: int) -> int:
+        """Return the index of the last part that begins before `t`."""
 
         def begins_later(part: PartFile) -> bool:
-            if seq and part.header.seq <= seq:
-                return False
             # Several items have one time: some of them may stand at the end of the part before.
             return not t or (first := next(part.steps(Problems()), None)) is None or first.t >= t
 
@@ -293,26 +289,24 @@ class PartFile:
         return self.path.stat().st_size
 
     def steps(
-        self, problems: Problems, *, seq: int = 0, t: int = 0, progress: Callable[[int], None] = lambda _bytes: None
+        self, problems: Problems, *, t: int = 0, progress: Callable[[int], None] = lambda _bytes: None
     ) -> Iterator[StepLine]:
-        """Return its StepLines, from the first that has an item with at least this `seq` and this `t`.
+        """Return its StepLines, from the first that has an item at `t` or later.
 
         Count lines that cannot be read in `problems`. Call `progress` with the number of bytes read so far.
         """
         with self.path.open("rb") as file:
-            for raw in _whole_lines(self._chunks(file, seq, t, problems, progress), problems):
+            for raw in _whole_lines(self._chunks(file, t, problems, progress), problems):
                 step = _decoded(raw, problems)
-                if step is not None and step.seq + step.count > seq and step.last_t >= t:
+                if step is not None and step.last_t >= t:
                     yield step
 
-    def _chunks(
-        self, file: BinaryIO, seq: int, t: int, problems: Problems, progress: Callable[[int], None]
-    ) -> Iterator[bytes]:
+    def _chunks(self, file: BinaryIO, t: int, problems: Problems, progress: Callable[[int], None]) -> Iterator[bytes]:
         if self.compressed:
-            offset = index.find_offset(file, seq=seq, t=t) if seq or t else 0
+            offset = index.find_offset(file, t) if t else 0
             chunks = index.decompressed(file, offset, problems.note_lost)
         else:
-            file.seek(_offset(file, seq, t) if seq or t else 0)
+            file.seek(_offset(file, t) if t else 0)
             chunks = iter(lambda: file.read(CHUNK), b"")
         for chunk in chunks:
             progress(file.tell())
@@ -397,13 +391,13 @@ def _is_torn(last: bytes, size: int) -> bool:
     return False
 
 
-def _offset(file: BinaryIO, seq: int, t: int) -> int:
-    """Return the offset of a line in a plain file: nothing that is wanted stands before it. Found by binary search."""
+def _offset(file: BinaryIO, t: int) -> int:
+    """Return the offset of a line in a plain file: nothing of `t` or later stands before it. Found by binary search."""
     low, high = 0, file.seek(0, os.SEEK_END)
     while high - low > NEAR:
         middle = (low + high) // 2
         found = _line_after(file, middle, high)
-        if found is None or (found[1].seq >= seq and found[1].t >= t):
+        if found is None or found[1].t >= t:
             high = middle
         else:
             low = found[0]

@@ -72,7 +72,7 @@ def test_a_compressed_file_stays_compressed_and_can_be_read_from_anywhere(path: 
     recording = open_recording(packed)
     assert recording.parts[-1].compressed
     assert KEY not in shown(packed)
-    assert next(iter(recording.lines(seq=250))).seq == 250
+    assert next(recording.lines(t=250)).t == 250
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.zst"])
