@@ -280,9 +280,9 @@ class Router:
             session.presence.note_use()
         session.delivery.enter()
         if isinstance(command, GetHistory) and not link.attaches:
-            self.backend.when_described(link, lambda: session.command(link, command))
+            self.backend.when_described(link, lambda: session.commands.act(link, command))
         else:
-            session.command(link, command)
+            session.commands.act(link, command)
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
         """Detach this client, and end its backends if the route says so (docs/translation.md, rule 3.16)."""

@@ -113,7 +113,7 @@ class SessionCommands:
         if session is not None and may_change and link.dialect.changes_session(command, session.state.opening):
             self._sessions.claim(link, session)
             session.delivery.enter()
-            session.command(link, self._sessions.complete(command))
+            session.commands.act(link, self._sessions.complete(command))
             return
         if upstream.takes_history is None and (brought := link.dialect.brings_history(command)):
             loss = Loss(kind="ResumeSession", field="history", why="the backend takes no history", count=brought)

@@ -332,7 +332,7 @@ def join_session(sessions: Sessions, session: Session, other: Session) -> None:
         session.presence.detach(link)
         other.presence.enter(link)
     for client, command in waiting:
-        other.command(client, command)
+        other.commands.act(client, command)
 
 
 async def _stop_in_slices(living: Callable[[], tuple[Session, ...]]) -> None:

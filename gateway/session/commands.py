@@ -23,7 +23,7 @@ from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
 from dragoman.gateway.session import one_time_codes, titles
-from dragoman.gateway.session.context import SessionContext
+from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
@@ -218,31 +218,33 @@ class Commands:
             event = self._inputs.match_repeated(event)
         pending = self._in_flight.find_command(event.request)
         if pending is None:
-            self._take_stray(event, at)
+            self._inputs.take_stray(event, at)
         elif isinstance(event, TurnAccepted):
             self._inputs.accept(pending, at)
             self._settle(event.request)  # last: the session is busy meanwhile, and a fault of ours fails the command
-        elif isinstance(event, SessionOpened):
-            self._settle(event.request)
-            self._context.state.opening = _opening_after(self._context.state.opening, pending.command)
-            if pending.client is not None:
-                shown.show(pending.client, pending.command.request, event, pending.then)
         elif isinstance(event, Unmapped):
             self._pass_on(pending, event)
         elif isinstance(event, Reply):
             self.give(event.request, event.failure, event)
-        elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
+        else:
             self._settle(event.request)
-            self._questions.note_verdict(pending, event)
-        elif pending.client is not None:
-            self._settle(event.request)
-            self._answer(pending.client, structs.replace(event, request=pending.command.request))
+            self._take_typed(pending, event, shown)
 
-    def _take_stray(self, event: Any, at: int) -> None:
-        """Act on an answer to a command that does not wait for one."""
-        if not self._inputs.accept_late(event, at):
-            loss = Loss(kind=type(event).__name__, why="answers no command of ours")
-            self._context.services.ledger.record([loss], session=self._context.state.id)
+    def _take_typed(self, pending: PendingCommand, event: Any, shown: Effects) -> None:
+        """Act on an answer of a type that belongs to its command."""
+        client, command = pending.client, pending.command
+        if isinstance(event, SessionOpened):
+            self._context.state.opening = _opening_after(self._context.state.opening, command)
+            if client is not None:
+                shown.show(client, command.request, event, pending.then)
+        elif isinstance(event, InteractionInvalid):
+            self._questions.note_invalid(pending, event)
+        elif isinstance(event, OtpVerified | OtpInvalid):
+            again = one_time_codes.note_verdict(self._context, pending, event)
+            if again is not None and client is not None:
+                self.act(client, again)
+        elif client is not None:
+            self._answer(client, structs.replace(event, request=command.request))
 
     def _pass_on(self, pending: PendingCommand, event: Unmapped) -> None:
         """Send a message of unknown type to the client whose command it names; the answer may follow."""

@@ -39,9 +39,6 @@ class Effects(Protocol):
     def tell_clients(self, event: Event) -> None:
         """Tell the clients something that the gateway itself says."""
 
-    def command(self, client: Client, command: Command) -> None:
-        """Act on a command of a client."""
-
     def note_quiet(self) -> None:
         """Take note that a turn or input may have begun or ended."""
 

@@ -33,6 +33,7 @@ from dragoman.mappings.canonical.values import (
     flatten,
     why_empty,
 )
+from dragoman.mappings.dialect import Loss
 
 BUSY = "the connection to the backend was lost and is being made again; try again"
 
@@ -127,13 +128,14 @@ class Inputs:
         """Remember an input that was not accepted in time: the backend may still take it."""
         self._late = request, command
 
-    def accept_late(self, event: Event, at: int) -> bool:
-        """Begin the turn of a late input, if this event accepts it; return True if it does."""
-        if not isinstance(event, TurnAccepted) or self._late is None or event.request != self._late[0]:
-            return False
-        (_, command), self._late = self._late, None
-        self._begin_turn(Origin(), command, at)
-        return True
+    def take_stray(self, event: Event, at: int) -> None:
+        """Act on an answer to a command that does not wait for one: begin the turn of a late input, or count a loss."""
+        if isinstance(event, TurnAccepted) and self._late is not None and event.request == self._late[0]:
+            (_, command), self._late = self._late, None
+            self._begin_turn(Origin(), command, at)
+        else:
+            loss = Loss(kind=type(event).__name__, why="answers no command of ours")
+            self._context.services.ledger.record([loss], session=self._context.state.id)
 
     def match_repeated(self, event: TurnAccepted) -> TurnAccepted:
         """Return the acceptance of a late input as that of the waiting one, if a user has sent the same again."""

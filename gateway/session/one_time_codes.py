@@ -43,23 +43,25 @@ def send(context: SessionContext, client: Client, command: AnswerOtp, segments: 
     context.in_flight.forward(client, command, segments)
 
 
-def note_verdict(context: SessionContext, pending: PendingCommand, event: OtpInvalid | OtpVerified) -> None:
-    """Act on the verdict of the backend about a code."""
+def note_verdict(
+    context: SessionContext, pending: PendingCommand, event: OtpInvalid | OtpVerified
+) -> SubmitInput | None:
+    """Act on the verdict of the backend about a code; return the refused input, if it is to be sent again now."""
     state, command, client = context.state, pending.command, pending.client
     refused = state.otp.refused if state.otp is not None else ()
     if isinstance(event, OtpVerified) or event.attempts_remaining <= 0:
         state.otp = None
     if client is None:
-        return
+        return None
     if not pending.segments:
         client.send([structs.replace(event, request=command.request)])
     elif isinstance(event, OtpInvalid):
         _note(context, client, command.request, pending.segments, wording.code_invalid(event))
     elif context.route.otp_resend and refused:
-        again = SubmitInput(request=command.request, session=command.session, segments=refused)
-        context.effects.command(client, again)
+        return SubmitInput(request=command.request, session=command.session, segments=refused)
     else:
         _note(context, client, command.request, pending.segments, f"{event.text}{LINE_END}Send your message again.")
+    return None
 
 
 def _note(context: SessionContext, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:

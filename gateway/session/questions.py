@@ -252,13 +252,8 @@ class Questions:
         acknowledge(pending.client, command.request)
         return True
 
-    def note_verdict(
-        self, pending: PendingCommand, event: events.InteractionInvalid | events.OtpInvalid | events.OtpVerified
-    ) -> None:
-        """Act on the verdict of the backend about an answer: ask again for a form whose values it refused."""
-        if not isinstance(event, events.InteractionInvalid):
-            one_time_codes.note_verdict(self._context, pending, event)
-            return
+    def note_invalid(self, pending: PendingCommand, event: events.InteractionInvalid) -> None:
+        """Ask again for a form whose values the backend refused."""
         self.given, self._giver = None, ""
         client, request = pending.client, pending.command.request
         if client is None:

@@ -178,9 +178,6 @@ class Session:
     def rested(self) -> None:
         self._observer.on_rested(self)
 
-    def command(self, client: Client, command: Command) -> None:
-        self.commands.act(client, command)
-
     # -- the backend -----------------------------------------------------------------------------------
 
     def receive(self, bursts: Sequence[Burst[Event]]) -> StreamedBlock | None:
@@ -342,7 +339,7 @@ class Session:
             self.delivery.detach(client)  # it may see other forms now
             self.presence.attach(client, "" if then is not None else request)
         if then is not None:
-            self.command(client, then)
+            self.commands.act(client, then)
 
 
 # Each function calls a part of the session for another part, which is made before it. As lambdas in `__init__` the

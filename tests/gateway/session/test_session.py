@@ -623,7 +623,7 @@ async def test_waiting_commands_are_bounded() -> None:
         await made.opens("a")
         link = made.clients["a"].link
         for number in range(300):
-            made.session.command(link, ListCompletions(request=f"c{number}", kind="file", prefix=""))
+            made.session.commands.act(link, ListCompletions(request=f"c{number}", kind="file", prefix=""))
         assert len(made.session.in_flight) <= 256
         assert len(made.time.waiting) <= 256
         await settle()
