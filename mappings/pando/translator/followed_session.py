@@ -84,9 +84,6 @@ class Interrupt(Struct):
 class HeldEvents(list[tuple[Burst[Event], Any]]):
     """Events that wait for an answer or for a list of messages, both of which come on the other connection."""
 
-    severed = False
-    """True if the connection was lost while events were held: their run may have ended meanwhile."""
-
     @property
     def full(self) -> bool:
         """True if no further event may be held."""
@@ -128,6 +125,7 @@ class FollowedSession:
         self._updated = False  # the last publication of the turn was a session.update
         self._output = StreamedOutput(latest_call)
         self.held = HeldEvents()
+        self.held_severed = False  # the connection was lost while events were held: their run may have ended
         self.known = KnownMessages()
         self._published_at = 0
         self._last: tuple[tuple[Message, ...], int] | None = None  # list and time, until something is published
@@ -354,7 +352,7 @@ class FollowedSession:
 
     def reconnected(self, now: int) -> None:
         """Set `wants` if a turn is open: it may have ended while the connection was lost."""
-        self.asked, self.wants, self.held.severed = False, self.open, bool(self.held)
+        self.asked, self.wants, self.held_severed = False, self.open, bool(self.held)
         self._silence.note_reconnected(now)
 
     def end_lost_turn(self) -> list[Event]:
@@ -581,5 +579,5 @@ def _release_held(following: FollowedSession, now: int, step: Step[Event]) -> No
             continue
         if items := _follow_on(following, event, now, step):
             step.bursts.append(replace(burst, items=items, request=""))
-    if following.held.severed:
+    if following.held_severed:
         following.reconnected(now)
