@@ -242,14 +242,14 @@ def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item], *,
     `known` are the items of the transcript that came with the turn. A text at the end of a run that is `running` may
     still grow, so its block stays open.
     """
-    heard = [(item.role, item.text) for item in known if isinstance(item, Message)]
+    heard = Counter((item.role, item.text) for item in known if isinstance(item, Message))
     texts = deque(block for block in turn.blocks if isinstance(block, TextBlock))
     thoughts = deque(block for block in turn.blocks if isinstance(block, ReasoningBlock))
     missed: list[Event] = []
     for item in own:
         if isinstance(item, Message) and item.role != "assistant":
-            if (item.role, item.text) in heard:
-                heard.remove((item.role, item.text))
+            if heard[item.role, item.text]:
+                heard[item.role, item.text] -= 1
             elif item.role == "user" and (turn.blocks or turn.model_turn is not None):
                 missed.append(events.Gap(text="the message that this turn answers was missed"))  # too late to show it
             else:

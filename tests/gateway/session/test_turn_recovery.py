@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from dragoman.gateway.session.turn_recovery import (
@@ -29,6 +31,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.state import CallBlock, TextBlock
 from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning, Role, ToolCall, ToolResult
+from tests.step_counter import GROWTH, growth
 
 ASKED = Message(role="user", text="Hi", id="u")
 
@@ -68,6 +71,24 @@ def test_an_item_of_the_run_is_told_as_far_as_it_was_not_heard(item: Item, misse
     assert state.turn.open is not None
     state.turn.open.done = True
     assert missed_events(state.turn, state.transcript, [item]) == missed
+
+
+class ComparedText(str):
+    """A text whose comparisons are steps of Python."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == other
+
+
+def test_a_message_of_the_run_costs_the_same_however_many_were_heard() -> None:
+    def many_messages(number: int) -> Callable[[], object]:
+        heard = [Message(role="user", text=ComparedText(n)) for n in range(number)]
+        return lambda: missed_events(OpenTurn(id="t", message="m"), heard, heard[::-1])
+
+    assert growth(many_messages, [100, 100, 200, 400]) <= GROWTH
 
 
 def test_received_content_is_left_out_once_and_new_content_stays() -> None:
