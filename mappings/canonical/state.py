@@ -172,12 +172,14 @@ class OpenTurn(Struct, kw_only=True):
         """Replace the visible text of the turn by `text`; blocks that match its beginning or end stay unchanged."""
         texts = [(block, "".join(block.parts)) for block in self.blocks if isinstance(block, TextBlock)]
         start, end = 0, len(texts)
-        while start < end and text.startswith(texts[start][1]):
-            text = text.removeprefix(texts[start][1])
+        begin, stop = 0, len(text)  # of the part that no block matches
+        while start < end and text.startswith(texts[start][1], begin, stop):
+            begin += len(texts[start][1])
             start += 1
-        while start < end and text.endswith(texts[end - 1][1]):
-            text = text.removesuffix(texts[end - 1][1])
+        while start < end and text.endswith(texts[end - 1][1], begin, stop):
+            stop -= len(texts[end - 1][1])
             end -= 1
+        text = text[begin:stop]
         wrong = [block for block, _ in texts[start:end]]
         if text and wrong:
             wrong.pop().parts = [text]
@@ -185,7 +187,8 @@ class OpenTurn(Struct, kw_only=True):
             texts[start][0].parts.insert(0, text)
         elif text:
             self.blocks.append(TextBlock(parts=[text], done=True, at=self.now))
-        self.blocks = [block for block in self.blocks if not any(block is other for other in wrong)]
+        removed = set(map(id, wrong))
+        self.blocks = [block for block in self.blocks if id(block) not in removed]
 
 
 class RenderedHistory(Struct, frozen=True, kw_only=True):

@@ -230,3 +230,13 @@ def many_calls(number: int) -> Callable[[], object]:
 
 def test_a_call_costs_the_same_however_many_calls_its_turn_has_had() -> None:
     assert growth(many_calls, [100, 100, 200, 400]) <= GROWTH
+
+
+def test_a_corrected_text_costs_the_same_for_each_block_of_its_turn() -> None:
+    def many_blocks(number: int) -> Callable[[], object]:
+        session = accepted()
+        block: list[Event] = [TextDelta(text="x"), ToolCallStarted(call="", name="ls")]
+        session.feed(*block * number)
+        return lambda: session.feed(TurnEnded(end="completed", text="another answer"))
+
+    assert growth(many_blocks, [100, 100, 200, 400]) <= GROWTH
