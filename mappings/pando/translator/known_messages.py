@@ -25,7 +25,7 @@ class KnownMessages:
     """The known messages of one session; `ids` are the ids of messages that lists have contained."""
 
     def __init__(self) -> None:
-        self.ids: frozenset[str] = frozenset()
+        self.ids: set[str] = set()
         self.unanswered = ""  # the id of the last stored input, if the store had no answer to it after the last turn
         self.waiting = ""
         """The id of the last stored input, if it had no answer when the store was read between two turns."""
@@ -51,7 +51,8 @@ class KnownMessages:
 
     def note_published(self, message: Message) -> None:
         """Note a user's message that the primary published."""
-        self.ids |= {message.id} - {""}
+        if message.id:
+            self.ids.add(message.id)
         self.note_input(message.text)
 
     def forget_input(self, text: str) -> None:
@@ -63,18 +64,18 @@ class KnownMessages:
     def note_listed(self, listed: Sequence[Message]) -> None:
         """Note the messages of a list that may be only a part of the store."""
         self._listed = True
-        self.ids |= {message.id for message in listed}
+        self.ids.update(message.id for message in listed)
         self.waiting = listed[-1].id if listed and listed[-1].role == "user" else ""
 
     def note_whole_store(self, listed: tuple[Message, ...]) -> None:
         """Note the messages of the complete store at the end of a turn."""
         self.unanswered, self.waiting = "" if self.text_of_turn(listed) else _last_input(listed), ""
         self._listed = True
-        self.ids = frozenset(message.id for message in listed)
+        self.ids = {message.id for message in listed}
         self._inputs.clear()
 
     @property
-    def answered(self) -> frozenset[str]:
+    def answered(self) -> set[str]:
         """The ids of messages that cannot be the input of the next run."""
         return self.ids - {self.waiting}
 
@@ -107,8 +108,8 @@ class KnownMessages:
         """
         if not why or (output.length and output.is_within(self.text_of_turn(listed))):
             return listed
-        repeated = [answer for answer in self.answers_of_turn(listed) if why in answer.text]
-        return tuple([one for one in listed if not any(one is answer for answer in repeated)])
+        repeated = {id(answer) for answer in self.answers_of_turn(listed) if why in answer.text}
+        return tuple([one for one in listed if id(one) not in repeated])
 
     def text_of_turn(self, listed: tuple[Message, ...]) -> str:
         """Return the stored text of the open turn."""

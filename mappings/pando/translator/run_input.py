@@ -81,7 +81,7 @@ class RunInput:
     def end(self) -> None:
         self._learning, self._is_known, self.id, self.is_old = None, False, "", False
 
-    def find(self, listed: tuple[Message, ...], known: frozenset[str]) -> None:
+    def find(self, listed: tuple[Message, ...], known: set[str]) -> None:
         """Note the last message of a list as the input, unless its id is `known` from before."""
         self.id = listed[-1].id if listed and listed[-1].id not in known else ""
         self.is_old = not self.id

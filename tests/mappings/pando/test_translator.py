@@ -71,9 +71,9 @@ def test_an_input_is_asked_for_once_and_not_if_it_was_published() -> None:
 
 def test_the_last_message_of_a_list_is_the_input_unless_it_was_known_before() -> None:
     begun = RunInput()
-    begun.find((TYPED,), frozenset())
+    begun.find((TYPED,), set())
     assert (begun.id, begun.is_old) == ("m", False)
-    begun.find((TYPED,), frozenset({"m"}))
+    begun.find((TYPED,), {"m"})
     assert (begun.id, begun.is_old) == ("", True)
     begun.end()
     assert not begun.is_old

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.pando.translator.known_messages import INPUTS_MAX, KnownMessages, up_to_input
+from dragoman.mappings.pando.translator.output import LatestCall, StreamedOutput
 from dragoman.mappings.pando.translator.run_input import RunInput
+from tests.step_counter import GROWTH, growth
 
 
 def user(text: str, id: str) -> Message:
@@ -49,6 +51,16 @@ def test_an_input_of_the_turn_that_is_stored_with_context_is_ours_and_one_with_a
         known = KnownMessages()
         known.note_input("Hello")
         assert texts(known.missed_inputs([user(stored, "a")], "Hello")) == told
+
+
+def test_an_answer_that_repeats_a_failure_costs_the_same_however_many_there_are() -> None:
+    def many_answers(number: int) -> Callable[[], object]:
+        rows = tuple(Message(role="assistant", text="no quota", id=str(n)) for n in range(number))
+        return lambda: KnownMessages().without_failure(
+            (user("a", "a"), *rows), "no quota", StreamedOutput(LatestCall())
+        )
+
+    assert growth(many_answers, [100, 100, 200, 400]) <= GROWTH
 
 
 ANSWER = Message(role="assistant", text="c", id="c")
