@@ -148,7 +148,8 @@ class KnownMessages:
         which nothing was published yet. So if a stored answer begins with `text`, the run is that of this answer.
         """
         inputs = [i for i, message in enumerate(listed) if message.role == "user"]
-        new = [i for i in inputs if listed[i].id not in self.answered]
+        answered = self.answered  # a copy
+        new = [i for i in inputs if listed[i].id not in answered]
         if not new:
             return up_to_input(listed)
         begin = max(new[0], inputs[-max(1, min(runs, len(inputs)))])

@@ -63,6 +63,23 @@ def test_an_answer_that_repeats_a_failure_costs_the_same_however_many_there_are(
     assert growth(many_answers, [100, 100, 200, 400]) <= GROWTH
 
 
+class CountedSet(set[str]):
+    """Ids that count how often they are copied."""
+
+    copies = 0
+
+    def __sub__(self, other: object) -> set[str]:
+        self.copies += 1
+        return set(self)
+
+
+def test_the_known_ids_are_copied_once_for_each_list() -> None:
+    known, rows = KnownMessages(), tuple(user(str(n), str(n)) for n in range(10))
+    known.ids = ids = CountedSet(row.id for row in rows)
+    known.up_to_run(rows, 1, "")
+    assert ids.copies == 1
+
+
 ANSWER = Message(role="assistant", text="c", id="c")
 STORE = (user("a", "a"), Message(role="assistant", text="b", id="b"), user("d", "d"), ANSWER)
 
