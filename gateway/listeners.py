@@ -143,7 +143,7 @@ class Listeners:
             connect=clients.connect,
             disconnect=clients.disconnect,
             bad_request=clients.note_bad_request,
-            not_authenticated=lambda *failure: target.identities.count_failure(*failure),  # noqa: PLW0108  # a reload may change it
+            not_authenticated=target.identities.count_failure,
             spawn=clients.services.start_task,
             publish=publish,
             instance=us,

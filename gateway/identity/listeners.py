@@ -29,11 +29,9 @@ from dragoman.gateway.identity.authenticators import (
 )
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
 from dragoman.gateway.observability import audit
-from dragoman.mappings.bounded import remember
 
 OF_WEB_SOCKETS = ("ws", "wss")
 OF_LOCAL_USERS = ("unix", "name", "dir", "stdio")
-ADDRESSES_MAX = 10_000  # addresses whose failures are remembered, the latest
 
 Welcome = Callable[[Transport, Principal | Refusal], None]
 """Serves a peer as this principal, or tells it in its dialect why it is refused."""
@@ -71,7 +69,6 @@ class Identities:
     def __init__(self, config: Config, counters: Counter[str]) -> None:
         self.delay = config.limits.auth_delay
         self._counters = counters
-        self._failures: dict[str, int] = {}  # by address
         self._persons = {alias: person for person, aliases in config.principals.items() for alias in aliases}
         self._bearer = _bearer(config.auth)
         self._of_jwt = jwt_digest(config.auth.jwt)
@@ -98,13 +95,10 @@ class Identities:
         return self._of_tokens.get(principal.credential) != principal.name
 
     def count_failure(self, address: str, cause: str) -> None:
-        """Count a peer that could not be authenticated. Log the first of its address, and each power of two of them."""
-        failures = self._failures.get(address, 0) + 1
-        remember(self._failures, address, failures, ADDRESSES_MAX)
+        """Count and log a peer that could not be authenticated."""
         self._counters["refused_client_authentication"] += 1
-        audit.refuse("unknown", cause, address=address, failures=failures)
-        if failures & (failures - 1) == 0:
-            log.warning("client not authenticated", address=address, cause=cause, failures=failures)
+        audit.refuse("unknown", cause, address=address)
+        log.warning("client not authenticated", address=address, cause=cause)
 
     def _authenticator(self, endpoint: Endpoint) -> Authenticator | None:
         if endpoint.option("client_ca"):

@@ -6,16 +6,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from structlog.testing import capture_logs
 
-from dragoman.adapters.base import Listener
 from dragoman.adapters.websocket.frame_counter import CONTROL_UNITS
-from dragoman.gateway import listeners, registry
-from dragoman.gateway.config.model import Config, Limits, Route
-from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway import listeners
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.endpoint import parse
 from dragoman.gateway.listeners import new_id
 from dragoman.gateway.overload.fair_queue import SlicedWork
-from dragoman.gateway.transports.spec import ListenerCallbacks
 from tests.gateway.played_backend import running
 
 
@@ -49,27 +46,6 @@ async def test_a_listener_is_announced_with_the_generation_of_its_endpoint(tmp_p
         told,
     ):
         assert told == [str(listen[0])]
-
-
-async def test_a_failure_that_a_transport_sees_counts_for_the_authentication_in_force(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[ListenerCallbacks] = []
-    listen_really = registry.listen
-
-    async def listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
-        given.append(callbacks)
-        return await listen_really(endpoint, limits, callbacks)
-
-    monkeypatch.setattr(registry, "listen", listen)
-    route = Route(name="a", listen=(parse(f"pod+unix:{tmp_path}/s"),), upstream=parse("pod+unix:/played"))
-    async with running(Config(routes=(route,))) as (app, *_):
-        (callbacks,) = given
-        callbacks.not_authenticated("former", "unknown key")
-        await app.change_config(Config(routes=(route,)))
-        with capture_logs() as logs:
-            callbacks.not_authenticated("former", "unknown key")
-    assert [line["failures"] for line in logs if line["event"] == "client not authenticated"] == [1]
 
 
 def test_new_uuids_differ() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.gateway.config.access import settled
-from dragoman.gateway.config.model import Auth, Config, Limits
-from dragoman.gateway.identity.listeners import ADDRESSES_MAX, Identities
+from dragoman.gateway.config.model import Auth, Limits
 from tests.gateway.identity.running import ALICE, AUTH, BOB, WS, gateway, shake
 from tests.pairs.gateway import SmoothClient
 
@@ -66,13 +64,13 @@ async def test_a_refusal_waits_for_the_delay() -> None:
         asking.cancel()
 
 
-async def test_the_failures_of_all_connections_of_an_address_are_counted_together() -> None:
+async def test_each_failure_is_logged_with_its_address() -> None:
     with capture_logs() as logs:
         async with gateway(WS) as (_, (url,)):
             for _attempt in range(3):
                 await shake(url)
     failed = [entry for entry in logs if entry["event"] == "client not authenticated"]
-    assert [(entry["address"], entry["failures"]) for entry in failed] == [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    assert [entry["address"] for entry in failed] == ["127.0.0.1"] * 3
 
 
 async def test_no_log_line_has_the_token_of_a_client() -> None:
@@ -100,25 +98,6 @@ async def test_a_listed_user_of_a_socket_gets_its_session(tmp_path: Path) -> Non
         first = json.loads(await reader.readline())
         writer.close()
     assert first["event"] == "snapshot"
-
-
-def test_failures_are_logged_at_powers_of_two_with_their_number() -> None:
-    counters: Counter[str] = Counter()
-    identities = Identities(Config(routes=()), counters)
-    with capture_logs() as logs:
-        for _ in range(9):
-            identities.count_failure("192.0.2.7", "this token is not accepted")
-    assert [entry["failures"] for entry in logs if entry["log_level"] == "warning"] == [1, 2, 4, 8]
-    assert {entry["address"] for entry in logs} == {"192.0.2.7"}
-    assert counters["refused_client_authentication"] == 9
-
-
-def test_the_addresses_that_are_remembered_are_bounded() -> None:
-    identities = Identities(Config(routes=()), Counter())
-    with capture_logs():
-        for number in range(ADDRESSES_MAX + 5):
-            identities.count_failure(str(number), "wrong")
-    assert len(identities._failures) == ADDRESSES_MAX
 
 
 @pytest.mark.parametrize(
