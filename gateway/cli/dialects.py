@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-
 from dragoman.gateway import registry
 from dragoman.gateway.cli.options import AsJson
-from dragoman.gateway.cli.output import print_json
+from dragoman.gateway.cli.output import print_json, print_table
 
 EXAMPLES = ("dragoman dialects --json",)
 
@@ -25,10 +22,5 @@ def dialects(as_json: AsJson = False) -> None:
     ]
     if as_json:
         print_json(rows)
-        return
-    table = Table("dialect", "generations", "clients connect to", "dragoman connects to")
-    for row in rows:
-        table.add_row(
-            str(row["dialect"]), *(", ".join(row[key]) or "-" for key in ("generations", "listen", "connect"))
-        )
-    Console().print(table)
+    else:
+        print_table(("dialect", "generations", "listen", "connect"), rows)

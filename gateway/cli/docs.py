@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Table
 
 import dragoman
 from dragoman.gateway.cli.options import AsJson
-from dragoman.gateway.cli.output import print_json
+from dragoman.gateway.cli.output import print_json, print_table
 from dragoman.gateway.config.shape import nearest
 from dragoman.mappings.errors import ConfigError
 
@@ -29,15 +28,13 @@ def docs(
     """
     folder = Path(dragoman.__file__).with_name("docs")
     pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
+    rows = [{"page": name, "title": _title(path), "path": str(path)} for name, path in pages.items()]
     console = Console()
     if as_json:
-        rows = [{"page": name, "title": _title(path), "path": str(path)} for name, path in pages.items()]
         print_json(rows)
     elif not page:
-        table = Table("page", "title", caption=f"The files are in {folder}")
-        for name, path in pages.items():
-            table.add_row(name, _title(path))
-        console.print(table)
+        print_table(("page", "title"), rows)
+        typer.echo(f"The files are in {folder}")
     elif page not in pages:
         raise ConfigError(f"no document {page!r}; {nearest(page, pages)}")
     elif console.is_terminal:

@@ -7,16 +7,15 @@ from secrets import token_bytes
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from msgspec import structs
 
 from dragoman.gateway.cli.options import AsJson, RecordingFile, RedactConfig
-from dragoman.gateway.cli.output import print_json
+from dragoman.gateway.cli.output import print_json, print_table
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.model import Redact
 from dragoman.gateway.recording import rewriting
-from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
+from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
 
 EXAMPLES = ("dragoman redact atlas.jsonl", "dragoman redact atlas.jsonl.zst -o clean.jsonl --config config.toml")
@@ -43,16 +42,9 @@ def redact(
     if as_json:
         print_json(entries)
     elif entries:
-        _print(entries)
+        print_table(("kind", "place", "count"), list(map(structs.asdict, entries)))
     else:
         typer.echo("no secrets found")
-
-
-def _print(entries: list[FindingCount]) -> None:
-    table = Table("kind", "place", "count")
-    for entry in entries:
-        table.add_row(entry.kind, entry.place, str(entry.count))
-    Console().print(table)
 
 
 def redaction_rules(config_file: Path | None) -> tuple[RedactionRules, bytes]:
