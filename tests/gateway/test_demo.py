@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from itertools import islice
@@ -509,11 +509,9 @@ class Raw:
         self._reader, self.writer = reader, writer
         self.lines: list[dict[str, Any]] = []
 
-    def say(self, method: str, **params: Any) -> None:
-        self.writer.write(json.dumps({"method": method, **({"params": params} if params else {})}).encode() + b"\n")
-
     def run(self, text: str) -> None:
-        self.say("run", input=[{"kind": "text", "content": text}])
+        params = {"input": [{"kind": "text", "content": text}]}
+        self.writer.write(json.dumps({"method": "run", "params": params}).encode() + b"\n")
 
     async def next(self) -> dict[str, Any]:
         async with asyncio.timeout(DEADLINE):
@@ -522,49 +520,40 @@ class Raw:
         self.lines.append(json.loads(line))
         return self.lines[-1]
 
-    async def until(self, event: str, **data: Any) -> list[str]:
-        """Read up to this event; return the names of the events read."""
+    async def until_idle(self) -> list[str]:
+        """Read up to the end of the run; return the names of the events read."""
         names: list[str] = []
         while True:
             line = await self.next()
             names.append(line["event"])
-            if line["event"] == event and data.items() <= line.get("data", {}).items():
+            if line == {"event": "status", "data": {"status": "idle"}}:
                 return names
 
 
 @asynccontextmanager
-async def pod(tmp_path: Path) -> AsyncIterator[Callable[[], Coroutine[Any, Any, Raw]]]:
-    """Run a demo backend on a socket; yield a function that connects a raw client to it."""
+async def pod(tmp_path: Path) -> AsyncIterator[Raw]:
+    """Run a demo backend on a socket; yield a raw client of it."""
     path = tmp_path / "sock"
-    app = demo_backend(parse(f"pod+unix:{path}"))
-    clients: list[Raw] = []
-
-    async def connect() -> Raw:
-        clients.append(Raw(*await asyncio.open_unix_connection(path, limit=1 << 24)))
-        return clients[-1]
-
-    async with serving(app):
+    async with serving(demo_backend(parse(f"pod+unix:{path}"))):
+        client = Raw(*await asyncio.open_unix_connection(path, limit=1 << 24))
         try:
-            yield connect
+            yield client
         finally:
-            for client in clients:
-                client.writer.close()
+            client.writer.close()
 
 
 async def test_a_client_is_shown_an_idle_snapshot_first(tmp_path: Path) -> None:
-    async with pod(tmp_path) as connect:
-        client = await connect()
+    async with pod(tmp_path) as client:
         snapshot = await client.next()
         assert (snapshot["event"], snapshot["data"]["status"]) == ("snapshot", "idle")
         assert snapshot["data"]["greeting"]["pod_name"] == "demo"
 
 
 async def test_a_run_has_the_order_of_a_pod(tmp_path: Path) -> None:
-    async with pod(tmp_path) as connect:
-        client = await connect()
+    async with pod(tmp_path) as client:
         await client.next()
         client.run("retry")
-        names = await client.until("status", status="idle")
+        names = await client.until_idle()
         assert names == [
             *("user_message", "status", "segment_rotated"),  # it is the first run of this pod
             *("turn_start", "llm_call_start", "llm_retry", "text_delta", "text_delta"),
@@ -579,10 +568,9 @@ async def test_a_run_has_the_order_of_a_pod(tmp_path: Path) -> None:
     [("limit", ("run_end", "result", "limit_reached")), ("fail", ("error", "code", "provider_error"))],
 )
 async def test_other_ends_have_the_form_of_a_pod(tmp_path: Path, word: str, said: tuple[str, str, str]) -> None:
-    async with pod(tmp_path) as connect:
-        client = await connect()
+    async with pod(tmp_path) as client:
         client.run(word)
-        await client.until("status", status="idle")
+        await client.until_idle()
         event, key, value = said
         assert [line["data"][key] for line in client.lines if line["event"] == event] == [value]
         assert ("run_end" in [line["event"] for line in client.lines]) == (event == "run_end")
