@@ -16,7 +16,11 @@ def without_runs(stored: str, runs: Iterable[str]) -> str:
 
     A question is all of the text of its run, or its last paragraphs.
     """
+    at = 0
     for text in runs:
-        same = sum(takewhile(bool, map(eq, text, stored)))
-        stored = stored[same if same == len(text) else max(0, text.rfind("\n\n", 0, same + 2)) :]
-    return stored
+        if stored.startswith(text, at):
+            at += len(text)
+            continue
+        same = sum(takewhile(bool, map(eq, text, stored[at : at + len(text)])))
+        at += max(0, text.rfind("\n\n", 0, same + 2))
+    return stored[at:]
