@@ -281,6 +281,9 @@ class Router:
         session.delivery.enter()
         if isinstance(command, GetHistory) and not link.attaches:
             self.backend.when_described(link, lambda: session.commands.act(link, command))
+        elif isinstance(command, GetHistory) and not self.upstream.stores_history:  # it is answered from the transcript
+            wait = self.services.limits.open_deadline
+            session.pending.when_known(lambda: session.commands.act(link, command) if link.alive else None, wait)
         else:
             session.commands.act(link, command)
 

@@ -26,7 +26,7 @@ class PendingAttach:
     """The clients and actions that wait for the history of one session, which its backend is about to tell.
 
     `attach` is called once for each client, unless it leaves before. None waits for longer than `snapshot_wait`, and
-    for those before it.
+    for those before it. The answer to a request for the history may wait for longer.
     """
 
     __slots__ = ("_attach", "_is_known", "_limit", "_queue", "_rendering", "_schedule", "_state", "_waiting")
@@ -54,15 +54,18 @@ class PendingAttach:
             self._await_history(client.id, client, lambda: self._attach(client))
             client.outbox.release_commands()
 
-    def when_known(self, action: Callable[[], None]) -> None:
-        """Call `action` once the history is known, or would have kept a client waiting for too long."""
+    def when_known(self, action: Callable[[], None], limit: float | None = None) -> None:
+        """Call `action` once the history is known, or after `limit` seconds (default: `snapshot_wait`)."""
         if self._is_known:
             action()
         else:
-            self._await_history(object(), None, action)
+            self._await_history(object(), None, action, limit)
 
-    def _await_history(self, key: object, client: Client | None, action: Callable[[], None]) -> None:
-        self._waiting[key] = (client, action, self._schedule(self._limit, lambda: self._act_in_turn(key)))
+    def _await_history(
+        self, key: object, client: Client | None, action: Callable[[], None], limit: float | None = None
+    ) -> None:
+        timer = self._schedule(limit or self._limit, lambda: self._act_in_turn(key))
+        self._waiting[key] = (client, action, timer)
 
     def _act_in_turn(self, key: object) -> None:
         """Act once the step has room: many clients may wait for the same moment, and the history may be long."""

@@ -17,7 +17,18 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import LIMITS, NEVER, in_memory_gateway
 from tests.gateway.listed import listed
-from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, run, status, took
+from tests.gateway.pod_messages import (
+    CANCEL,
+    FINISHED,
+    answer_entry,
+    delta,
+    problem,
+    run,
+    snapshot,
+    status,
+    took,
+    user_entry,
+)
 from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import (
     CONVERSATION,
@@ -152,8 +163,29 @@ async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> Non
         await (
             made.connects("a")
             .sends("a", {"action": "ping", "requestId": "p"}, CREATE, history("h"), ask("get_session", "g"))
-            .receives("a", {"type": "pong", "requestId": "p"}, opened("open"), reply("h", messages=[]), opened("g"))
+            .receives("a", {"type": "pong", "requestId": "p"}, opened("open"), opened("g"))
+            .pod_sends(snapshot())
+            .receives("a", reply("h", messages=[]))
         )
+
+
+async def test_the_history_of_a_pod_is_answered_once_the_pod_has_told_it() -> None:
+    """A real pod needs a second and more to write a snapshot of a thousand runs."""
+    async with in_memory_gateway() as made:
+        await (
+            made.connects("a")
+            .sends("a", CREATE, history("h"))
+            .receives("a", opened("open"))
+            .pod_sends(snapshot(user_entry("Hi"), answer_entry("Hello")))
+            .receives("a", reply("h", messages=[{"content": {"text": "Hello"}}, {"content": {"text": "Hi"}}]))
+        )
+
+
+async def test_a_history_that_a_pod_does_not_tell_is_answered_in_time() -> None:
+    async with in_memory_gateway() as made:
+        await made.connects("a").sends("a", CREATE, history("h")).receives("a", opened("open"))
+        await made.time.elapses(LIMITS.open_deadline)
+        await made.script().receives("a", reply("h", messages=[]))
 
 
 async def test_an_unknown_command_is_answered() -> None:
