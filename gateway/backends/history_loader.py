@@ -154,7 +154,7 @@ class HistoryLoader(AskingBackend):
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """End the histories that are read: a new connection answers none of the old requests."""
         self._openings.clear()
-        self._may_miss = self._has_history()
+        self._may_miss = self.connected().backend_ids is not None  # it has opened the conversation
         requests = {command.request for command in unsent} or set(self._readings)
         for request in requests & set(self._readings):
             self._readings.pop(request).stop()

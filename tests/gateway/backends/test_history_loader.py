@@ -55,6 +55,7 @@ class Stage:
         *,
         taken: bool = False,
         visible: bool = True,
+        stored: bool = True,
         limits: Limits = Limits(),  # noqa: B008  # frozen
     ) -> None:
         numbers = count(1)
@@ -70,6 +71,7 @@ class Stage:
             resume=resume,
             taken=lambda _id: taken,
             find=lambda listed: listed[0] if listed and visible else "",
+            stored=stored,
         )
         self.starts = 0
 
@@ -439,17 +441,18 @@ def test_a_client_whose_resume_is_refused_gets_only_the_refusal() -> None:
 AGAIN = [Burst[Event](items=[SessionOpened(request="", session="c1")])]
 
 
-def severed(*known: str) -> Stage:
+def severed(*known: str, stored: bool = True) -> Stage:
     """Return a loader whose session knows these messages, and whose connection was lost."""
-    stage = Stage()
+    stage = Stage(stored=stored)
     stage.state.backend_ids = keep(sessionId="s1", conversationId="c1")
     stage.state.transcript = [message(text) for text in known]
     stage.loader.lost("away", [])
     return stage
 
 
-def test_messages_of_other_clients_are_added_once_the_connection_is_made_again() -> None:
-    stage = severed("1", "2")
+@pytest.mark.parametrize("stored", [True, False])
+def test_messages_of_other_clients_are_added_once_the_connection_is_made_again(stored: bool) -> None:
+    stage = severed("1", "2", stored=stored)
     stage.loader.receive(AGAIN)
     stage.pages(["4", "3", "2", "1"])
     assert stage.history() == ["1", "2", "3", "4"]

@@ -363,6 +363,7 @@ async def test_every_client_learns_again_of_lost_context_after_each_replaced_chi
         await made.pod.transport.hangs_up()
         sends(client, 3)
         await answers(made, "thread/resume", **shown(KEPT))
+        await answers(made, "thread/read", **shown(KEPT, "ok"))
         await child_answers(made)
         assert len(errors(client)) == 1
         gaps = [entry for entry in made.ledger.entries() if (entry.kind, entry.target) == ("Gap", "codewhale")]
