@@ -22,7 +22,16 @@ from dragoman.mappings.canonical.state import (
     ResultBlock,
     TextBlock,
 )
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+from dragoman.mappings.canonical.values import (
+    UNBEGUN_TURN,
+    Item,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
 Fold = Callable[[SessionState, Any], None]
 FoldInTurn = Callable[[OpenTurn, Any], None]
@@ -258,9 +267,12 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
 
 
 def _was_not_begun(turn: OpenTurn, event: events.TurnEnded) -> bool:
-    """Return True if the backend refused the input itself: a pod does not store one that names an unknown workflow."""
-    is_refused = event.failure is not None and event.failure.cause == "invalid"
-    return is_refused and turn.model_turn is None and not turn.blocks
+    """Return True if the backend refused the input itself: it stores no input that is invalid, or comes in a turn that
+    another program began. A pod refuses one that names an unknown workflow after it has accepted it, a codewhale any.
+    """
+    is_refused = event.failure is not None and event.failure.cause in ("invalid", "busy")
+    is_begun = turn.model_turn is not None and turn.model_turn.ext != UNBEGUN_TURN
+    return is_refused and not is_begun and not turn.blocks
 
 
 def _take_back(state: SessionState) -> None:

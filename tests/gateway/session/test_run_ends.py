@@ -112,6 +112,14 @@ async def test_a_turn_that_a_codewhale_refuses_begins_for_a_pod_client() -> None
         assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
 
 
+async def test_an_input_that_a_codewhale_refuses_in_a_turn_of_another_program_leaves_the_history() -> None:
+    """The thread does not store it, so a client that joins later must not be shown it."""
+    async with in_memory_gateway(upstream="codewhale") as made:
+        await pod_with_run(made)
+        await refuses(made, "thread/message", -32603, "a turn is already in progress in this thread")
+        assert made.session.state.transcript == []
+
+
 async def test_a_turn_without_a_response_begins_and_ends_for_a_pod_client() -> None:
     """A parent pod waits for `turn_start` after its input (docs/dialects/pod.md, section 11)."""
     async with in_memory_gateway(upstream="codewhale") as made:
