@@ -20,10 +20,11 @@ SHOWN = 60  # characters of a wrong value in an error
 
 OF_ENDPOINTS = ("token", "cert", "key", "ca", "client_ca", "origin", "host", "session", "agent", "user", "model", "cwd")
 INSTEAD = {
+    "publish": "delete the line: this option of earlier versions had no effect",
     "failover": 'write all upstreams in one list: `upstream = ["...", "..."]`',
     "tls": "write `?cert=FILE&key=FILE` after a `wss:` endpoint",
 }
-"""A key that strangers write -> what to write instead."""
+"""A key that strangers write, or that earlier versions had -> what to write instead."""
 
 PLAIN = {
     "int": "a whole number",
