@@ -58,6 +58,7 @@ LISTED_MAX = 200  # conversations that are searched for one: the largest page of
 RESUMED_MAX = 20 * PAGE  # messages of a resumed conversation that are loaded
 # seconds for all pages: a pod's parent waits 5 s for its run to begin (docs/dialects/pod.md, section 11)
 PATIENCE = 3.0
+MISSING = "earlier messages are missing: "
 
 
 class HistoryLoader(AskingBackend):
@@ -262,6 +263,9 @@ class HistoryLoader(AskingBackend):
             self._lose("the backend did not return the history in time")
         except ConnectionLost:
             pass  # the pages that came are the history
+        if opened is None and refusal is None and items:
+            alerts = self.connected().alerts  # for clients that come later
+            alerts[:] = [alert for alert in alerts if not alert.text.startswith(MISSING)]
         if opened is None:
             refusal = None  # clients were told before
         self._is_refused = refusal is not None
@@ -303,7 +307,7 @@ class HistoryLoader(AskingBackend):
         if opened is not None and wanted not in ("", LATEST) and not _same(wanted, opened.session):
             events.append(_alert(f"the backend does not know the conversation {wanted} and began another"))
         if refusal is not None:
-            events.append(_alert(f"earlier messages are missing: {refusal.text}"))
+            events.append(_alert(f"{MISSING}{refusal.text}"))
         self._session.receive([Burst(items=events), *answers])
 
     def _lose(self, why: str) -> None:

@@ -86,6 +86,8 @@ class Stage:
                 self.told.append(item)
                 if isinstance(item, HistorySnapshot):
                     self.state.transcript = list(item.items)
+                elif isinstance(item, Alert):
+                    self.state.add_alert(item)
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         self.failed.append((text, [command.request for command in unsent]))
@@ -332,8 +334,10 @@ def test_a_refused_history_is_read_again_after_the_next_turn() -> None:
     stage.answers(Reply(request="", failure=NO))
     ended = [Burst[Event](items=[TurnEnded(end="completed")])]
     stage.loader.receive(ended)
+    assert len(stage.state.alerts) == 1
     stage.pages(["2"], ["1"])
     assert stage.history() == ["1", "2"]
+    assert stage.state.alerts == []
     asked = len(stage.asked)
     stage.loader.receive(ended)
     assert len(stage.asked) == asked
