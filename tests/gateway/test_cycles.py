@@ -7,12 +7,14 @@ the objects of the gateway must not refer to each other in cycles once they are 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from dragoman.gateway.app import COLLECT
 from dragoman.gateway.config.model import Limits
 from tests.chaos.clients import connected
 from tests.chaos.kills import limits_table, route_table
@@ -44,6 +46,28 @@ async def test_connections_that_ended_leave_nothing_to_the_garbage_collector(tmp
         garbage = await garbage_of(gateway)
         assert [kind for kind in garbage if not kind.startswith("builtins.")] == []
         assert sum(garbage.values()) < listeners, "not one object of each connection"
+
+
+def test_the_collector_examines_new_objects_once_and_few_of_them_at_a_time() -> None:
+    examined: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            examined.append(sum(len(gc.get_objects(generation=young)) for young in range(info["generation"] + 1)))
+
+    usual = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
+    gc.callbacks.append(note)
+    try:
+        kept: list[list[int]] = [[] for _ in range(50_000)]
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*usual)
+        gc.unfreeze()
+    assert max(examined) < 5_500
+    assert sum(examined) < 1.1 * len(kept)
 
 
 async def start_backends(stack: AsyncExitStack, folder: Path) -> list[str]:
