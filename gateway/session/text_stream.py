@@ -21,8 +21,8 @@ from dragoman.gateway.session.attachments import DeliveryContext
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.dialect import DeltaType, TextWriter
 
-EVENTS_MAX = 64  # pieces of one batch of the log: the memory budget hears of them when the stream is closed
-WEIGHT_MAX = 16 * 1024  # characters, for the same reason
+EVENTS_MAX = 256  # pieces of one batch of the log: one in 100 that is slow would be the 99th percentile of their delay
+WEIGHT_MAX = 16 * 1024  # characters: the memory budget hears of them when the stream is closed
 
 
 class TextTarget(Struct, frozen=True, kw_only=True):

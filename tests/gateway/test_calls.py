@@ -26,6 +26,7 @@ from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.script import Line
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.session.text_stream import EVENTS_MAX
 from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, ReasoningStarted, TextDelta, TurnEnded
 from dragoman.mappings.dialect import DeltaType
 from tests.awaited import until
@@ -151,7 +152,7 @@ async def test_text_that_streams_reaches_each_client_once_and_in_order(tmp_path:
         await pod.holds()
         await pod.say(say("turn_start", turn=0))
         expected = ""
-        for number in range(200):  # more than one batch of the log has room for
+        for number in range(EVENTS_MAX + 100):  # more than one batch of the log has room for
             await pod.say(say("text_delta", text=f"{number} "))
             expected += f"{number} "
             if number == 100:
@@ -183,6 +184,22 @@ def test_a_lone_token_of_a_smooth_server_takes_few_calls_from_the_read_to_the_wr
     assert calls[0] == "server_reader.ServerReader.feed_data"
     assert calls[-1] == "lines.line_buffers", "written in the call that read it: no task was woken for it"
     assert len(calls) <= CALLS_MAX, "\n".join(calls)
+
+
+async def test_fewer_than_one_in_a_hundred_lone_tokens_takes_more_calls(tmp_path: Path) -> None:
+    path, many = socket_path(tmp_path), 2 * EVENTS_MAX
+    async with (
+        FakePod.serving(path) as pod,
+        bridged(f"pod+unix:{path}") as (_app, url),
+        SmoothClient.connected(url) as client,
+    ):
+        await begin_text(pod, client)
+        with counting() as called:
+            for number in range(WARM + 1, WARM + many + 1):
+                await pod.say(say("text_delta", text="counted"))
+                await client.until(lambda number=number: tokens(client) == number)
+    assert called.count("session.Session.receive") < many / 100
+    assert len(called) <= 1.02 * CALLS_MAX * many
 
 
 OBSERVED = 4
