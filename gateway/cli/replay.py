@@ -88,7 +88,7 @@ def replay(
         explain="yes" if explain else "",
     )
     try:
-        run(serve_until_signalled(app))
+        run(serve_until_signalled(app, warn=True))
     finally:
         if kept is not None:
             _keep_missing(file)

@@ -479,6 +479,12 @@ def test_the_start_warns_of_each_hazard_in_one_line(tmp_path: Path, nobody: int)
     assert f"no pando is running for {tmp_path}: no primary answers at 127.0.0.1, ports " in text
 
 
+def test_a_replay_for_other_machines_is_served_with_a_warning() -> None:
+    listener = "smooth+ws://0.0.0.0:0/ws"
+    (_, warning), _ = served("replay", str(RECORDED), "--listen", listener, lines=2)
+    assert f"{listener} accepts clients from other machines without authentication" in warning
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Path]:
     with free_project(tmp_path) as folder:
