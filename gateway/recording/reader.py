@@ -144,13 +144,13 @@ class Reader:
         return part.steps(self.problems, t=t, progress=lambda read: self._progress(done + read))
 
     def _first_part(self, t: int) -> int:
-        """Return the index of the last part that begins before `t`."""
+        """Return the index of the last part that begins before `t`, 0 if none does."""
 
         def begins_later(part: PartFile) -> bool:
             # Several items have one time: some of them may stand at the end of the part before.
-            return not t or (first := next(part.steps(Problems()), None)) is None or first.t >= t
+            return (first := next(part.steps(Problems()), None)) is None or first.t >= t
 
-        return bisect_left(self.parts[1:], True, key=begins_later)
+        return bisect_left(self.parts[1:], True, key=begins_later) if t else 0
 
 
 def _missing(parts: Sequence[PartFile]) -> Iterator[Missing]:
