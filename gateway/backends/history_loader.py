@@ -12,13 +12,14 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
     a client changes an open one    its ResumeSession, and the newest page if it may not be `stored`; as above
     a client runs a prompt in it    its PromptOnce and the newest page; one HistorySnapshot, the result
     a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
-    a lost connection is made again the newest page; one HistorySnapshot if it has messages that nobody heard
+    a lost connection is made again the newest page; one HistorySnapshot, of which the session adds what is new
     a turn ends after a refusal     the pages, once more; one HistorySnapshot
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import dropwhile
 from typing import Any, TypeGuard
 
 from msgspec import structs
@@ -28,7 +29,6 @@ from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.history import with_newer
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import Command
@@ -50,7 +50,7 @@ from dragoman.mappings.canonical.events import (
     SessionsListed,
     TurnEnded,
 )
-from dragoman.mappings.canonical.values import Cause, Failure, Item
+from dragoman.mappings.canonical.values import Cause, Failure, Item, Message
 from dragoman.mappings.dialect import Burst, Loss, StreamedBlock
 
 PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
@@ -272,13 +272,14 @@ class HistoryLoader(AskingBackend):
         self._tell(opened, items, answers, refusal)
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
-        """Give the session the messages of its conversation that are newer than those it knows, then `answers`."""
+        """Give the session the newest messages of its conversation, of which it adds the new ones, then `answers`."""
         self._may_miss = False
         history: list[Item] = []
         try:
             page = yield GetHistory(limit=PAGE)
             if isinstance(page, HistorySnapshot):
-                history = with_newer(page.items, self.connected().transcript)
+                # an answer without its input has no place among the known ones
+                history = [*dropwhile(lambda item: not _is_input(item), reversed(page.items))]
         except TimedOut:
             self._lose("the backend did not return the history in time")
         except ConnectionLost:
@@ -326,6 +327,10 @@ def _names(listed: Any) -> list[str]:
 
 def _is_unknown(answer: Any) -> bool:
     return isinstance(answer, Reply) and answer.failure is not None and answer.failure.cause == "not_found"
+
+
+def _is_input(item: Item) -> bool:
+    return isinstance(item, Message) and item.role == "user"
 
 
 def _is_done(item: Event) -> TypeGuard[SessionOpened | Reply]:

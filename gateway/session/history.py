@@ -5,7 +5,7 @@ keeps the ids of what stands unchanged at the beginning of a history that comes 
 
 A backend may know less of a conversation than the gateway saw: a pod logs no answer that was cancelled, and compacts
 its log. So a history of the same conversation only adds to the transcript (docs/translation.md, rule 4.7). `Addition`
-does so for a whole history:
+does so for a whole history, and for the newest page of one:
 
     of the history                            in the transcript
     a message that is there                   stays as it was seen, with its id and time
@@ -190,6 +190,12 @@ class Addition:
         return structs.replace(item, turn=turn)
 
 
+def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -> list[Item] | None:
+    """Return the transcript with what a list of the same conversation adds to it; None if that is nothing."""
+    items, _ = Addition(transcript, new_id).of(listed)
+    return items if items != transcript else None
+
+
 def _is_spoken(item: Item, *roles: str) -> bool:
     return isinstance(item, Message) and item.role in roles
 
@@ -315,37 +321,6 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
 
 def _answers(items: Sequence[Item]) -> list[str]:
     return [item.text for item in items if isinstance(item, Message) and item.role == "assistant"]
-
-
-def with_newer(page: Sequence[Item], transcript: Sequence[Item]) -> list[Item]:
-    """Return the transcript with the messages of a page that are newer than the last one which both have.
-
-    The page begins with the newest message. It may have an answer as one message that was seen in blocks, or in part:
-    then only what the blocks lack is added. Return [] if the page has nothing newer.
-    """
-    places: dict[str | tuple[str, str], int] = {}
-    for i, item in enumerate(page):
-        if isinstance(item, Message):
-            places.setdefault(item.id or (item.role, item.text), i)
-            places.setdefault((item.role, item.text), i)
-    for i, known in reversed([*enumerate(transcript, start=1)]):
-        place = places.get(known.id, places.get((known.role, known.text))) if isinstance(known, Message) else None
-        if place is not None:
-            return _with_whole_answer([*transcript[:i]], transcript[i:], [*reversed(page[:place])])
-    return [*transcript, *reversed(page)] if page else []
-
-
-def _with_whole_answer(known: list[Item], heard: Sequence[Item], newer: Sequence[Item]) -> list[Item]:
-    """Return all these items in their order; the first of `newer` may be the answer whose blocks are in `heard`."""
-    blocks = [i for i, item in enumerate(heard) if _is_spoken(item, "assistant")]
-    text, first = "".join(_answers(heard)), newer[0] if newer else None
-    if not blocks or not isinstance(first, Message) or first.role != "assistant" or not first.text.startswith(text):
-        return [*known, *heard, *newer] if newer else []
-    rest = first.text.removeprefix(text)
-    if not rest and len(newer) == 1:
-        return []
-    last = structs.replace(first, text=_answers(heard)[-1] + rest)
-    return [*known, *heard[: blocks[-1]], last, *heard[blocks[-1] + 1 :], *newer[1:]]
 
 
 # -- pages ----------------------------------------------------------------------------------------------

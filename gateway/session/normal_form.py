@@ -26,7 +26,7 @@ from msgspec import structs
 from dragoman.gateway.session.content import Content
 from dragoman.gateway.session.end_form import EndForm
 from dragoman.gateway.session.fold import take_back_ended
-from dragoman.gateway.session.history import fold_in, renew
+from dragoman.gateway.session.history import add_listed, fold_in, renew
 from dragoman.gateway.session.question_form import Given, QuestionForm
 from dragoman.gateway.session.runs import Run, Runs
 from dragoman.gateway.session.turn_states import Trigger, TurnState
@@ -166,10 +166,14 @@ class NormalForm:
         self._runs.emit(event)
 
     def _history(self, event: events.HistorySnapshot) -> None:
-        if self._tells_calls or (event.items and not self._state.transcript):
+        known, is_list = self._state.transcript, event.status is None and not event.rotated
+        if known and is_list:
+            add = add_listed if self._tells_calls else fold_in
+            items = add(event.items, known, self._runs.new_id)
+            if items is not None:
+                self._runs.emit(structs.replace(event, items=tuple(items)))
+        elif event.items or not is_list:
             self._runs.emit(renew(event, self._state, self._runs.new_id))
-        elif (items := fold_in(event.items, self._state.transcript, self._runs.new_id)) is not None:
-            self._runs.emit(structs.replace(event, items=tuple(items)))
 
     _HANDLERS: ClassVar[dict[type, tuple[str, Callable[[Any, Any], None]]]] = {
         **dict.fromkeys(_OPENS_A_TURN, ("", _other_content)),  # those that have no function of their own below

@@ -29,7 +29,6 @@ DIALECT = Dialect(
     has_request_ids=True,
     single_session=False,
     takes_images=True,
-    tells_calls=False,
     stores_history=True,
     cancels_own_turns=True,
     keeps_turns=True,

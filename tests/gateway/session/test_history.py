@@ -8,9 +8,8 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
-from dragoman.gateway.session.history import Addition, fold_in, page, renew, with_newer
+from dragoman.gateway.session.history import Addition, fold_in, page, renew
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
@@ -235,54 +234,6 @@ def test_page_after_page_shows_every_message_once(messages: int, limit: int) -> 
     assert seen == [str(n) for n in reversed(range(messages))]
 
 
-def test_the_messages_behind_the_last_known_one_are_newer() -> None:
-    one, two, three = user("one", "1"), assistant("two"), user("three", "3")
-    assert with_newer([three, two, one], [one, two]) == [one, two, three]
-    assert with_newer([three, two, one], [one]) == [one, two, three]
-    assert with_newer([three, two, one], [one, two, three]) == []
-    assert with_newer([], [one]) == []
-
-
-def test_a_known_message_is_found_by_its_text_if_it_has_another_id() -> None:
-    mine, theirs = user("one", "mine"), user("two", "b")
-    assert with_newer([theirs, user("one", "a")], [mine]) == [mine, theirs]
-
-
-def test_a_message_that_was_said_before_is_newer_if_it_comes_again() -> None:
-    """The last known message has an id of the backend, so the page shows what came behind it."""
-    known, answer, again = user("again", "1"), Message(role="assistant", text="yes", id="2"), user("again", "3")
-    assert with_newer([again, answer, known], [known, answer]) == [known, answer, again]
-
-
-def test_an_answer_that_was_cut_off_is_left_out_if_the_page_has_it_whole() -> None:
-    one, cut_off, whole = user("one", "1"), assistant("Hel"), Message(role="assistant", text="Hello", id="2")
-    assert with_newer([whole, one], [one, cut_off]) == [one, whole]
-    assert with_newer([one], [one, cut_off]) == []
-
-
-def test_an_answer_that_was_seen_in_blocks_is_not_added_as_one_message() -> None:
-    """A server stores the text before and behind a tool call as one message."""
-    one, call, next_one = user("one", "1"), ToolCall(call="c", name="ls", arguments="{}"), user("next", "3")
-    seen: list[Item] = [one, assistant("Hel"), call, assistant("lo")]
-    whole = Message(role="assistant", text="Hello", id="2")
-    assert with_newer([whole, one], seen) == []
-    assert with_newer([next_one, whole, one], seen) == [*seen[:3], structs.replace(whole, text="lo"), next_one]
-    longer = structs.replace(whole, text="Hello there")
-    assert with_newer([longer, one], seen) == [*seen[:3], structs.replace(whole, text="lo there")]
-
-
-@pytest.mark.parametrize("stored", [user("next", "2"), Message(role="assistant", text="This reply failed", id="2")])
-def test_an_answer_that_only_the_gateway_saw_stays(stored: Message) -> None:
-    """The server in Rust stores a text of its own in the place of an answer that failed."""
-    one, heard = user("one", "1"), assistant("Hel")
-    assert with_newer([stored, one], [one, heard]) == [one, heard, stored]
-
-
-def test_all_messages_are_newer_if_none_is_known() -> None:
-    zero, one, two = user("zero", "0"), user("one", "1"), user("two", "2")
-    assert with_newer([two, one], [zero]) == [zero, one, two]
-
-
 # -- items of a backend's store are merged into known ones -----------------------------------------
 
 
@@ -461,6 +412,8 @@ NOTE = Message(role="system", text="note")
         ([asks("2")], [asks("1"), answer("a"), asks("2")], ["1", "a", "2"]),
         ([asks("1"), NOTE], [asks("1"), NOTE, answer("a")], ["1", "note", "a"]),
         ([asks("1"), answer("x"), asks("2"), answer("a")], [asks("1"), answer("a"), asks("2")], [*"1xa2a"]),
+        ([asks("1"), answer("a"), asks("2"), answer("b")], [asks("2"), answer("b"), asks("3")], [*"1a2b3"]),
+        ([asks("0")], [asks("1"), answer("a")], [*"01a"]),
     ],
 )
 def test_a_history_adds_missed_messages_in_their_place(known: list[Item], told: list[Item], becomes: list[str]) -> None:

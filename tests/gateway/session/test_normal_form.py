@@ -62,6 +62,15 @@ def test_log_lane_items_status_and_errors_open_no_turn(event: Event) -> None:
     assert all(run.turn == "" for run in session.runs)
 
 
+def test_the_list_of_a_store_only_adds_to_what_the_session_knows() -> None:
+    session = Session()
+    known, new = Message(role="user", text="1", id="1"), Message(role="user", text="2", id="2")
+    session.feed(HistorySnapshot(items=(known,)))
+    assert session.feed(HistorySnapshot(items=(known,))) == []
+    session.feed(HistorySnapshot(items=(new,)))
+    assert [item.text for item in session.state.transcript if isinstance(item, Message)] == ["1", "2"]
+
+
 def test_a_result_after_a_resume_has_the_name_of_its_tool() -> None:
     session = accepted()
     session.feed(ToolCallStarted(call="c", name="grep"), TurnResult(end="paused"), StatusChanged(status="paused"))
