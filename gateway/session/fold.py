@@ -261,7 +261,8 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
     else:
         state.transcript += _items(turn, event.message)
         if turn.calls:
-            calls = {call.call: call.name if call.result is None else None for call in turn.calls.values()}
+            newest = list(turn.calls.values())[-CALLS_KEPT:]
+            calls = {call.call: call.name if call.result is None else None for call in newest}
             state.earlier_calls = dict([*state.earlier_calls.items(), *calls.items()][-CALLS_KEPT:])
     state.fresh = len(state.transcript)
 
