@@ -14,10 +14,12 @@ peer that vanished without a word (a lost network, a reset machine). They also k
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
 import sys
 from collections.abc import Callable
 from itertools import count
+from threading import Event, Thread
 from weakref import WeakKeyDictionary
 
 import zmq
@@ -36,6 +38,7 @@ HARD_LIMIT = 4  # times max_message: below it only the message is refused, above
 SPARE_PARTS = 2  # kept above the limit: a caller's identity, and one part that reveals the excess
 EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
 
+THREADS = 2  # of a context
 STOP_MAX = 1.0  # seconds beyond its linger in which libzmq ends a socket, on a busy machine
 LISTENING = frozenset((zmq.ROUTER, zmq.XPUB))
 KEEPALIVE = {  # an idle peer that vanished is noticed after 2 minutes; NATs forget a connection after 4 or more
@@ -91,6 +94,7 @@ class CountedContext:
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, sockets_max)
         self._users = 0
+        self._has_threads = False
         self._monitors = count(1)
 
     def use(self) -> None:
@@ -98,7 +102,10 @@ class CountedContext:
         self._users += 1
 
     def create_socket(self, kind: zmq.SocketType) -> zmq.Socket[bytes]:
-        """Create a socket of this kind; raise ZMQError if there are too many sockets or descriptors."""
+        """Create a socket of this kind; raise ZMQError if there are too many sockets, descriptors or threads."""
+        if not self._has_threads:
+            check_threads(THREADS)
+            self._has_threads = True
         return self._context.socket(kind)
 
     def monitor_address(self) -> str:
@@ -121,6 +128,25 @@ class CountedContext:
             for loop in [loop for loop, context in _shared.items() if context is self]:
                 del _shared[loop]  # a new connection may come while this context ends
             await asyncio.to_thread(self._context.term)
+
+
+def check_threads(needed: int) -> None:
+    """Raise ZMQError if the system does not start so many threads.
+
+    libzmq starts those of a context with its first socket, and ends the process if it cannot.
+    """
+    end, started = Event(), list[Thread]()
+    try:
+        for _ in range(needed):
+            thread = Thread(target=end.wait, name="zeromq:check", daemon=True)
+            thread.start()
+            started.append(thread)
+    except RuntimeError as error:
+        raise zmq.ZMQError(errno.EAGAIN, "the system cannot start a thread") from error
+    finally:
+        end.set()
+        for thread in started:
+            thread.join()
 
 
 def shared_context() -> CountedContext:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from threading import Thread
 
 import pytest
 import zmq
@@ -15,6 +16,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq import client as client_module
+from dragoman.adapters.zeromq import sockets
 from dragoman.adapters.zeromq.client import UNREAD, DialledSockets, connect
 from dragoman.adapters.zeromq.polled import BYTES
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
@@ -51,6 +53,17 @@ async def connected(
                 yield transport, publisher, router
             finally:
                 await transport.close()
+
+
+async def test_a_context_without_threads_is_a_failed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system refuses them at a limit of processes, and libzmq would end this process."""
+
+    def refuse(_thread: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sockets, "Thread", type("Refused", (Thread,), {"start": refuse}))
+    with pytest.raises(OSError, match="the system cannot start a thread"):
+        await connect("tcp://127.0.0.1:1", "tcp://127.0.0.1:2", LIMITS)
 
 
 def publish(publisher: Socket, count: int, size: int = 100) -> None:
