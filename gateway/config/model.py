@@ -63,7 +63,7 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     pending_commands: Count = 256  # of a session, without the backend's answer; a person has one or two
     unsent_commands: Count = 64  # of a session, during one attempt to connect: more than a client sends by hand
     accept_deadline: Seconds = 30.0  # a compacting pod delays a run; a smooth client gives up after 30 s
-    open_deadline: Seconds = 9.0  # for a backend to open a session: a pando client gives up after 10 s
+    open_deadline: Seconds = 9.0  # for a backend to open a session or tell its history: below a pando call's 10 s
     cancel_deadline: Seconds = 10.0  # docs/translation.md, rule 3.4
     answer_deadline: Seconds = 240.0  # an unanswered question is then denied: below the backends' 300 s
     answer_guard: Seconds = 1.0  # an answer this soon after a question was meant for the one before

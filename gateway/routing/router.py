@@ -282,8 +282,7 @@ class Router:
         if isinstance(command, GetHistory) and not link.attaches:
             self.backend.when_described(link, lambda: session.commands.act(link, command))
         elif isinstance(command, GetHistory) and not self.upstream.stores_history:  # it is answered from the transcript
-            wait = self.services.limits.open_deadline
-            session.pending.when_known(lambda: session.commands.act(link, command) if link.alive else None, wait)
+            session.pending.when_known(lambda: session.commands.act(link, command) if link.alive else None)
         else:
             session.commands.act(link, command)
 

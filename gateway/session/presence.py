@@ -26,10 +26,10 @@ class PendingAttach:
     """The clients and actions that wait for the history of one session, which its backend is about to tell.
 
     `attach` is called once for each client, unless it leaves before. None waits for longer than `snapshot_wait`, and
-    for those before it. The answer to a request for the history may wait for longer.
+    for those before it. The answer to a request waits for at most `open_deadline`.
     """
 
-    __slots__ = ("_attach", "_is_known", "_limit", "_queue", "_rendering", "_schedule", "_state", "_waiting")
+    __slots__ = ("_attach", "_is_known", "_limits", "_queue", "_rendering", "_schedule", "_state", "_waiting")
 
     def __init__(self, state: SessionState, attach: Callable[[Client], None], services: Services) -> None:
         self._state = state
@@ -37,7 +37,7 @@ class PendingAttach:
         self._queue = services.queue
         self._rendering: dict[str, Iterator[int]] = {}  # dialect -> the slices of the history that are left
         self._schedule = services.schedule
-        self._limit = services.limits.snapshot_wait
+        self._limits = services.limits
         self._waiting: dict[object, tuple[Client | None, Callable[[], None], Timer | None]] = {}
         self._is_known = False
 
@@ -51,21 +51,18 @@ class PendingAttach:
             self._waiting[client.id] = (client, lambda: self._attach(client), None)
             self._act_in_turn(client.id)
         else:
-            self._await_history(client.id, client, lambda: self._attach(client))
+            self._await_history(client.id, client, lambda: self._attach(client), self._limits.snapshot_wait)
             client.outbox.release_commands()
 
-    def when_known(self, action: Callable[[], None], limit: float | None = None) -> None:
-        """Call `action` once the history is known, or after `limit` seconds (default: `snapshot_wait`)."""
+    def when_known(self, action: Callable[[], None]) -> None:
+        """Call `action`, which answers a request, once the history is known, or would have kept it for too long."""
         if self._is_known:
             action()
         else:
-            self._await_history(object(), None, action, limit)
+            self._await_history(object(), None, action, self._limits.open_deadline)
 
-    def _await_history(
-        self, key: object, client: Client | None, action: Callable[[], None], limit: float | None = None
-    ) -> None:
-        timer = self._schedule(limit or self._limit, lambda: self._act_in_turn(key))
-        self._waiting[key] = (client, action, timer)
+    def _await_history(self, key: object, client: Client | None, action: Callable[[], None], limit: float) -> None:
+        self._waiting[key] = (client, action, self._schedule(limit, lambda: self._act_in_turn(key)))
 
     def _act_in_turn(self, key: object) -> None:
         """Act once the step has room: many clients may wait for the same moment, and the history may be long."""

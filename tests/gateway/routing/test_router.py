@@ -132,7 +132,7 @@ async def test_a_list_dials_the_single_backend_and_is_answered_after_its_descrip
         listing = {"action": "list_conversations", "requestId": "l"}
         await made.connects("a").sends("a", listing).receives("a")
         assert made.dialled == 1
-        made.time.passes(LIMITS.snapshot_wait)
+        made.time.passes(LIMITS.open_deadline)
         await made.script().receives("a", reply("l", conversations=[]))
 
 
