@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import count, islice
+from itertools import count, groupby, islice
 from typing import Annotated, Literal
 
 import msgspec
@@ -374,17 +374,10 @@ def readable(step: StepLine) -> list[StepLine]:
 
 def packed(lines: Iterable[Line]) -> Iterator[StepLine]:
     """Return the StepLines of frames, events and commands. Those of one time share a StepLine as far as they can."""
-    together: list[Line] = []
-    first = following = t = -1
-    for line in lines:
-        if together and (line.t != t or line.seq != following):
-            yield from in_steps(first, t, together)
-            together = []
-        if not together:
-            first, t = line.seq, line.t
-        together.append(structs.replace(line, seq=0, t=0))
-        following = line.seq + 1
-    yield from in_steps(first, t, together)
+    # Consecutive numbers have the same difference to their places.
+    for (t, _), some in groupby(enumerate(lines), lambda placed: (placed[1].t, placed[1].seq - placed[0])):
+        together = [line for _, line in some]
+        yield from in_steps(together[0].seq, t, [structs.replace(line, seq=0, t=0) for line in together])
 
 
 # -- bytes ------------------------------------------------------------------------------------------------------
