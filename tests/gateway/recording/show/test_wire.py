@@ -27,6 +27,12 @@ def test_pieces_of_one_text_are_one_row() -> None:
     assert [[line.seq for line in row.columns[CANONICAL]] for row in wire_rows(steps(*events))] == [[2, 5], [8], [11]]
 
 
+def test_a_row_takes_no_more_than_so_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.gateway.recording.show.wire.ROW_MAX", 3)
+    rows = wire_rows(steps(*[TextDelta(text="a")] * 7))
+    assert [len(row.columns[CANONICAL]) for row in rows] == [3, 3, 1]
+
+
 def test_pieces_of_other_texts_begin_another_row() -> None:
     events: list[Event] = [ReasoningDelta(text="a"), TextDelta(text="b"), ToolOutputDelta(call="1", text="c")]
     events += [ToolOutputDelta(call="2", text="d")]
