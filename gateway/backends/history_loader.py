@@ -19,7 +19,6 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from itertools import dropwhile
 from typing import Any, TypeGuard
 
 from msgspec import structs
@@ -50,7 +49,7 @@ from dragoman.mappings.canonical.events import (
     SessionsListed,
     TurnEnded,
 )
-from dragoman.mappings.canonical.values import Cause, Failure, Item, Message
+from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss, StreamedBlock
 
 PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
@@ -100,7 +99,7 @@ class HistoryLoader(AskingBackend):
     def send(self, commands: Sequence[Command]) -> None:
         self._begin()
         if self._may_miss and not self._asking.active:
-            self._asking.begin(self._catch_up(), PATIENCE)
+            self._asking.begin(self._catch_up())
         if self._asking.active:
             self._hold(commands)
             return
@@ -139,11 +138,11 @@ class HistoryLoader(AskingBackend):
             if isinstance(opened, SessionOpened) and not self.connected().transcript:
                 self._asking.begin(self._load(opened, others))
             else:
-                self._asking.begin(self._catch_up(others), PATIENCE)
+                self._asking.begin(self._catch_up(others))
         elif others:
             self._session.receive(others)
             if self._may_miss and not self._asking.active and _is_open_again(others):
-                self._asking.begin(self._catch_up(), PATIENCE)
+                self._asking.begin(self._catch_up())
             elif self._is_refused and not self._asking.active and _ends_turn(others):
                 self._asking.begin(self._load(None, []))
         for answer in answers:
@@ -244,20 +243,24 @@ class HistoryLoader(AskingBackend):
         else:
             self._tell(None, [])
 
-    def _load(self, opened: SessionOpened | None, answers: Sequence[Burst[Event]]) -> Script:
-        """Load the history of an open conversation, then give the session the history and `answers`.
+    def _load(
+        self, opened: SessionOpened | None, answers: Sequence[Burst[Event]], *, limit: int = RESUMED_MAX
+    ) -> Script:
+        """Load the history of an open conversation, at most `limit` messages; then tell the session it and `answers`.
 
-        `opened` is None after a refusal: a codewhale 0.10.2 shows an unloaded thread only after an input.
+        `opened` is None if the session knows a part of it, or after a refusal: a codewhale 0.10.2 shows an unloaded
+        thread only after an input.
         """
         self._asking.within(PATIENCE)
+        self._may_miss = False
         items: list[Item] = []
         refusal = None
         try:
-            page = yield from self._pages(GetHistory(limit=RESUMED_MAX), items)
+            page = yield from self._pages(GetHistory(limit=limit), items)
             refusal = failure_in([page])
             if refusal is not None:
                 self._lose("the backend refused to return the history")
-            elif isinstance(page, HistorySnapshot) and page.next_cursor:
+            elif isinstance(page, HistorySnapshot) and page.next_cursor and limit == RESUMED_MAX:
                 self._lose("older than the part of a resumed conversation that is loaded")
         except TimedOut:
             self._lose("the backend did not return the history in time")
@@ -272,21 +275,8 @@ class HistoryLoader(AskingBackend):
         self._tell(opened, items, answers, refusal)
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
-        """Give the session the newest messages of its conversation, of which it adds the new ones, then `answers`."""
-        self._may_miss = False
-        history: list[Item] = []
-        try:
-            page = yield GetHistory(limit=PAGE)
-            if isinstance(page, HistorySnapshot):
-                # an answer without its input has no place among the known ones
-                history = [*dropwhile(lambda item: not _is_input(item), reversed(page.items))]
-        except TimedOut:
-            self._lose("the backend did not return the history in time")
-        except ConnectionLost:
-            pass  # the session goes on with what it knows
-        bursts = [Burst[Event](items=[HistorySnapshot(items=tuple(history))])] if history else []
-        if bursts or answers:
-            self._session.receive([*bursts, *answers])
+        """Load the newest page, of which the session adds the messages that it does not know."""
+        return self._load(None, answers, limit=PAGE)
 
     def _tell(
         self,
@@ -327,10 +317,6 @@ def _names(listed: Any) -> list[str]:
 
 def _is_unknown(answer: Any) -> bool:
     return isinstance(answer, Reply) and answer.failure is not None and answer.failure.cause == "not_found"
-
-
-def _is_input(item: Item) -> bool:
-    return isinstance(item, Message) and item.role == "user"
 
 
 def _is_done(item: Event) -> TypeGuard[SessionOpened | Reply]:

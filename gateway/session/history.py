@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import islice, takewhile
+from itertools import dropwhile, islice, takewhile
 
 from msgspec import structs
 
@@ -191,8 +191,12 @@ class Addition:
 
 
 def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -> list[Item] | None:
-    """Return the transcript with what a list of the same conversation adds to it; None if that is nothing."""
-    items, _ = Addition(transcript, new_id).of(listed)
+    """Return the transcript with what a list of the same conversation adds to it; None if that is nothing.
+
+    A list may begin inside of a run: an answer without its input has no place among the known ones.
+    """
+    whole_runs = [*dropwhile(lambda item: not _is_spoken(item, "user"), listed)]
+    items, _ = Addition(transcript, new_id).of(whole_runs)
     return items if items != transcript else None
 
 

@@ -61,11 +61,10 @@ class SessionsListed(AnswerEvent, frozen=True, kw_only=True):
 class HistorySnapshot(EventBase, frozen=True, kw_only=True):
     """A session's history: the whole history, oldest first; or, with a `request`, one page, newest first.
 
-    A whole history replaces the known one. The list of a store, without `status` and not `rotated`, only adds to it. If
-    the dialect has them, a history includes `status`, `backend`, `runs` (oldest first) and `conversation` (the
-    backend's id). `rotated` is True if the history changed while clients were attached. `next_cursor` is None on the
-    last page. `compacted` is True if a summary replaces the oldest items. The session sets `summed_up`: how many of
-    `items` are only in that summary, not in the backend's own history.
+    A whole history replaces the known one; the list of a store, without `status`, only adds to it. If the dialect has
+    them, it includes `status`, `backend`, `runs` (oldest first) and `conversation` (the backend's id). `rotated` is
+    True if the history changed while clients were attached. `next_cursor` is None on the last page. `compacted` is True
+    if a summary replaces the oldest items. The session sets `summed_up`: how many of `items` are only in that summary.
     """
 
     items: tuple[values.Item, ...]

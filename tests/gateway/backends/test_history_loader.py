@@ -474,13 +474,6 @@ def test_an_input_over_a_new_connection_waits_for_the_messages_of_other_clients(
     assert stage.asked[1:] == [submit("r")]
 
 
-def test_a_page_that_begins_inside_of_a_run_is_told_from_its_first_input_on() -> None:
-    stage = severed("1", "2")
-    stage.loader.receive(AGAIN)
-    stage.answers(HistorySnapshot(items=(message("3"), structs.replace(message("b"), role="assistant"))))
-    assert stage.history() == ["3"]
-
-
 def test_nothing_is_told_if_the_history_is_refused() -> None:
     stage = severed("1", "2")
     stage.loader.send([submit("r")])

@@ -67,7 +67,7 @@ def test_the_list_of_a_store_only_adds_to_what_the_session_knows() -> None:
     known, new = Message(role="user", text="1", id="1"), Message(role="user", text="2", id="2")
     session.feed(HistorySnapshot(items=(known,)))
     assert session.feed(HistorySnapshot(items=(known,))) == []
-    session.feed(HistorySnapshot(items=(new,)))
+    session.feed(HistorySnapshot(items=(Message(role="assistant", text="of an unknown input", id="a"), new)))
     assert [item.text for item in session.state.transcript if isinstance(item, Message)] == ["1", "2"]
 
 
