@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.matrix import markdown, pairs, show
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.fidelity import Cell, matrix
@@ -172,6 +173,7 @@ async def test_commands_that_the_gateway_answers_by_the_matrix_never_reach_the_b
             history("5"),
         )
         await pod.says({"method": "list_visible_pods"}, {"method": "shutdown"})
+        await made.time.elapses(Limits().open_deadline)  # the backend tells no history
         answered = {frame["requestId"] for frame in smooth.frames() if frame["type"] != "error"}
         assert answered == {"open", "1", "2", "3", "4", "5"}
         assert [frame["event"] for frame in pod.frames()][-2:] == ["visible_pods", "shutdown"]
