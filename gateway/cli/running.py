@@ -26,6 +26,7 @@ from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
 from dragoman.gateway.process.heap import return_free_memory
 from dragoman.gateway.process.inherited_sockets import INHERITED
+from dragoman.gateway.process.interpreter import configure_interpreter
 from dragoman.gateway.process.systemd import ServiceNotifier
 from dragoman.gateway.process.threads import start_threads
 from dragoman.gateway.reload import ConfigReloader
@@ -33,17 +34,12 @@ from dragoman.mappings.errors import DragomanError, first_error
 
 log = structlog.get_logger("dragoman")
 
-DIGITS_MAX = 640  # digits of an integer that is read, the least limit of Python: 4,000 digits take 0.1 ms each time
-
-SWITCH = 0.0005  # seconds that the event loop waits for another thread after each system call, instead of Python's 5 ms
-
 
 def set_up(log_level: str, log_json: bool, log_content: bool = False) -> None:
     """Configure the logs of a serving command from its options."""
     INHERITED.adopt()
     descriptors.raise_limit()
-    sys.set_int_max_str_digits(DIGITS_MAX)
-    sys.setswitchinterval(SWITCH)
+    configure_interpreter()
     logs.configure(log_level, as_json=log_json, content=log_content)
 
 

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +23,8 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.source import expand_home
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
+from dragoman.gateway.process.heap import return_free_memory
+from dragoman.gateway.process.interpreter import configure_interpreter
 from dragoman.gateway.process.threads import start_threads
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
@@ -55,11 +58,12 @@ def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
 def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Run until stopped, then exit: 0 success, 1 failure, 2 bad usage or configuration."""
     descriptors.raise_limit()
+    configure_interpreter()
     logs.configure("warning")
     try:
+        work = serve()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(start_threads())
-            runner.run(serve())
+            runner.run(_run(work))
     except asyncio.CancelledError:
         sys.exit(1)  # a second signal cancels the work
     except (DragomanError, OSError, BaseExceptionGroup) as error:
@@ -69,3 +73,14 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
         logs.tell(f"error: {logs.escaped(str(cause))}", sys.stderr)
         sys.exit(2 if isinstance(cause, ConfigError) else 1)
     sys.exit(0)
+
+
+async def _run(work: Coroutine[Any, Any, None]) -> None:
+    with closing(work):  # it never begins if the system refuses threads
+        await start_threads()
+        async with asyncio.TaskGroup() as group:
+            heap = group.create_task(return_free_memory(), name="heap")
+            try:
+                await work
+            finally:
+                heap.cancel()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import socket
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dragoman.gateway.cli.running import DIGITS_MAX, set_up
 from tests.gateway.cli.program import Run
 from tests.reserved_ports import reserved_port
 
@@ -57,18 +55,3 @@ def test_an_error_is_one_json_value_for_scripts(
     text = told[0]["text"] if isinstance(told, list) else told.get("error") or told["failure"]["text"]
     assert (code, err) == (plain[0], plain[2]), "only stdout differs"
     assert text in "".join(plain[1:])
-
-
-# -- running -----------------------------------------------------------------------------------------
-
-
-def test_a_serving_command_reads_no_integer_of_a_thousand_digits() -> None:
-    set_up("info", log_json=False)
-    assert msgspec.json.decode(b"9" * DIGITS_MAX) == 10**DIGITS_MAX - 1
-    with pytest.raises(msgspec.DecodeError):
-        msgspec.json.decode(b"9" * (DIGITS_MAX + 1))
-
-
-def test_a_serving_command_waits_for_a_busy_thread_only_shortly() -> None:
-    set_up("info", log_json=False)
-    assert sys.getswitchinterval() <= 0.001, "seconds for each system call of the event loop while a thread redacts"
