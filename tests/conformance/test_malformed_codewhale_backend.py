@@ -7,6 +7,7 @@ carries the next turn. A client in another session, whose codewhale is another p
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.codewhale.vocabulary import SEED, methods
+from tests.awaited import until
 from tests.conformance.fake_codewhale import FakeCodewhale, accepted, bare
 from tests.pairs.gateway import SmoothClient, serving
 from tests.pairs.turn_clients import TurnClient, join
@@ -302,6 +304,11 @@ async def sends(fake: FakeCodewhale, row: Row) -> None:
             await fake.say(said)
 
 
+async def until_dropped(at: Stand, count: int) -> None:
+    """Wait until the gateway has counted so many dropped messages."""
+    await until(lambda: dropped(at.app) >= count)
+
+
 async def goes_on(at: Stand, row: Row, before: int) -> None:
     """Run another turn of the same client and one of the bystander; return the counts so far."""
     if row in LOST and isinstance(at.asker.client, SmoothClient):
@@ -345,6 +352,7 @@ async def test_unreadable_lines_and_unexpected_answers_do_not_affect_others(dial
         for row in IDLE:
             before = dropped(at.app)
             await sends(at.fake, row)
+            await until_dropped(at, before + row.counted)  # a line of the server has no order with one of a client
             seen = await at.asker.turn("next")
             assert (seen.text, seen.end) == ("Well.", "completed"), row.name
             assert row.counted == -1 or dropped(at.app) - before == row.counted, (row.name, at.app.ledger.entries())
@@ -401,9 +409,10 @@ async def test_a_turn_that_an_old_release_cannot_interrupt_ends_for_clients_and_
 ) -> None:
     """The gateway ends the turn itself (docs/translation.md, rule 3.4)."""
     async with stand(dialect, tmp_path, methods(SEED)) as at:
-        await at.asker.begin("hold", tokens=0)
-        await at.fake.holds()
-        await at.fake.say(START, delta("a"))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(at.asker.begin("hold", tokens=1))
+            await at.fake.holds()
+            await at.fake.say(START, delta("a"))
         await at.asker.cancel()
         seen = await at.asker.finish()
         assert (seen.text, seen.end) == ("a", "cancelled")
