@@ -32,9 +32,9 @@ def as_uuid(text: str) -> UUID:
         return UUID(named_uuid(NAMESPACE_OID, text))
 
 
-def derived(session_id: str, name: str) -> str:
-    """Return the UUIDv5 of a part of a session; `name` is session, user or agent."""
-    return named_uuid(as_uuid(session_id), name)
+def derived(turn: str, name: str) -> str:
+    """Return the UUIDv5 of a part of a turn; `name` names the part."""
+    return named_uuid(as_uuid(turn), name)
 
 
 def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
@@ -56,18 +56,19 @@ def _computed_ids(session_id: str) -> tuple[str, str]:
 
 def opened(event: events.SessionOpened, asked: object) -> wire.Session:
     """Return the session descriptor. For get_session it has a status: the backend's own, or whether a turn runs."""
+    own = as_uuid(event.session)
     try:
         agent = str(UUID(event.agent))
     except ValueError:
-        agent = derived(event.session, "agentId")
+        agent = named_uuid(own, "agentId")
     session_id, conversation_id = public_ids(event.session, event.ext)
     return wire.Session(
         session_id=session_id,
         conversation_id=conversation_id,
         agent_id=agent,
         agent_name=given(event.ext, "agentName", str, "") or wire.AGENT_NAME,
-        user_participant_id=given(event.ext, "userParticipantId", str, "") or derived(event.session, "user"),
-        agent_participant_id=given(event.ext, "agentParticipantId", str, "") or derived(event.session, "agent"),
+        user_participant_id=given(event.ext, "userParticipantId", str, "") or named_uuid(own, "user"),
+        agent_participant_id=given(event.ext, "agentParticipantId", str, "") or named_uuid(own, "agent"),
         thread_id=given(event.ext, "threadId", str, "") or None if isinstance(asked, commands.GetSession) else None,
         status=_status(event) if isinstance(asked, commands.GetSession) else None,
     )
