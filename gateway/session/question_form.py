@@ -21,9 +21,13 @@ Answer = AnswerApproval | AnswerInteraction
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """An answer to a question. With typed `segments` the turn goes on as a run of the link in `origin`."""
+    """An answer to a question by the client `giver`, "" for the gateway.
+
+    With typed `segments` the turn goes on as a run of the link in `origin`.
+    """
 
     resolved: Resolution
+    giver: str = ""
     segments: tuple[Segment, ...] = ()
     origin: Origin | None = None
 

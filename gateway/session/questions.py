@@ -41,7 +41,7 @@ NOBODY: dict[str, bool] = {}  # one for all sessions; nothing is added to it
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    __slots__ = ("_asked", "_beaten", "_context", "_deadline", "_form", "_giver", "_shown", "_shown_at", "given")
+    __slots__ = ("_asked", "_beaten", "_context", "_deadline", "_form", "_shown", "_shown_at", "given")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
@@ -51,7 +51,6 @@ class Questions:
         self._deadline = Deadline(context.services.schedule)
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
-        self._giver = ""  # id of the client that gave the answer, "" for the gateway
         self._beaten = NOBODY  # `_seat` of clients whose answer to the last question is late -> True if asked in words
 
     @property
@@ -77,8 +76,8 @@ class Questions:
         if shown == self._shown:
             return
         if self._asked is not None:
-            links = self._context.delivery.links
-            self._beaten = {_seat(one): not one.can_be_asked(self._asked) for one in links if one.id != self._giver}
+            links, giver = self._context.delivery.links, self.given.giver if self.given is not None else ""
+            self._beaten = {_seat(one): not one.can_be_asked(self._asked) for one in links if one.id != giver}
         self.close()
         self._shown = shown
         if block is None:
@@ -93,8 +92,7 @@ class Questions:
 
     def close(self) -> None:
         self._deadline.stop()
-        self._form, self._asked, self._shown = None, None, ""
-        self.given, self._giver = None, ""
+        self._form, self._asked, self._shown, self.given = None, None, "", None
 
     def _decide(self, question: Question) -> None:
         """Answer as the route says: no client can."""
@@ -155,9 +153,9 @@ class Questions:
         if block is None:
             return
         command = structs.replace(command, question=block.asked.question)
-        self._giver = client.id if client is not None else ""
-        origin = Origin(link=self._giver, request=command.request) if segments else None
-        self.given = Given(resolved=resolution_of(command), segments=segments, origin=origin)
+        giver = client.id if client is not None else ""
+        origin = Origin(link=giver, request=command.request) if segments else None
+        self.given = Given(resolved=resolution_of(command), giver=giver, segments=segments, origin=origin)
         _note_answer(self._context, client, command)
         if not self._context.in_flight.forward(client, command, segments):
             self.given = None  # it was refused
@@ -243,7 +241,7 @@ class Questions:
             if failure is None:
                 self._context.effects.deliver(self._context.form.questions.answered(given, now), now)
             else:
-                self.given, self._giver = None, ""
+                self.given = None
                 if failure.cause == "not_found":
                     lost = Given(resolved=denied(block.asked))
                     self._context.effects.deliver(self._context.form.questions.answered(lost, now), now)
@@ -254,7 +252,7 @@ class Questions:
 
     def note_invalid(self, pending: PendingCommand, event: events.InteractionInvalid) -> None:
         """Ask again for a form whose values the backend refused."""
-        self.given, self._giver = None, ""
+        self.given = None
         client, request = pending.client, pending.command.request
         if client is None:
             return
