@@ -12,7 +12,7 @@ import itertools
 import sys
 from collections.abc import Callable, Container
 from types import FrameType
-from typing import Any
+from typing import Any, SupportsIndex
 
 GROWTH = 2.3  # times as many steps for twice the input: linear work has 2, with some that does not grow less
 
@@ -54,3 +54,14 @@ def growth(work: Callable[[Any], Callable[[], object]], inputs: list[Any], reade
     count_steps(work(inputs[0]), readers)  # Python 3.12 counts less the first time
     steps = [count_steps(work(given), readers) for given in inputs[1:]]
     return max(after / before for before, after in itertools.pairwise(steps))
+
+
+class CopiedText(str):
+    """A text that counts how often a part of it is copied, and a part of that."""
+
+    __slots__ = ()
+    copies = 0
+
+    def __getitem__(self, place: SupportsIndex | slice) -> CopiedText:
+        CopiedText.copies += 1
+        return CopiedText(super().__getitem__(place))

@@ -170,18 +170,18 @@ class Addition:
 
     def _find_parts(self, item: Message, end: int) -> int | None:
         """Return the index of the last block in which an answer was seen; what the blocks lack is added to it."""
-        last, rest = None, item.text
-        while rest and (place := _next(self._answers, self._at)) is not None and place < end:
+        last, text, at = None, item.text, 0
+        while at < len(text) and (place := _next(self._answers, self._at)) is not None and place < end:
             seen = self._texts[place]
-            if last is None and not rest.startswith(seen) and rest.endswith(seen):  # joined in its middle
-                self._known[place] = structs.replace(self._known[place], text=rest)
+            if last is None and not text.startswith(seen) and text.endswith(seen):  # joined in its middle
+                self._known[place] = structs.replace(self._known[place], text=text)
                 return place
-            if not rest.startswith(seen):
+            if not text.startswith(seen, at):
                 break
-            last, rest = place, rest[len(seen) :]
+            last, at = place, at + len(seen)
             self._at = place + 1
-        if last is not None and rest:
-            self._known[last] = structs.replace(self._known[last], text=self._texts[last] + rest)
+        if last is not None and at < len(text):
+            self._known[last] = structs.replace(self._known[last], text=self._texts[last] + text[at:])
         return last
 
     def _fresh(self, item: Item, turn: str) -> Item:

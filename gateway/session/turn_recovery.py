@@ -275,17 +275,18 @@ def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterato
 
     The heard blocks that it matches are used up.
     """
-    while heard and text:
+    at = 0
+    while heard and at < len(text):
         block = heard.popleft()
         sent = "".join(block.parts)
         if not block.done:
-            yield sent, text
+            yield sent, text[at:]
             return
-        if not text.startswith(sent):  # parts were missed in between: the text that was heard stays
+        if not text.startswith(sent, at):  # parts were missed in between: the text that was heard stays
             return
-        text = text[len(sent) :]
-    if text:
-        yield "", text
+        at += len(sent)
+    if at < len(text):
+        yield "", text[at:]
 
 
 def _text(sent: str, text: str, *, stays_open: bool) -> Event:
@@ -405,7 +406,7 @@ class ResumedTurn:
     def _continued(self, event: Any) -> Sequence[Any]:
         """Return the events of a block of which a part was missed, once the block has ended."""
         kind = type(event)
-        if kind in DONE_OF_DELTA and all(type(held) is kind for held in self.held):
+        if kind in DONE_OF_DELTA and (not self.held or type(self.held[0]) is kind):
             if event.text:  # so the bound of the text bounds their number, too
                 self.held.append(event)
             self._weight += len(event.text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex
-
 import pytest
 
 from dragoman.mappings.stored_answers import without_runs
+from tests.step_counter import CopiedText
 
 
 @pytest.mark.parametrize(
@@ -24,18 +23,7 @@ def test_questions_at_the_end_of_a_run_are_not_looked_for_in_the_store(stored: s
     assert without_runs(stored, runs) == rest
 
 
-class CopiedText(str):
-    """A text that counts how often it, or a part of it, is copied."""
-
-    __slots__ = ()
-    copies = 0
-
-    def __getitem__(self, place: SupportsIndex | slice) -> CopiedText:
-        CopiedText.copies += 1
-        return CopiedText(super().__getitem__(place))
-
-
-def test_a_stored_text_is_copied_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CopiedText, "copies", 0)
+def test_a_stored_text_is_copied_once_for_all_runs() -> None:
+    before = CopiedText.copies
     assert without_runs(CopiedText("aaab"), ["a"] * 3) == "b"
-    assert CopiedText.copies == 1
+    assert CopiedText.copies == before + 1

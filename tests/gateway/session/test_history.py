@@ -15,6 +15,7 @@ from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.state import continues
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
+from tests.step_counter import CopiedText
 
 
 class Told:
@@ -386,6 +387,12 @@ def added(known: Sequence[Item], told: Sequence[Item]) -> list[Item]:
 
 def texts_of(items: list[Item]) -> list[str]:
     return [item.text if isinstance(item, Message) else type(item).__name__ for item in items]
+
+
+def test_an_answer_is_copied_once_for_all_blocks_in_which_it_was_seen() -> None:
+    before = CopiedText.copies
+    items = added([asks("a"), *[answer("b")] * 9], [asks("a"), answer(CopiedText("b" * 9 + "c"))])
+    assert (texts_of(items), CopiedText.copies) == (["a", *["b"] * 8, "bc"], before + 1)
 
 
 CALL = ToolCall(call="c", name="ls", arguments="{}")

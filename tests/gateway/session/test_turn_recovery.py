@@ -31,7 +31,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.state import CallBlock, TextBlock
 from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning, Role, ToolCall, ToolResult
-from tests.step_counter import GROWTH, growth
+from tests.step_counter import GROWTH, CopiedText, growth
 
 ASKED = Message(role="user", text="Hi", id="u")
 
@@ -89,6 +89,21 @@ def test_a_message_of_the_run_costs_the_same_however_many_were_heard() -> None:
         return lambda: missed_events(OpenTurn(id="t", message="m"), heard, heard[::-1])
 
     assert growth(many_messages, [100, 100, 200, 400]) <= GROWTH
+
+
+def test_a_stored_text_is_copied_once_for_all_blocks_that_were_heard() -> None:
+    turn = OpenTurn(id="t", message="m", blocks=[TextBlock(parts=["a"], done=True)] * 9)
+    before = CopiedText.copies
+    missed = missed_events(turn, [], [Message(role="assistant", text=CopiedText("a" * 9 + "b"))])
+    assert (missed, CopiedText.copies) == ([TextDone(text="b")], before + 1)
+
+
+def test_a_delta_inside_a_missed_block_costs_the_same_however_many_came_before() -> None:
+    def many_deltas(number: int) -> Callable[[], object]:
+        resumed = ResumedTurn(in_a_turn())
+        return lambda: resumed.new_events([TextDelta(text="a")] * number)
+
+    assert growth(many_deltas, [100, 100, 200, 400]) <= GROWTH
 
 
 def test_received_content_is_left_out_once_and_new_content_stays() -> None:
