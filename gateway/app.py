@@ -52,10 +52,9 @@ if TYPE_CHECKING:
     from dragoman.gateway.observability.tracing import Telemetry
     from dragoman.gateway.recording.recordings import Recordings
 
-COLLECT = (5_000, 1_500, 0)
-"""Thresholds: 5,000 new objects (2 to 5 ms) at once, each of them once, and all once in 7.5 million.
-
-Python examines new objects twice by default (docs/performance.md, "A turn"; docs/reliability.md, section 5).
+COLLECT = (2_500, 0, 2_500)
+"""Thresholds: at most 5,000 new objects (2 to 5 ms) at once, half of them twice, and all once in 12.5 million
+(docs/performance.md, "A turn"; docs/reliability.md, section 5).
 """
 
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first

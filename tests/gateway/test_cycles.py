@@ -48,7 +48,7 @@ async def test_connections_that_ended_leave_nothing_to_the_garbage_collector(tmp
         assert sum(garbage.values()) < listeners, "not one object of each connection"
 
 
-def test_the_collector_examines_new_objects_once_and_few_of_them_at_a_time() -> None:
+def test_the_collector_examines_few_objects_at_a_time_and_half_of_them_twice() -> None:
     examined: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -67,7 +67,7 @@ def test_the_collector_examines_new_objects_once_and_few_of_them_at_a_time() -> 
         gc.set_threshold(*usual)
         gc.unfreeze()
     assert max(examined) < 5_500
-    assert sum(examined) < 1.1 * len(kept)
+    assert sum(examined) < 1.6 * len(kept)
 
 
 async def start_backends(stack: AsyncExitStack, folder: Path) -> list[str]:
