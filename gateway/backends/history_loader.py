@@ -12,7 +12,8 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
     a client changes an open one    its ResumeSession, and the newest page if it may not be `stored`; as above
     a client runs a prompt in it    its PromptOnce and the newest page; one HistorySnapshot, the result
     a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
-    a lost connection is made again the newest page; one HistorySnapshot, of which the session adds what is new
+    a lost connection is made again the newest page, or all after a refusal; one HistorySnapshot, of which the session
+                                    adds what is new
     a turn ends after a refusal     the pages, once more; one HistorySnapshot
 """
 
@@ -144,6 +145,7 @@ class HistoryLoader(AskingBackend):
             if self._may_miss and not self._asking.active and _is_open_again(others):
                 self._asking.begin(self._catch_up())
             elif self._is_refused and not self._asking.active and _ends_turn(others):
+                self._is_refused = False  # it is asked once more, and not after each turn
                 self._asking.begin(self._load(None, []))
         for answer in answers:
             asking = self._asked_for(answer)
@@ -260,23 +262,29 @@ class HistoryLoader(AskingBackend):
             refusal = failure_in([page])
             if refusal is not None:
                 self._lose("the backend refused to return the history")
-            elif isinstance(page, HistorySnapshot) and page.next_cursor and limit == RESUMED_MAX:
-                self._lose("older than the part of a resumed conversation that is loaded")
+            elif limit == RESUMED_MAX:
+                self._note_loaded(page, items)
         except TimedOut:
             self._lose("the backend did not return the history in time")
         except ConnectionLost:
             pass  # the pages that came are the history
-        if opened is None and refusal is None and items:
-            alerts = self.connected().alerts  # for clients that come later
-            alerts[:] = [alert for alert in alerts if not alert.text.startswith(MISSING)]
         if opened is None:
             refusal = None  # clients were told before
-        self._is_refused = refusal is not None
+        self._is_refused |= refusal is not None
         self._tell(opened, items, answers, refusal)
 
+    def _note_loaded(self, page: Event, items: Sequence[Item]) -> None:
+        """Take note that the whole history came, which a refusal may have kept back before. `page` is its last one."""
+        self._is_refused = False
+        if isinstance(page, HistorySnapshot) and page.next_cursor:
+            self._lose("older than the part of a resumed conversation that is loaded")
+        if items:
+            alerts = self.connected().alerts  # for clients that come later
+            alerts[:] = [alert for alert in alerts if not alert.text.startswith(MISSING)]
+
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
-        """Load the newest page, of which the session adds the messages that it does not know."""
-        return self._load(None, answers, limit=PAGE)
+        """Load the newest page, of which the session adds the messages that it does not know; all, if it knows none."""
+        return self._load(None, answers, limit=RESUMED_MAX if self._is_refused else PAGE)
 
     def _tell(
         self,

@@ -504,3 +504,39 @@ def test_a_backend_that_never_opened_the_conversation_is_asked_for_no_messages()
     stage.loader.lost("away", [])
     stage.loader.send([submit("r")])
     assert stage.asked == [submit("r")]
+
+
+def refused_and_severed() -> Stage:
+    """Return a loader whose backend refused the history of a resumed conversation, before the connection was lost."""
+    stage = Stage("c1")
+    stage.loader.start()
+    stage.opened()
+    stage.answers(Reply(request="", failure=NO))
+    stage.state.backend_ids = keep(sessionId="s1", conversationId="c1")
+    stage.loader.lost("away", [])
+    return stage
+
+
+def test_a_refused_history_is_still_read_after_the_next_turn_if_the_connection_is_lost_before() -> None:
+    stage = refused_and_severed()
+    stage.loader.send([submit("r")])
+    stage.answers(Reply(request="", failure=NO))
+    assert stage.asked[-1] == submit("r")
+    stage.loader.receive([Burst[Event](items=[TurnEnded(end="completed")])])
+    stage.pages(["2"], ["1"])
+    assert (stage.history(), stage.state.alerts) == (["1", "2"], [])
+
+
+def test_a_new_connection_is_asked_for_the_whole_history_that_the_former_one_refused() -> None:
+    stage = refused_and_severed()
+    stage.loader.receive(AGAIN)
+    stage.pages(*([f"{page}-{n}" for n in range(PAGE)] for page in range(3)))
+    assert (len(stage.history()), stage.state.alerts) == (3 * PAGE, [])
+
+
+def test_clients_are_told_of_missing_messages_until_all_pages_came() -> None:
+    stage = refused_and_severed()
+    stage.loader.receive(AGAIN)
+    stage.pages(["2"], more=True)
+    stage.time.passes(PATIENCE)
+    assert (stage.history(), len(stage.state.alerts)) == (["2"], 1)
