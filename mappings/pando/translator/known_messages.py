@@ -6,7 +6,7 @@ sent its text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -19,6 +19,8 @@ from dragoman.mappings.pando.vocabulary import given
 
 INPUTS_MAX = 64  # inputs that no list has contained yet: the end of a successful turn clears them
 ECHOES_MAX = 64  # our inputs whose echo may still come; released primaries send no echo
+IDS_MAX = 100_000  # ids of messages that were published or listed since the last turn ended, about 13 MB
+ID_MAX = 256  # characters of an id that is kept: seven times the length of a UUID
 
 
 class KnownMessages:
@@ -52,7 +54,7 @@ class KnownMessages:
     def note_published(self, message: Message) -> None:
         """Note a user's message that the primary published."""
         if message.id:
-            self.ids.add(message.id)
+            self._remember([message.id])
         self.note_input(message.text)
 
     def forget_input(self, text: str) -> None:
@@ -64,8 +66,13 @@ class KnownMessages:
     def note_listed(self, listed: Sequence[Message]) -> None:
         """Note the messages of a list that may be only a part of the store."""
         self._listed = True
-        self.ids.update(message.id for message in listed)
+        self._remember(message.id for message in listed)
         self.waiting = listed[-1].id if listed and listed[-1].role == "user" else ""
+
+    def _remember(self, ids: Iterable[str]) -> None:
+        """Add ids until there are IDS_MAX, without those longer than ID_MAX: a turn may have no end."""
+        if len(self.ids) < IDS_MAX:
+            self.ids.update(one for one in ids if len(one) <= ID_MAX)
 
     def note_whole_store(self, listed: tuple[Message, ...]) -> None:
         """Note the messages of the complete store at the end of a turn."""

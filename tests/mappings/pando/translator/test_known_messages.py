@@ -8,7 +8,8 @@ import pytest
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.pando.translator.known_messages import INPUTS_MAX, KnownMessages, up_to_input
+from dragoman.mappings.pando.translator import known_messages
+from dragoman.mappings.pando.translator.known_messages import ID_MAX, INPUTS_MAX, KnownMessages, up_to_input
 from dragoman.mappings.pando.translator.output import LatestCall, StreamedOutput
 from dragoman.mappings.pando.translator.run_input import RunInput
 from tests.step_counter import GROWTH, growth
@@ -27,6 +28,16 @@ def test_the_oldest_input_that_no_list_had_is_forgotten() -> None:
     for number in range(INPUTS_MAX + 1):
         known.note_input(str(number))
     assert texts(known.missed_inputs([user("0", "a"), user("1", "b")])) == ["0"]
+
+
+def test_the_ids_that_a_turn_without_end_publishes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_messages, "IDS_MAX", 3)
+    known = KnownMessages()
+    for number in range(9):
+        known.note_published(user("Hi", f"m{number}"))
+        known.note_published(user("Hi", f"m{number}" * ID_MAX))
+        known.note_listed([user("Hi", f"l{number}")])
+    assert known.ids == {"m0", "l0", "m1"}
 
 
 def test_a_refused_input_that_is_stored_came_from_another_client() -> None:
