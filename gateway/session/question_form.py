@@ -21,13 +21,13 @@ Answer = AnswerApproval | AnswerInteraction
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """An answer to a question by the client `giver`, "" for the gateway.
+    """An answer to a question. `giver` is the seat of its client (questions.py), None for the gateway.
 
     With typed `segments` the turn goes on as a run of the link in `origin`.
     """
 
     resolved: Resolution
-    giver: str = ""
+    giver: str | None = None
     segments: tuple[Segment, ...] = ()
     origin: Origin | None = None
 

@@ -76,8 +76,8 @@ class Questions:
         if shown == self._shown:
             return
         if self._asked is not None:
-            links, giver = self._context.delivery.links, self.given.giver if self.given is not None else ""
-            self._beaten = {_seat(one): not one.can_be_asked(self._asked) for one in links if one.id != giver}
+            links, giver = self._context.delivery.links, self.given.giver if self.given is not None else None
+            self._beaten = {_seat(one): not one.can_be_asked(self._asked) for one in links if _seat(one) != giver}
         self.close()
         self._shown = shown
         if block is None:
@@ -153,8 +153,8 @@ class Questions:
         if block is None:
             return
         command = structs.replace(command, question=block.asked.question)
-        giver = client.id if client is not None else ""
-        origin = Origin(link=giver, request=command.request) if segments else None
+        giver = _seat(client) if client is not None else None
+        origin = Origin(link=client.id, request=command.request) if client is not None and segments else None
         self.given = Given(resolved=resolution_of(command), giver=giver, segments=segments, origin=origin)
         _note_answer(self._context, client, command)
         if not self._context.in_flight.forward(client, command, segments):

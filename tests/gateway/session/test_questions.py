@@ -662,6 +662,21 @@ async def test_a_late_answer_of_a_pando_client_is_no_input() -> None:
         await made.script().server_receives(told("$u", "approve"))
 
 
+async def test_a_pando_client_that_answered_one_question_may_answer_the_next_at_once() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        made.join("pub", dialect="pando").judged = False
+        turn = (await parked(made).ignores("pub"))["$t"]
+        caller = made.join("v", dialect="pando", calls=True)
+        caller.judged = False
+        caller.calls(message_send(made, "1", "approve"))
+        await made.settle()
+        script = made.script().server_receives(confirmed("$c", approved=True)).server_sends(acknowledged("$c"))
+        await script.server_sends(confirmation(turn, "burn")).ignores("pub", "p", "v")
+        caller.calls(message_send(made, "2", "approve"))
+        await made.settle()
+        await made.script().server_receives(confirmed("$d", approved=True)).ignores("pub", "p")
+
+
 async def test_a_question_outlives_its_clients_and_is_shown_to_clients_that_come_back() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await ends(
