@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
+from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
@@ -114,7 +115,7 @@ class Session:
         self.state, self._services, self._route = state, services, route
         self._names_only = route.show.tools == "names"
         self._observer, self._observed = observer, state.status
-        self.form = self._normal_form(me, upstream)
+        self.form = _normal_form(me, services, upstream)
         self.log = Log(state, services.limits)
         self.memory = SessionMemory(state, self.log, services, MethodType(_drop_commands, me))
         delivered = DeliveryContext(
@@ -143,16 +144,6 @@ class Session:
         self.presence: Presence = Presence(context, self.pending)
         self.is_busy = False  # a turn is open, or an input waits to be accepted
         self.backend: Backend = connect(self)
-
-    def _normal_form(self, me: Session, upstream: Dialect) -> NormalForm:
-        return NormalForm(
-            self.state,
-            self._services.new_id,
-            tells_model_turns=upstream.events.can_read_type(events.ModelTurnStarted),
-            tells_calls=upstream.tells_calls,
-            puts_in_words=MethodType(_puts_in_words, me),
-            given=MethodType(_given, me),
-        )
 
     def stop(self) -> None:
         """End the session: fail an open turn, cancel every timer, detach every client, close the connection."""
@@ -256,20 +247,26 @@ class Session:
 
     def deliver(self, runs: list[Run], at: int) -> None:
         finished: list[tuple[Attachment, Batch]] = []
-        for run in runs:
-            opened = bool(run.turn) and type(run.events[0]) is events.TurnAccepted
-            if changes_more_than_description(run.events):
-                self.state.updated_at = at
-            size = in_turn(run.events, self.state)
-            batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events), size)
-            finished += zip(self.delivery.deliver(batch, opened=opened, ended=run.ended), repeat(batch), strict=False)
-            self._observer.on_run(self, run)
-            self._observer.changed.add(self.state.id)
-            if run.ended:
-                self.log.end_turn()
-                self.presence.note_use()
-                self.commands.cancel_over()
-                self.describe()
+        try:
+            for run in runs:
+                opened = bool(run.turn) and type(run.events[0]) is events.TurnAccepted
+                if changes_more_than_description(run.events):
+                    self.state.updated_at = at
+                size = in_turn(run.events, self.state)
+                batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events), size)
+                own = self.delivery.deliver(batch, opened=opened, ended=run.ended)
+                finished += zip(own, repeat(batch), strict=False)
+                self._observer.on_run(self, run)
+                self._observer.changed.add(self.state.id)
+                if run.ended:
+                    self.log.end_turn()
+                    self.presence.note_use()
+                    self.commands.cancel_over()
+                    self.describe()
+        except Exception:  # a fault of ours
+            if any(map(_ENDED, runs)):  # the turn has ended in the state, but some clients may wait for its end
+                _disconnect_clients(self.delivery)
+            raise
         if self.log.turn_weight > self._services.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
         self.note_quiet()
@@ -369,3 +366,21 @@ def _puts_in_words(session: Session, question: Question) -> bool:
 
 def _given(session: Session) -> Given | None:
     return session.questions.given
+
+
+def _normal_form(session: Session, services: Services, upstream: Dialect) -> NormalForm:
+    return NormalForm(
+        session.state,
+        services.new_id,
+        tells_model_turns=upstream.events.can_read_type(events.ModelTurnStarted),
+        tells_calls=upstream.tells_calls,
+        puts_in_words=MethodType(_puts_in_words, session),
+        given=MethodType(_given, session),
+    )
+
+
+def _disconnect_clients(delivery: Delivery) -> None:
+    """Disconnect the clients of a session, except those that publish other sessions, too."""
+    for link in delivery.links:
+        if not link.publishes:
+            link.end(CloseReason.INTERNAL)

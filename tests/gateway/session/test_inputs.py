@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.normal_form import NormalForm
 from tests.gateway.in_memory import NEVER, InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, FINISHED, delta, done, echo, run, say, snapshot, status, took
 from tests.gateway.smooth_client_messages import accepted, answer, cancel, cancelled, error, send, token
-from tests.gateway.smooth_server_messages import taken
+from tests.gateway.smooth_server_messages import stopped, taken
 
 
 def pods(made: InMemoryGateway, *names: str) -> Script:
@@ -86,6 +89,23 @@ async def test_a_fault_of_ours_as_a_turn_begins_fails_its_input(monkeypatch: pyt
             .server_sends(taken("$t"))
             .receives("p", say("error", code="internal", message="the connection to the backend was lost"))
         )
+
+
+async def test_a_fault_of_ours_as_a_turn_ends_disconnects_the_clients_that_wait_for_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deliver = Delivery.deliver
+
+    def fail_at_end(*given: Any, ended: bool, **more: Any) -> Any:
+        if ended:
+            raise RuntimeError("a fault")
+        return deliver(*given, ended=ended, **more)
+
+    async with in_memory_gateway(upstream="smooth", limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
+        monkeypatch.setattr(Delivery, "deliver", fail_at_end)
+        asked = made.asks_server("p", "Hi").server_sends(taken("$t"), stopped("$t"))
+        await asked.receives("p", echo("Hi"), status("running"), say("turn_start"))
+        assert not made.clients["p"].link.alive
 
 
 async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_second_sending() -> None:
