@@ -31,7 +31,7 @@ from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item
-from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import (
     GetHistory,
     GetSession,
@@ -279,8 +279,7 @@ class HistoryLoader(AskingBackend):
         if isinstance(page, HistorySnapshot) and page.next_cursor:
             self._lose("older than the part of a resumed conversation that is loaded")
         if items:
-            alerts = self.connected().alerts  # for clients that come later
-            alerts[:] = [alert for alert in alerts if not alert.text.startswith(MISSING)]
+            _remove_alert(self.connected())
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
         """Load the newest page, of which the session adds the messages that it does not know; all, if it knows none."""
@@ -317,6 +316,11 @@ class HistoryLoader(AskingBackend):
 def _alert(text: str) -> Alert:
     """Return an alert, which the session keeps for clients that come later."""
     return Alert(level="warn", source="gateway", text=text)
+
+
+def _remove_alert(state: SessionState) -> None:
+    """Remove the alert of missing messages, which clients that come later would get."""
+    state.alerts[:] = [alert for alert in state.alerts if not alert.text.startswith(MISSING)]
 
 
 def _names(listed: Any) -> list[str]:
