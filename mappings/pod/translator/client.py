@@ -54,7 +54,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._status: Status = "idle"
         self._is_late = False  # content came after the status that ended its run
         self._compaction_failed = False  # its `error` comes next
-        self._result: tuple[Event, ...] = ()  # of the run whose last status was not read yet
+        self._result: tuple[Event, ...] = ()  # of the run, until the status that ends it
         self._pending = PendingMethods()
         self._losses = Losses()
         self._foreign = 0
@@ -76,7 +76,7 @@ class ClientTranslator(Translator[Event, Command]):
                 items[:] = [
                     event
                     for item in items
-                    for event in (handlers[type(item)](self, item) if type(item) in handlers else (item,))
+                    for event in (self._handle(item) if type(item) in handlers else (item,))
                 ]
                 if not items:  # a pod has no request ids, so there is one burst
                     step.bursts = []
@@ -86,7 +86,7 @@ class ClientTranslator(Translator[Event, Command]):
                 self._await_status(items, step)
         for fault in step.faults:
             if _is_status(fault.value) and self._status == "running":  # a running pod can only have stopped
-                step.bursts.append(Burst(items=[*self._on_status(events.StatusChanged(status="idle"))]))
+                step.bursts.append(Burst(items=[*self._handle(events.StatusChanged(status="idle"))]))
         if self._foreign:
             step.losses.append(Loss(kind="ErrorReported", why="answer to another client", count=self._foreign))
             self._foreign = 0
@@ -154,6 +154,11 @@ class ClientTranslator(Translator[Event, Command]):
 
     # -- from the server: events that may answer a command ----------------------------------------------
 
+    def _handle(self, event: Event) -> tuple[Event, ...]:
+        """Return the events that an event stands for, after the result that waited for it."""
+        result, self._result = self._result, ()
+        return (*result, *self._HANDLERS[type(event)](self, event))
+
     def _on_snapshot(self, event: events.HistorySnapshot) -> tuple[Event, ...]:
         if event.status is not None:
             self._status = event.status
@@ -169,17 +174,16 @@ class ClientTranslator(Translator[Event, Command]):
         self._status, self._is_late, self._compaction_failed = event.status, False, False
         pending = self._pending
         if event.status != "running":
-            ended, self._result = (*self._result, event), ()
             if not pending.entries:
-                return ended
-            return (*ended, *(r for entry in pending.end_run() for r in _too_late(entry)))
+                return (event,)
+            return (event, *(r for entry in pending.end_run() for r in _too_late(entry)))
         pending.begin_run()
         resumed = pending.take_oldest(commands.ResumeTurn)
         return (event, *(_reply(resumed.request) if resumed is not None else ()))
 
     def _on_result(self, event: events.TurnResult) -> tuple[Event, ...]:
-        # A client may send its next run as soon as it has read this result. So the result waits for the status that
-        # ends the run: a pod writes a file in between, and here the next run would be refused as busy.
+        # A client may send its next run as soon as it has read this result. So the result waits for the next event,
+        # the status that ends the run: a pod writes a file in between, and here the next run would be refused as busy.
         told: tuple[Event, ...] = (event,)
         if self._status == "running":
             told, self._result = (), told

@@ -213,6 +213,15 @@ def test_the_result_of_a_run_waits_for_the_status_that_ends_it() -> None:
     assert pod.sends(IDLE) == [events.TurnResult(end="completed"), events.StatusChanged(status="idle")]
 
 
+@pytest.mark.parametrize("following", [RUNNING, error("internal", "disk full"), frame("run_end", result="paused")])
+def test_the_result_of_a_run_stays_before_what_follows_it(following: bytes) -> None:
+    pod = working()
+    pod.sends(FINISHED)
+    result, *later = pod.sends(following) + pod.sends(IDLE)
+    assert result == events.TurnResult(end="completed")
+    assert len(later) == 2
+
+
 @pytest.mark.parametrize("command", [commands.CancelTurn(request="a"), commands.PauseTurn(request="a")])
 def test_a_rollback_answers_cancel_and_pause(command: Command) -> None:
     assert answered(working(command).sends(frame("run_end", result="rolled_back"), IDLE)) == [done("a")]
