@@ -74,9 +74,7 @@ class ClientTranslator(Translator[Event, Command]):
             handlers = self._HANDLERS
             if not handlers.keys().isdisjoint(map(type, items)):
                 items[:] = [
-                    event
-                    for item in items
-                    for event in (self._handle(item) if type(item) in handlers else (item,))
+                    event for item in items for event in (self._handle(item) if type(item) in handlers else (item,))
                 ]
                 if not items:  # a pod has no request ids, so there is one burst
                     step.bursts = []

@@ -55,12 +55,15 @@ class CapturedCodewhale(CapturedBackend):
         return chosen
 
     def history(self) -> list[Said]:
+        """Return the messages of the turns; an input that the runtime refused as wrong began none."""
+        refused = [m.value["id"] for m in self.recorded if m.way == "got" and _is_refusal(m.value.get("error"))]
         said: list[Said] = []
         turns = iter(self.turns())
         for message in self.recorded:
             if message.way == "said" and _method(message.value) == "thread/message":
-                said.append(("user", message.value["params"]["input"]))
-                said.append(("assistant", next(turns).text))
+                text = next(turns).text
+                if message.value["id"] not in refused:
+                    said += [("user", message.value["params"]["input"]), ("assistant", text)]
         return said
 
     @staticmethod
@@ -137,3 +140,8 @@ def usual(frame: Frame) -> Frame:
 
 def _method(frame: Any) -> str:
     return str(usual(frame).get("method")) if isinstance(frame, dict) else ""
+
+
+def _is_refusal(error: Frame | None) -> bool:
+    """Return True for a status 400 to 499 of the runtime."""
+    return error is not None and error["message"].startswith("runtime API returned 4")
