@@ -196,8 +196,34 @@ def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId
     A list may begin inside of a run: an answer without its input has no place among the known ones.
     """
     whole_runs = [*dropwhile(lambda item: not _is_spoken(item, "user"), listed)]
-    items, _ = Addition(transcript, new_id).of(whole_runs)
+    begin = _begin(whole_runs, transcript)
+    added, _ = Addition(transcript[begin:], new_id).of(whole_runs)
+    items = [*transcript[:begin], *added]
     return items if items != transcript else None
+
+
+def _begin(listed: Sequence[Item], transcript: Sequence[Item]) -> int:
+    """Return the index in the transcript from which a list is compared: it may lack the older runs.
+
+    Both have the run that is found there. Of equal runs it is the first with no more runs behind it than in the list.
+    """
+    known, runs = _runs(transcript), _runs(listed)
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, (_, run) in enumerate(known):
+        places.setdefault(run, []).append(place)
+    for before, (_, run) in enumerate(runs):
+        if run in places:
+            first = len(known) - (len(runs) - before)
+            place = next((place for place in places[run] if place >= first), places[run][-1])
+            return known[max(0, place - before)][0]
+    return 0
+
+
+def _runs(items: Sequence[Item]) -> list[tuple[int, tuple[str, str]]]:
+    """Return the index, the input and the whole answer of each run."""
+    inputs = [(i, item.text) for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
+    ends = [*(i for i, _ in inputs[1:]), len(items)]
+    return [(i, (text, "".join(_answers(items[i:end])))) for (i, text), end in zip(inputs, ends, strict=False)]
 
 
 def _is_spoken(item: Item, *roles: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.session.history import Addition, fold_in, page, renew
+from dragoman.gateway.session.history import Addition, add_listed, fold_in, page, renew
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
@@ -464,3 +464,22 @@ def _within(users: list[str], known: list[Message]) -> list[str]:
 def test_every_beginning_of_a_history_is_completed_by_it(told: list[Message]) -> None:
     for end in range(len(told) + 1):
         assert texts_of(added([*told[:end]], [*told])) == texts_of([*told])
+
+
+REPEATED: list[Item] = [
+    asks("Go on") if n % 4 == 2 else asks(f"{n}?") if n % 2 == 0 else answer(f"{n}.") for n in range(20)
+]
+"""A conversation in which every second input has the same text."""
+
+
+@pytest.mark.parametrize("heard", [20, 18, 16])
+@pytest.mark.parametrize("listed", [18, 12, 6])
+def test_the_newest_messages_are_added_in_their_place_if_inputs_are_alike(heard: int, listed: int) -> None:
+    items = add_listed(REPEATED[-listed:], REPEATED[:heard], lambda: "id")
+    assert texts_of(items or REPEATED[:heard]) == texts_of(REPEATED)
+
+
+def test_runs_that_are_alike_are_added_if_the_list_has_more_of_them() -> None:
+    run: list[Item] = [asks("Go on"), answer("Done.")]
+    assert texts_of(add_listed(run * 6, run * 5, lambda: "id") or []) == texts_of(run * 6)
+    assert add_listed(run * 4, run * 5, lambda: "id") is None
