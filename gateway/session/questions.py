@@ -41,11 +41,11 @@ NOBODY: dict[str, bool] = {}  # one for all sessions; nothing is added to it
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    __slots__ = ("_asked", "_beaten", "_context", "_deadline", "_form", "_shown", "_shown_at", "given")
+    __slots__ = ("_asked", "_beaten", "_changed_at", "_context", "_deadline", "_form", "_shown", "given")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
-        self._shown, self._shown_at = "", 0  # id of the open question, and when it was shown
+        self._shown, self._changed_at = "", 0  # id of the open question, and when it was shown or the last one was over
         self._asked: Question | None = None  # the open question, unless the route answers it
         self._form: Form | None = None
         self._deadline = Deadline(context.services.schedule)
@@ -79,11 +79,11 @@ class Questions:
             links, giver = self._context.delivery.links, self.given.giver if self.given is not None else None
             self._beaten = {_seat(one): not one.can_be_asked(self._asked) for one in links if _seat(one) != giver}
         self.close()
-        self._shown = shown
+        services = self._context.services
+        self._shown, self._changed_at = shown, services.monotonic()
         if block is None:
             return
         self._asked = block.asked if block.words is not None else None
-        services, self._shown_at = self._context.services, self._context.services.monotonic()
         if isinstance(block.asked, events.InteractionRequired):
             self._form = Form(block.asked)
         self._deadline.start(services.limits.answer_deadline, self._expire)
@@ -135,17 +135,17 @@ class Questions:
             return ANSWERED
         if client.attaches and not self._context.delivery.has_seen_all(client):
             return "the open question was not shown to you yet"
-        crossed = _seat(client) in self._beaten and self._is_shown_since(self._context.services.limits.answer_guard)
+        crossed = _seat(client) in self._beaten and self._has_changed_within(self._context.services.limits.answer_guard)
         return "another client answered the question before" if crossed else ""
 
-    def _is_shown_since(self, seconds: float) -> bool:
-        """Return True if the last question was shown less than `seconds` ago."""
-        return self._context.services.monotonic() - self._shown_at < seconds * NS
+    def _has_changed_within(self, seconds: float) -> bool:
+        """Return True if the open question was shown, or the last one was over, less than `seconds` ago."""
+        return self._context.services.monotonic() - self._changed_at < seconds * NS
 
     def _is_late_answer(self, client: Client, command: SubmitInput) -> bool:
         """Return True if the first input of a client after a question answers it in words. It is over."""
         was_asked = self._beaten.pop(_seat(client), False)  # what it answers from now on is a later question
-        is_recent = self._is_shown_since(self._context.services.limits.answer_deadline)
+        is_recent = self._has_changed_within(self._context.services.limits.answer_deadline)
         return was_asked and is_recent and wording.verdict(flatten(command.segments)) is not None
 
     def _give(self, client: Client | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:

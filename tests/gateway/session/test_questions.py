@@ -563,22 +563,26 @@ async def test_a_slow_pod_client_gets_the_whole_turn_after_its_end() -> None:
 async def test_the_deadline_denies_a_question_with_an_alert_and_a_run_of_the_backend() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         deadline = Limits().answer_deadline
-        await ends(
-            asked(made)
-            .passes(deadline - 1)
-            .receives("p")
-            .passes(1)
-            .receives("p", say("alert", level="warn"))
-            .receives("q", say("alert", level="warn"))
-            .server_receives(confirmed("$c", approved=False))
+        await (
+            ends(
+                asked(made)
+                .passes(deadline - 1)
+                .receives("p")
+                .passes(1)
+                .receives("p", say("alert", level="warn"))
+                .receives("q", say("alert", level="warn"))
+                .server_receives(confirmed("$c", approved=False))
+                .sends("p", run("approve"))
+                .receives("p", busy("not sent: the question was answered already"))
+                .server_sends(acknowledged("$c"))
+                .receives("p", *WOKE, *CALLED)
+                .receives("q", *WOKE, *CALLED),
+                "p",
+                "q",
+                smooth=("a",),
+            )
             .sends("p", run("approve"))
-            .receives("p", busy("not sent: the question was answered already"))
-            .server_sends(acknowledged("$c"))
-            .receives("p", *WOKE, *CALLED)
-            .receives("q", *WOKE, *CALLED),
-            "p",
-            "q",
-            smooth=("a",),
+            .receives("p", busy(OVER))
         )
         assert made.time.waiting == []
 
