@@ -248,7 +248,7 @@ class HistoryLoader(AskingBackend):
     def _load(
         self, opened: SessionOpened | None, answers: Sequence[Burst[Event]], *, limit: int = RESUMED_MAX
     ) -> Script:
-        """Load the history of an open conversation, at most `limit` messages; then tell the session it and `answers`.
+        """Load the history of an open conversation, at most `limit` messages; then pass on the history and `answers`.
 
         `opened` is None if the session knows a part of it, or after a refusal: a codewhale 0.10.2 shows an unloaded
         thread only after an input.
@@ -282,7 +282,7 @@ class HistoryLoader(AskingBackend):
             _remove_alert(self.connected())
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
-        """Load the newest page, of which the session adds the messages that it does not know; all, if it knows none."""
+        """Load the newest page, or all after a refusal. The session adds the messages that it does not know."""
         return self._load(None, answers, limit=RESUMED_MAX if self._is_refused else PAGE)
 
     def _tell(

@@ -268,8 +268,9 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
 
 
 def _was_not_begun(turn: OpenTurn, event: events.TurnEnded) -> bool:
-    """Return True if the backend refused the input itself: it stores no input that is invalid, or comes in a turn that
-    another program began. A pod refuses one that names an unknown workflow after it has accepted it, a codewhale any.
+    """Return True if the backend refused the input after it had accepted it, and so does not store it.
+
+    A pod refuses an unknown workflow, a codewhale an invalid input, and any input in a turn of another program.
     """
     is_refused = event.failure is not None and event.failure.cause in ("invalid", "busy")
     is_begun = turn.model_turn is not None and turn.model_turn.ext != UNBEGUN_TURN

@@ -25,7 +25,7 @@ TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
 class PendingAttach:
     """The clients and actions that wait for the history of one session, which its backend is about to tell.
 
-    `attach` is called once for each client, unless it leaves before. None waits for longer than `snapshot_wait`, and
+    `attach` is called once for each client, unless it leaves before. A client waits for at most `snapshot_wait`, and
     for those before it. The answer to a request waits for at most `open_deadline`.
     """
 
@@ -55,7 +55,7 @@ class PendingAttach:
             client.outbox.release_commands()
 
     def when_known(self, action: Callable[[], None]) -> None:
-        """Call `action`, which answers a request, once the history is known, or would have kept it for too long."""
+        """Call `action`, which answers a request, once the history is known, or after `open_deadline`."""
         if self._is_known:
             action()
         else:
