@@ -21,6 +21,8 @@ SHOWN = 60  # characters of a wrong value in an error
 OF_ENDPOINTS = ("token", "cert", "key", "ca", "client_ca", "origin", "host", "session", "agent", "user", "model", "cwd")
 INSTEAD = {
     "publish": "delete the line: this option of earlier versions had no effect",
+    "stray_rate": "delete the line: `fault_rate` and `message_rate` bound these frames",
+    "stray_burst": "delete the line: `fault_rate` and `message_rate` bound these frames",
     "failover": 'write all upstreams in one list: `upstream = ["...", "..."]`',
     "tls": "write `?cert=FILE&key=FILE` after a `wss:` endpoint",
 }
