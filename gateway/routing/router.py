@@ -282,7 +282,7 @@ class Router:
         if isinstance(command, GetHistory) and not link.attaches:
             self.backend.when_described(link, lambda: session.commands.act(link, command))
         elif isinstance(command, GetHistory) and not self.upstream.stores_history:  # it is answered from the transcript
-            session.pending.when_known(lambda: session.commands.act(link, command) if link.alive else None)
+            session.pending.when_known(lambda: self._commands.act_late(link, command, session))
         else:
             session.commands.act(link, command)
 

@@ -57,6 +57,11 @@ class SessionCommands:
         self._sessions.services.schedule(0, refuse)  # after the answer, whose time would tell that the session exists
         return None
 
+    def act_late(self, link: Link, command: Command, session: Session) -> None:
+        """Act on a command that waited, in its session or in the one to which the client has gone over meanwhile."""
+        if link.alive:
+            (self.find_session(link, command.session) or session).commands.act(link, command)
+
     def is_answer(self, link: Link, command: Command) -> bool:
         """Return True for an input that answers a question in words, of a session that `link` may see."""
         if not isinstance(command, SubmitInput):

@@ -11,7 +11,7 @@ from dragoman.gateway.routing.session_commands import ID_IN_USE
 from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown, thread
 from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
 from tests.gateway.pod_messages import run
-from tests.gateway.smooth_client_messages import ask
+from tests.gateway.smooth_client_messages import ask, history
 from tests.gateway.smooth_server_messages import Frame, acknowledged, page, problem
 from tests.idle import settle
 
@@ -368,6 +368,28 @@ async def test_an_input_that_waits_for_the_latest_thread_goes_to_the_session_tha
         made.time.passes(0)
         (session,) = made.router.sessions
         assert [m.text for m in session.state.messages()] == ["And now?", "This."]
+
+
+async def test_a_request_for_the_history_goes_over_to_the_session_that_has_the_latest_thread_open() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        editor, widget = made.join("editor", dialect="codewhale"), made.join("widget")
+        editor.sends(line(1, "thread/start"))
+        await answers(made, "thread/start", **shown(KEPT, "started"))
+        editor.sends(line(2, "thread/message", thread_id=KEPT, input="Hi"))
+        await settle()
+        await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
+        made.join("late", dialect="pod", ingress=Ingress(endpoint="pod+unix:/x", session=LATEST))
+        await settle()
+        waiting = next(session.state.id for session in made.router.sessions if session.state.id != OPENED)
+        await widget.says(ask("create_conversation_session", "c", agentId=OLD, conversationId=waiting))
+        shown_as = widget.news()[0]["data"]["sessionId"]
+        await widget.says(history("h") | {"sessionId": shown_as})
+        assert widget.news() == []
+        await answers(made, "thread/list", threads=[thread(KEPT)])
+        made.time.passes(0)
+        await settle()
+        (told,) = [frame for frame in widget.news() if frame.get("requestId") == "h"]
+        assert [message["content"]["text"] for message in told["data"]["messages"]] == ["Hi"]
 
 
 async def test_the_latest_thread_has_its_own_id_for_the_clients_of_other_dialects() -> None:
