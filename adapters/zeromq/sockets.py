@@ -38,7 +38,7 @@ HARD_LIMIT = 4  # times max_message: below it only the message is refused, above
 SPARE_PARTS = 2  # kept above the limit: a caller's identity, and one part that reveals the excess
 EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
 
-THREADS = 2  # of a context
+THREADS = 2  # threads that libzmq starts with the first socket of a context
 STOP_MAX = 1.0  # seconds beyond its linger in which libzmq ends a socket, on a busy machine
 LISTENING = frozenset((zmq.ROUTER, zmq.XPUB))
 KEEPALIVE = {  # an idle peer that vanished is noticed after 2 minutes; NATs forget a connection after 4 or more
@@ -131,7 +131,7 @@ class CountedContext:
 
 
 def check_threads(needed: int) -> None:
-    """Raise ZMQError if the system does not start so many threads.
+    """Raise ZMQError if the system cannot start `needed` further threads.
 
     libzmq starts those of a context with its first socket, and ends the process if it cannot.
     """

@@ -25,7 +25,7 @@ SESSION = "/sessions/{id}"
 BODY_DEADLINE = 5.0  # seconds for the body of a request, which is one packet
 
 Read = Callable[..., Coroutine[Any, Any, Struct]]
-"""Makes an answer of the gateway, and of a query if the request has one."""
+"""A coroutine function that returns an answer. Its arguments are the gateway, and the query if there is one."""
 
 
 class LogLevels(Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ log = structlog.get_logger("dragoman.recording")
 Encoded = tuple[list[StepLine], bytes]
 
 Redact = Callable[[Redactor], list[StepLine]]
-"""Has a redactor redact steps, and returns those that it releases."""
+"""A function that gives steps to a redactor, and returns those that the redactor releases."""
 
 
 class SessionRedactor:

@@ -143,7 +143,7 @@ class Questions:
         return self._context.services.monotonic() - self._changed_at < seconds * NS
 
     def _is_late_answer(self, client: Client, command: SubmitInput) -> bool:
-        """Return True if the first input of a client after a question answers it in words. It is over."""
+        """Return True if an input answers a question in words that is over, and is the first of its client since."""
         was_asked = self._beaten.pop(_seat(client), False)  # what it answers from now on is a later question
         is_recent = self._has_changed_within(self._context.services.limits.answer_deadline)
         return was_asked and is_recent and wording.verdict(flatten(command.segments)) is not None

@@ -24,7 +24,7 @@ ID_MAX = 256  # characters of an id that is kept: seven times the length of a UU
 
 
 class KnownMessages:
-    """The known messages of one session; `ids` are the ids of messages that lists have contained."""
+    """The known messages of one session; `ids` are those of messages that were listed or published."""
 
     def __init__(self) -> None:
         self.ids: set[str] = set()
@@ -70,7 +70,7 @@ class KnownMessages:
         self.waiting = listed[-1].id if listed and listed[-1].role == "user" else ""
 
     def _remember(self, ids: Iterable[str]) -> None:
-        """Add ids until there are IDS_MAX, without those longer than ID_MAX: a turn may have no end."""
+        """Add ids of at most ID_MAX characters, unless IDS_MAX are known: a turn may have no end."""
         if len(self.ids) < IDS_MAX:
             self.ids.update(one for one in ids if len(one) <= ID_MAX)
 

@@ -12,6 +12,7 @@ import pytest
 from dragoman.gateway.process.threads import start_threads
 from dragoman.gateway.recording.session_redactor import INLINE_MAX
 from dragoman.mappings.errors import DragomanError
+from tests.awaited import until
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.pairs.gateway import DEADLINE, SmoothClient
 from tests.peers.processes import running
@@ -29,8 +30,7 @@ async def test_no_thread_starts_after_a_gateway_listens(tmp_path: Path) -> None:
         before = set(os.listdir(tasks))
         async with SmoothClient.connected(process.url) as client:
             await client.turn("word " * INLINE_MAX)  # a connection to a TCP address, and a text for redaction
-        while not any("word word" in file.read_text() for file in tmp_path.iterdir()):  # noqa: ASYNC110  # no event
-            await asyncio.sleep(0.02)
+        await until(lambda: any("word word" in file.read_text() for file in tmp_path.iterdir()))
         assert set(os.listdir(tasks)) == before
 
 
