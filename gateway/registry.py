@@ -116,6 +116,12 @@ def played(endpoint: Endpoint) -> bool:
     return endpoint.dialect in PLAYED
 
 
+def is_dialled(endpoint: Endpoint) -> bool:
+    """Return True if the gateway connects to an upstream; it plays a recording, or the demo backend, in process."""
+    spec = _find(endpoint)
+    return spec is not None and spec.dial is not None
+
+
 def upstream(endpoint: Endpoint) -> Dialect:
     """Return the dialect of a checked upstream, which says how its backend behaves.
 

@@ -89,7 +89,7 @@ def bridge(
     redaction = config.Redact(enabled=redact)
     recording = config.Recording(path=record, compress=False, redact=redaction) if record is not None else None
     app = App(Config(routes=(route,), recording=recording, ops=_ops_port(ops) if ops is not None else None))
-    run(serve_until_signalled(app, warn=True, exit_on_backend_loss=exit_on_backend_loss))
+    run(serve_until_signalled(app, exit_on_backend_loss=exit_on_backend_loss))
 
 
 def _warn_of_secrets(listen: tuple[Endpoint, ...], upstream: Endpoint) -> None:

@@ -88,7 +88,7 @@ def replay(
         explain="yes" if explain else "",
     )
     try:
-        run(serve_until_signalled(app, warn=True))
+        run(serve_until_signalled(app))
     finally:
         if kept is not None:
             _keep_missing(file)

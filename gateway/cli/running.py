@@ -61,14 +61,13 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 async def serve_until_signalled(
     gateway: App,
     *,
-    warn: bool = False,
     file: Path | None = None,
     watch: bool = False,
     exit_on_backend_loss: bool = False,
 ) -> None:
     """Run an app until SIGTERM or SIGINT, and print a line on stderr for each listener that accepts connections.
 
-    With `warn`, log a warning for each thing that will not work, and for each backend that cannot be reached. With
+    Log a warning for each thing that is not safe or will not work, and for each backend that cannot be reached. With
     `file`, SIGHUP reloads this configuration; with `watch`, each change of the file does so, too. With
     `exit_on_backend_loss`, raise DragomanError once a backend that was there is gone.
     """
@@ -91,7 +90,7 @@ async def serve_until_signalled(
             tasks.append(group.create_task(watch_file(file, reloader.request), name="reload:watch"))
         gateway.on_signals(reloader.request if file is not None else None)
         try:
-            await _serve(gateway, ops_port, partial(gateway.run, meanwhile=reloader.run), warn=warn)
+            await _serve(gateway, ops_port, partial(gateway.run, meanwhile=reloader.run))
         finally:
             for task in tasks:
                 task.cancel()
@@ -140,15 +139,14 @@ def _describe(gateway: App) -> str:
     return f"{text}; the newer one was refused: {status.cause}" if status.cause else text
 
 
-async def _serve(gateway: App, ops_port: OpsPort, run: Callable[..., Awaitable[None]], *, warn: bool) -> None:
+async def _serve(gateway: App, ops_port: OpsPort, run: Callable[..., Awaitable[None]]) -> None:
     async with ops_port, asyncio.TaskGroup() as group:
-        hazards = list(find_hazards(gateway.config)) if warn else []  # now: a recording may exist later
-        warning = group.create_task(_warn(gateway, hazards), name="start:warnings") if warn else None
+        hazards = list(find_hazards(gateway.config))  # now: a recording may exist later
+        warning = group.create_task(_warn(gateway, hazards), name="start:warnings")
         try:
             await run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
         finally:
-            if warning is not None:
-                warning.cancel()
+            warning.cancel()
 
 
 async def _warn(gateway: App, hazards: list[str]) -> None:

@@ -46,4 +46,4 @@ def serve(
     app = App(checked.valid_config())
     for warning in checked.problems:
         logs.tell(str(warning), sys.stderr)
-    run(serve_until_signalled(app, warn=True, file=config_file, watch=watch, exit_on_backend_loss=exit_on_backend_loss))
+    run(serve_until_signalled(app, file=config_file, watch=watch, exit_on_backend_loss=exit_on_backend_loss))

@@ -33,7 +33,7 @@ def find_hazards(config: Config) -> Iterator[str]:
         for endpoint in route.listen:
             if is_public(endpoint) and not authenticates(endpoint, config.auth):
                 yield f"{endpoint.masked} accepts clients from other machines without authentication"
-            if why := find_socket_hazard(endpoint):
+            if not config.given and (why := find_socket_hazard(endpoint)):  # else the check of the file has said so
                 yield why
         for upstream in route.upstreams:
             if upstream.transport == "stdio" and (why := find_missing_program(route, upstream, config)):
@@ -48,7 +48,8 @@ def _find_shared_pods(routes: Iterable[Route]) -> Iterator[str]:
     """Yield one line for each further route to a pod whose session has an owner: it has another one on each route."""
     first: dict[Place, Route] = {}
     for route in routes:
-        pods = [upstream for upstream in route.upstreams if registry.upstream(upstream).single_session]
+        dialled = filter(registry.is_dialled, route.upstreams)
+        pods = [upstream for upstream in dialled if registry.upstream(upstream).single_session]
         for place in chain.from_iterable(map(registry.places, pods)):
             other = first.setdefault(place, route)
             if other is not route and any(one.share == "owner" and one.open == "busy" for one in (other, route)):

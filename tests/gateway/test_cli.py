@@ -479,9 +479,10 @@ def test_the_start_warns_of_each_hazard_in_one_line(tmp_path: Path, nobody: int)
     assert f"no pando is running for {tmp_path}: no primary answers at 127.0.0.1, ports " in text
 
 
-def test_a_replay_for_other_machines_is_served_with_a_warning() -> None:
+@pytest.mark.parametrize("command", [("replay", str(RECORDED), "--listen"), ("demo-backend",)])
+def test_a_backend_for_other_machines_is_served_with_a_warning(command: tuple[str, ...]) -> None:
     listener = "smooth+ws://0.0.0.0:0/ws"
-    (_, warning), _ = served("replay", str(RECORDED), "--listen", listener, lines=2)
+    (_, warning), _ = served(*command, listener, lines=2)
     assert f"{listener} accepts clients from other machines without authentication" in warning
 
 
