@@ -80,6 +80,7 @@ class PodsKind(BackendKind):
         self._queue: deque[WaitingAction] = deque()
         self._waiting: Counter[str] = Counter()  # link -> its actions in the queue
         self._choice = Choice()
+        self._free: deque[Pod] = deque()  # for the clients that wait
         sessions.watchers.append(self._reconsider)
         sessions.on_rested.append(_disown)
 
@@ -162,6 +163,7 @@ class PodsKind(BackendKind):
             self._waiting[link.id] -= 1
             if not self._waiting[link.id]:
                 del self._waiting[link.id]
+        self._free.clear()
 
     async def _choose(self, link: Link, command: Command | None) -> Choice:
         """Return the session that an action needs, made if it is not open here, or why there is none."""
@@ -227,20 +229,24 @@ class PodsKind(BackendKind):
         return name
 
     async def _free_candidate(self) -> str | None:
-        most = 1
-        while names := self._index.next_candidates(most, self._is_owned):
-            asked = await self._known.probe(names, idle=True)
-            for name in names[len(asked) :]:
-                self._index.add_candidate(name)
-            if self._is_free(asked[-1]):
-                self._index.add_candidate(asked[-1].name)  # the client that asked may still be refused
-                return asked[-1].name
+        """Return the first free pod of the candidates. One thread looks for as many as clients wait."""
+        while self._free and not self._is_free(self._free[0]):
+            self._free.popleft()
+        most = wanted = min(len(self._queue), SLICE)
+        while not self._free and (names := self._index.next_candidates(most, self._is_owned)):
+            asked = await self._known.probe(names, wanted=wanted, idle=True)
+            self._free.extend(filter(self._is_free, asked))
+            for name in [*(pod.name for pod in self._free), *names[len(asked) :]]:
+                self._index.add_candidate(name)  # a client that gets a pod may still be refused
             most = min(2 * most, SLICE)
-        return None
+        return self._free[0].name if self._free else None
 
     def _is_free(self, pod: Pod) -> bool:
-        session = self._sessions.index.find_session(self._index.session_of(pod.name))
-        return pod.listens and pod.status == "idle" and (session is None or session.state.status == "idle")
+        if not pod.listens or pod.status != "idle" or self._index.find_pod(pod.name) is None:
+            return False
+        own = self._index.session_of(pod.name)
+        session = self._sessions.index.find_session(own)
+        return (session is None or session.state.status == "idle") and not self._is_owned(own)
 
     def _is_owned(self, id: str) -> bool:
         session = self._sessions.index.find_session(id)

@@ -153,9 +153,9 @@ class KnownPods:
                 await asyncio.sleep(0)
             self._read_at = 0
 
-    async def probe(self, names: list[str], *, idle: bool = False) -> list[Pod]:
-        """Ask pods whether they are alive, up to the first that is, and is idle if that is wanted."""
-        pods = await asyncio.to_thread(self._pods.probe, names, idle=idle)
+    async def probe(self, names: list[str], *, wanted: int = 1, idle: bool = False) -> list[Pod]:
+        """Ask pods whether they are alive, until `wanted` of them are, and are idle if `idle`."""
+        pods = await asyncio.to_thread(self._pods.probe, names, wanted=wanted, idle=idle)
         for pod in pods:
             self._update(pod)
         return pods

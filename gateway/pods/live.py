@@ -94,13 +94,14 @@ class Pods:
         """Return the pods whose folder has another modification time than the one given with its name."""
         return [self._read(name) for name, modified in known if not modified or self._time(name, "") != modified]
 
-    def probe(self, names: Iterable[str], *, idle: bool) -> list[Pod]:
-        """Connect to pods in their order, up to the first that is alive, and idle if wanted; return those asked."""
+    def probe(self, names: Iterable[str], *, wanted: int, idle: bool) -> list[Pod]:
+        """Connect to pods in their order until `wanted` of them are alive, and idle if `idle`; return those asked."""
         pods: list[Pod] = []
         for name in names:
             pod = self._read(name)
             pods.append(structs.replace(pod, listens=pod.listens and self._is_alive(self._path(name, "sock"))))
-            if pods[-1].listens and (pod.status == "idle" or not idle):
+            wanted -= pods[-1].listens and (pod.status == "idle" or not idle)
+            if not wanted:
                 break
         return pods
 

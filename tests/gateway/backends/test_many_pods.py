@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
@@ -26,7 +26,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import LATEST, Ingress
 from dragoman.gateway.pods import live
 from dragoman.gateway.pods.index import NEWEST
-from dragoman.gateway.pods.live import Pods
+from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_commands import SessionCommands
@@ -55,6 +55,16 @@ def link(name: str = "a") -> Any:
 LINK = link()
 
 
+class CountedPods(Pods):
+    """Pods that count how often a thread asks whether some of them are alive."""
+
+    probes = 0
+
+    def probe(self, names: Iterable[str], *, wanted: int, idle: bool) -> list[Pod]:
+        self.probes += 1
+        return super().probe(names, wanted=wanted, idle=idle)
+
+
 class ManyPods:
     """A directory of pods that counts system calls. It is also the backend of each session, and counts its starts."""
 
@@ -76,8 +86,8 @@ class ManyPods:
             lambda _link: None,
             None,
         )
-        pods = Pods(upstream, self._is_alive, clock=lambda: 1 << 62)
-        self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, pods)
+        self.pods = CountedPods(upstream, self._is_alive, clock=lambda: 1 << 62)
+        self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, self.pods)
         self.lists = SessionCommands(self.sessions, self.kind, do_at_once)
 
     def _count(self, call: str) -> None:
@@ -199,11 +209,22 @@ async def test_each_open_connects_only_to_its_pod_and_stats_the_directory(many_p
         assert pods.calls == {"connect": 100, "stat directory": 100, "stat": 300, "open": 100}
 
 
-async def test_opens_at_once_connect_once_each_and_get_a_pod_each(many_pods: Any) -> None:
+async def test_opens_at_once_connect_once_each_in_one_thread_and_get_a_pod_each(many_pods: Any) -> None:
     async with many_pods(FEW) as pods:
         names = await asyncio.gather(*(pods.open(link(f"{number}")) for number in range(100)))
-        assert sorted(names) == [f"{number:04}" for number in range(100)]
+        assert names == [f"{number:04}" for number in range(100)]
         assert pods.calls["connect"] == 100
+        assert pods.pods.probes == 1
+
+
+async def test_a_pod_that_ends_while_its_client_waits_is_passed_over(many_pods: Any, tmp_path: Path) -> None:
+    for name in ("atlas", "borealis", "ceres"):
+        (tmp_path / name).mkdir()
+    async with many_pods(0) as pods:
+        ends = pods.perform(OpenSession(), (tmp_path / "atlas").rmdir)
+        _, *names = await asyncio.gather(ends, pods.open(link("b")), pods.open(link("c")))
+        assert names == ["borealis", "ceres"]
+        assert pods.pods.probes == 1
 
 
 async def test_only_a_stat_of_the_directory_is_made_on_the_loop(many_pods: Any) -> None:

@@ -100,8 +100,9 @@ class Directory:
         assert threading.current_thread() is not threading.main_thread()
         return self.names
 
-    def probe(self, names: Sequence[str], *, idle: bool) -> list[Pod]:
+    def probe(self, names: Sequence[str], *, wanted: int, idle: bool) -> list[Pod]:
         assert threading.current_thread() is not threading.main_thread()
+        assert wanted == 1
         return [pod for pod in self.found if pod.name in names and (pod.status == "idle" or not idle)]
 
     def read_changed(self, known: Sequence[tuple[str, int]]) -> list[Pod]:

@@ -23,7 +23,7 @@ def pods(tmp_path: Path) -> Pods:
 
 
 def probed(pods: Pods, name: str) -> Pod:
-    (pod,) = pods.probe([name], idle=False)
+    (pod,) = pods.probe([name], wanted=1, idle=False)
     return pod
 
 
@@ -71,11 +71,13 @@ def test_a_status_that_is_a_named_pipe_blocks_nobody(pods: Pods, tmp_path: Path)
     assert probed(pods, "atlas").status == "idle"
 
 
-def test_pods_are_asked_up_to_the_first_that_is_idle_if_that_is_wanted(pods: Pods, tmp_path: Path) -> None:
+def test_pods_are_asked_until_as_many_are_found_as_are_wanted(pods: Pods, tmp_path: Path) -> None:
     (tmp_path / "atlas" / "status.json").write_text('{"state":"running"}')
     names = ["dead", "atlas", "hermes", "nobody"]
-    assert [pod.name for pod in pods.probe(names, idle=True)] == ["dead", "atlas", "hermes"]
-    assert [pod.name for pod in pods.probe(names, idle=False)] == ["dead", "atlas"]
+    assert [pod.name for pod in pods.probe(names, wanted=1, idle=True)] == ["dead", "atlas", "hermes"]
+    assert [pod.name for pod in pods.probe(names, wanted=1, idle=False)] == ["dead", "atlas"]
+    assert [pod.name for pod in pods.probe(names, wanted=2, idle=False)] == ["dead", "atlas", "hermes"]
+    assert [pod.name for pod in pods.probe(names, wanted=2, idle=True)] == names
 
 
 def test_a_missing_directory_has_no_pods(tmp_path: Path) -> None:
