@@ -35,7 +35,6 @@ from dragoman.mappings.errors import ConfigError
 
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
 READ_SIZE = 256 * 1024  # the size that asyncio uses
-OWNER_ONLY = 0o177  # umask of a socket: any process that may connect can control the agent
 LISTENS = (0, errno.EAGAIN)  # results of connect at a live listener; EAGAIN: its backlog is full
 KEEP_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}  # UnixListener removes it
 LINGER = 1.0  # seconds that a refused peer has to write, to read the refusal and to close
@@ -320,13 +319,13 @@ async def listen(
     """Listen at `path`, by default for the owner alone, or on an `inherited` socket that is bound there.
 
     A stale file is replaced; a live one raises OSError EADDRINUSE. The file is never open to more users than `file`
-    says: it is created for its owner alone, then given to its owner and group, and only then opened to others.
+    says: it has its mode from the beginning, and nobody can connect before it has its owner and group. If somebody puts
+    a link in its place, the file behind the link is not changed.
     """
-    bound = inherited if inherited is not None else bind_socket(path)
+    bound = inherited if inherited is not None else bind_socket(path, file.mode)
     try:
         if inherited is None and file != OWN:
-            os.chown(path, file.uid, file.gid)
-            os.chmod(path, file.mode)
+            os.chown(path, file.uid, file.gid, follow_symlinks=False)
         lingering: set[UnixTransport] = set()
         server = await asyncio.get_running_loop().create_unix_server(
             lambda: UnixTransport(limits, accept, lingering), sock=bound, backlog=BACKLOG, **KEEP_FILE
@@ -356,12 +355,12 @@ def check_bindable(path: str) -> None:
         raise ConfigError(f"{path}: the socket's directory does not exist; create it first")
 
 
-def bind_socket(path: str) -> socket.socket:
-    """Return a socket bound to `path`, for its owner alone. A stale file is replaced; raise OSError for a live one."""
+def bind_socket(path: str, mode: int = 0o600) -> socket.socket:
+    """Return a socket bound to `path`, with this mode. A stale file is replaced; raise OSError for a live one."""
     check_bindable(path)
     _remove_stale(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(OWNER_ONLY)  # a chmod afterwards would leave a moment in which any user may connect
+    mask = os.umask(0o777 & ~mode)  # a chmod of the path could change another file, which a link puts there
     try:
         bound.bind(path)
     except OSError as error:

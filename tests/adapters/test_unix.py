@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from dragoman.adapters.unix import (
     SocketFile,
     UnixTransport,
     alive,
+    bind_socket,
     connect,
     listen,
 )
@@ -561,26 +563,48 @@ async def test_discarded_frames_and_later_ones_are_not_held(tmp_path: Path) -> N
             assert ours.meter.size == 0
 
 
-async def test_a_socket_gets_its_mode_only_after_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    modes: list[int] = []
-    chown = os.chown
+async def test_nobody_can_connect_to_a_socket_before_it_has_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chown, path = os.chown, tmp_path / "sock"
+    seen: list[bool] = []
 
-    def watched(path: str, uid: int, gid: int) -> None:
-        modes.append(stat.S_IMODE(os.stat(path).st_mode))
-        chown(path, uid, gid)
+    def watched(*changed: Any, **options: Any) -> None:
+        seen.append(alive(str(path)))
+        chown(*changed, **options)
 
     monkeypatch.setattr(os, "chown", watched)
     file = SocketFile(mode=0o660, gid=os.getgid())
-    listener = await listen(f"{tmp_path}/sock", LIMITS, lambda _transport: None, file)
-    modes.append(stat.S_IMODE(os.stat(tmp_path / "sock").st_mode))
+    listener = await listen(str(path), LIMITS, lambda _transport: None, file)
+    mode = stat.S_IMODE(path.stat().st_mode)
     await listener.close()
-    assert modes == [0o600, 0o660]
+    assert (seen, mode) == ([False], 0o660)
+
+
+async def test_a_link_that_replaces_a_new_socket_leads_to_no_change_of_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, path = tmp_path / "other", tmp_path / "sock"
+    other.touch(mode=0o600)
+    bind = bind_socket
+
+    def bind_and_replace(*options: Any) -> socket.socket:
+        bound = bind(*options)
+        path.unlink()
+        path.symlink_to(other)
+        return bound
+
+    monkeypatch.setattr("dragoman.adapters.unix.bind_socket", bind_and_replace)
+    before = other.stat()
+    listener = await listen(str(path), LIMITS, lambda _transport: None, SocketFile(mode=0o666, gid=os.getgid()))
+    await listener.close()
+    assert (other.stat().st_mode, other.stat().st_ctime_ns) == (before.st_mode, before.st_ctime_ns)
 
 
 async def test_a_socket_whose_group_cannot_be_set_is_removed_and_the_error_tells_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_path: str, _uid: int, _gid: int) -> None:
+    def refuse(_path: str, _uid: int, _gid: int, **_options: bool) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "chown", refuse)
