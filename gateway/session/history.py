@@ -24,7 +24,7 @@ Items that only the transcript has stay where they are. Each step looks up where
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import dropwhile, islice, takewhile
 
 from msgspec import structs
@@ -259,8 +259,7 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
     merged: list[Item] = []
     new: list[Message] = []
     changed, at, turn = False, 0, ""
-    messages = [item for item in listed if isinstance(item, Message)]
-    for message, place in [*zip(messages, _places(messages, transcript), strict=True), (None, len(transcript))]:
+    for message, place in [*_placed(listed, transcript), (None, len(transcript))]:
         if place is None:
             assert message is not None  # noqa: S101  # the last pair has a place
             new.append(message)
@@ -282,24 +281,29 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
     return merged if changed else None
 
 
-def _places(messages: Sequence[Message], transcript: Sequence[Item]) -> list[int | None]:
-    """Return the index of each message in the transcript, None for those that are not in it."""
+def _placed(listed: Sequence[Item], transcript: Sequence[Item]) -> Iterator[tuple[Message, int | None]]:
+    """Yield each message with its index in the transcript, None if it is not there.
+
+    A message that the transcript has before the last one that both have is left out: it stays where clients saw it.
+    """
+    messages = [item for item in listed if isinstance(item, Message)]
+    ids = {message.id for message in messages}
     by_id: dict[str, int] = {}
     alike: dict[tuple[str, str], list[int]] = {}
     for i, item in enumerate(transcript):
-        if isinstance(item, Message):
+        if isinstance(item, Message) and item.id and item.id in ids:
             by_id[item.id] = i
+        elif isinstance(item, Message):
             alike.setdefault((item.role, item.text), []).append(i)
-    places: list[int | None] = []
     at = 0
     for message in messages:
-        place = by_id.get(message.id) if message.id else None
-        if place is None or place < at:
+        place = by_id.get(message.id)
+        if place is not None and place < at:
+            continue
+        if place is None:
             place = _next(alike.get((message.role, message.text), ()), at)
-        if place is not None:
-            at = place + 1
-        places.append(place)
-    return places
+        at = at if place is None else place + 1
+        yield message, place
 
 
 def _start_of_turn(gap: Sequence[Item], known: Item | None) -> int:

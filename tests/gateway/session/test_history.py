@@ -291,6 +291,19 @@ def test_an_equal_id_counts_more_than_an_equal_text() -> None:
     assert folded([said("user", "x and its context", "m1"), said("assistant", "y", "m2")], transcript) is None
 
 
+def test_a_message_that_the_store_has_in_another_place_is_added_only_once() -> None:
+    why = said("system", "broken", "m2", "t")
+    transcript: list[Item] = [said("user", "1", turn="t"), why, said("assistant", "a", turn="t")]
+    assert folded([said("user", "1", "m1"), said("assistant", "a", "m3"), why], transcript) is None
+
+
+def test_equal_inputs_are_told_apart_by_their_ids() -> None:
+    known = said("user", "go on", "m2", "t")
+    items = fold_in([said("user", "go on", "m1"), said("assistant", "a", "m3"), known], [known], lambda: "new")
+    assert items is not None
+    assert [item.id for item in items if isinstance(item, Message)] == ["m1", "m3", "m2"]
+
+
 def test_an_answer_that_the_store_contradicts_gets_the_stores_text() -> None:
     transcript: list[Item] = [said("user", "1"), said("assistant", "Hlo", "ours", "t")]
     items = fold_in([said("user", "1"), said("assistant", "Hello", "m2")], transcript, lambda: "new")
