@@ -35,6 +35,7 @@ from dragoman.mappings.dialect import Burst
 CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "playing": "unsupported"}
 """Outcome -> cause of the refusal; `unsupported` for any other."""
 
+AHEAD_MAX = 256  # parts of a turn among which a command is looked for, in one step: a person causes far fewer
 
 NO_TURN = RecordedTurn(number=0, parts=())
 """The turn of a replay that waits for an input."""
@@ -159,8 +160,9 @@ class ReplayBackend:
                 self._send_answer(command, part.answer)
 
     def _parts_ahead(self) -> list[tuple[int, TurnPart]]:
-        """Return the parts of this turn that were not reached yet."""
-        return list(enumerate(self._turn.parts))[self._place + 1 :]
+        """Return the next parts of this turn, at most AHEAD_MAX."""
+        begin = self._place + 1
+        return list(enumerate(self._turn.parts[begin : begin + AHEAD_MAX], begin))
 
     @property
     def _open_question(self) -> str:

@@ -15,7 +15,7 @@ from dragoman.gateway.replay.replayed_events import ReplayedEvents
 from dragoman.gateway.timers import Deadline, Schedule
 from dragoman.mappings.canonical import Event
 
-BURST = 512  # events sent at once if there are no pauses
+BURST = 512  # events read at once if there are no pauses: some are left out
 
 
 class Pace:
@@ -98,7 +98,9 @@ class PartPlayer:
         self._playing = True
         events: list[Event] = []
         try:
-            while self._next is not None and len(events) < BURST and self._is_due(self._next[0]):
+            for _ in range(BURST):
+                if self._next is None or not self._is_due(self._next[0]):
+                    break
                 events += self._take_next(*self._next)
             self._send(*events)
         finally:

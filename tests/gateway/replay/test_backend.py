@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec import UNSET, Raw
 
+from dragoman.gateway.replay.backend import AHEAD_MAX
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -34,6 +36,7 @@ from dragoman.mappings.canonical.events import (
     InteractionRequired,
     InteractionResolved,
     MessageAppended,
+    ModelTurnStarted,
     Reply,
     SessionOpened,
     StatusChanged,
@@ -155,6 +158,14 @@ def test_a_long_turn_without_pauses_is_sent_in_pieces(tmp_path: Path) -> None:
     assert texts(watched.news()) == "".join(f"{n} " for n in range(2000))
 
 
+def test_events_that_are_left_out_count_for_the_length_of_a_piece(tmp_path: Path) -> None:
+    left_out = [ModelTurnStarted()] * 2000
+    watched = WatchedReplay(RecordingBuilder().turn("one", *left_out, TextDelta(text="1")).plan(tmp_path), tells=False)
+    watched.backend.send([said("one")])
+    assert texts(watched.events) == ""
+    assert texts(watched.news()) == "1"
+
+
 def test_a_stopped_replay_sends_nothing_more(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None).at(1000).sends(TextDelta(text="1")).ends()
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
@@ -216,6 +227,20 @@ def test_a_command_that_is_not_recorded_in_this_turn_is_refused(tmp_path: Path) 
     watched.asks(said("one"))
     assert failure(watched.asks(CancelTurn())) == "replay: the recording has no such command at this point"
     assert failure(watched.asks(InjectNote(text="?"))) == "replay: the recording has no such command at this point"
+
+
+def test_a_command_is_compared_with_the_next_recorded_ones_of_its_turn_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = RecordingBuilder().turn("one", end=None)
+    for _ in range(AHEAD_MAX + 10):
+        recording.asks(PauseTurn(request=""), Reply(request=""))
+    watched = WatchedReplay(recording.ends().plan(tmp_path))
+    watched.asks(said("one"))
+    compare = Mock(return_value=False)
+    monkeypatch.setattr("dragoman.gateway.replay.backend.is_same_command", compare)
+    watched.asks(CancelTurn(request="c"))
+    assert compare.call_count == AHEAD_MAX
 
 
 def test_a_paused_turn_is_resumed(tmp_path: Path) -> None:
