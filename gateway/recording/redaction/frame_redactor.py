@@ -27,7 +27,7 @@ from dragoman.gateway.recording.redaction.field_texts import (
     TapKey,
 )
 from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
-from dragoman.gateway.recording.redaction.held_text import BEHIND, BEHIND_MAX
+from dragoman.gateway.recording.redaction.held_text import BEHIND
 from dragoman.gateway.recording.redaction.shapes import NAME_MAX, ends_as_secret
 from dragoman.gateway.recording.redaction.spans import Note, overlapping
 from dragoman.gateway.recording.redaction.values import find_in_rows
@@ -213,7 +213,7 @@ class FrameRedactor:
         if unfinished is not None:
             begin = unfinished.start
             self._fields.note_unfinished(field_text)
-        field_text.behind = text[max(0, begin - max(BEHIND, self._finder.reach), len(text) - BEHIND_MAX) :]
+        field_text.behind = text[max(0, begin - max(BEHIND, self._finder.reach)) :]
 
     def _search_frame(self, index: int, text: str) -> None:
         self._suspect(index, *[span.kind for span in self._finder.find(text)])

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw, structs
 
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.replay.plan import ReplayPlan, read_plan
+from dragoman.gateway.replay.plan import RECENT_MAX, ReplayPlan, read_plan
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -91,6 +91,16 @@ def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Pat
         tape.backend(command).add_line(event=answer, link="smooth-1")
     plan = tape.sends(InteractionResolved(question="f")).ends().plan(tmp_path)
     assert [passage.answer for passage in plan.turns[1].parts] == [None, invalid, Reply(request="turn")]
+
+
+@pytest.mark.parametrize(("later", "has_answer"), [(RECENT_MAX - 1, True), (RECENT_MAX, False)])
+def test_an_answer_is_looked_for_among_the_last_commands_alone(later: int, has_answer: bool, tmp_path: Path) -> None:
+    recording = RecordingBuilder(asks_backend=False)
+    request = recording.client(ListCompletions(kind="file", prefix="a"))
+    for _ in range(later):
+        recording.client(ListCompletions(kind="file", prefix="b"))
+    recording.add_line(event=CompletionsListed(request=request, kind="file", entries=()), link="smooth-1")
+    assert (recording.plan(tmp_path).others[0].answer is not None) is has_answer
 
 
 def test_refused_commands_and_those_without_effect_belong_to_no_turn(tmp_path: Path) -> None:

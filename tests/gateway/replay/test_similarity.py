@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec import Raw
@@ -197,3 +198,11 @@ def test_only_the_most_similar_candidates_are_tried() -> None:
     found = nearest([said(f"{'a' * n} b") for n in range(20)], said("a" * 19 + " c"))
     assert [place for place, _ in found] == [19, 18, 17, 16, 15, 14, 13, 12]
     assert len(found) == TRIED_MAX
+
+
+def test_the_ratio_of_only_so_many_commands_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(similarity, "ESTIMATED_MAX", 10)
+    estimate = Mock(return_value=0.0)
+    monkeypatch.setattr(similarity, "_estimate", estimate)
+    assert len(nearest([said(f"input {number}") for number in range(30)], said("another"))) == TRIED_MAX
+    assert estimate.call_count == 10

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from dragoman.gateway.recording.redaction.finder import Finder
-from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
+from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, Finder
+from dragoman.gateway.recording.redaction.held_text import BEHIND, HeldDelta, HeldText, Released
 from dragoman.gateway.recording.redaction.rules import pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
-from dragoman.gateway.recording.redaction.spans import placeholders, replaced
+from dragoman.gateway.recording.redaction.spans import Span, placeholders, replaced
 from tests.gateway.recording.redaction.corpus import SAID
 
 MARK = placeholders(b"salt")
@@ -69,6 +69,21 @@ def test_overdue_text_is_released_by_its_time_although_it_is_not_decided() -> No
     assert one.release_held_since(-1, 9) == []
     assert [delta.t for delta, _ in one.release_held_since(0, 2)] == [0, 1, 2]
     assert [delta.t for delta, _ in one.finish()] == [3, 4]
+
+
+def test_the_part_of_an_endless_secret_that_is_searched_again_is_bounded() -> None:
+    searched: list[int] = []
+
+    class NotingFinder(Finder):
+        def find(self, text: str) -> list[Span]:
+            searched.append(len(text))
+            return super().find(text)
+
+    one, piece = block(NotingFinder(BUILT_IN)), "x" * (KNOWN_MOST // 4)
+    for t in range(12):
+        one.add(HeldDelta(t, piece if t else f"password={piece}", t))
+        one.release(1)
+    assert KNOWN_MOST < max(searched) <= KNOWN_MOST + BEHIND + len(piece)
 
 
 def test_empty_deltas_are_released_with_the_others() -> None:

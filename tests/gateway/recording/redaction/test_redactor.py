@@ -12,7 +12,7 @@ from msgspec import structs
 from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction import redactor as redactor_module
 from dragoman.gateway.recording.redaction.held_text import BEHIND
-from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction.redactor import COUNTS_MAX, FindingCounts, Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
 from dragoman.gateway.recording.redaction.shapes import ALWAYS
 from dragoman.gateway.recording.redaction.spans import placeholders
@@ -329,13 +329,14 @@ def test_a_key_streamed_just_before_its_value_is_remembered() -> None:
     assert said(lines.redacted(at_once=1)).startswith("the file says DB_PASSWORD='[redacted:credential:")
 
 
-def test_held_text_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redactor_module, "ENTRIES_MAX", 1_000)
+@pytest.mark.parametrize(("name", "limit", "size"), [("ENTRIES_MAX", 1_000, 1), ("WEIGHT_MAX", 1_000_000, 1_000)])
+def test_held_text_is_bounded(name: str, limit: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redactor_module, name, limit)
     redactor = Redactor(RedactionRules(window_micros=10**12), SALT)
     lines = Lines()
     lines.event(TextDelta(text="it begins"))
     for _ in range(2_500):
-        lines.frame({"event": "x"})
+        lines.frame({"event": "x" * size})
     out = released(redactor, lines.lines)
     assert len(lines.lines) - len(out) < 1_000 + RUN
 
@@ -466,6 +467,14 @@ def test_the_ledger_has_kinds_and_places_and_counts_and_no_value() -> None:
     }
     assert redactor.ledger.total == 8
     assert KEY[3:9] not in str(redactor.ledger.entries())
+
+
+def test_the_places_in_the_ledger_are_bounded() -> None:
+    ledger = FindingCounts(None)
+    for number in range(2 * COUNTS_MAX):
+        ledger.note("api_key", f"frame.{number}.send", 0)  # a recording may name any dialect
+    assert ledger.total == 2 * COUNTS_MAX
+    assert len(ledger.entries()) == COUNTS_MAX + 1
 
 
 def test_equal_secrets_are_equal_in_one_recording_and_not_in_another() -> None:
