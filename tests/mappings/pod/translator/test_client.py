@@ -266,6 +266,18 @@ def test_a_cancel_sent_after_an_input_cancels_its_run() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("command", "method"), [(commands.CancelTurn(request="b"), "cancel"), (commands.PauseTurn(request="b"), "pause")]
+)
+def test_a_stop_before_the_first_model_turn_is_written_again(command: Command, method: str) -> None:
+    pod, begun = Pod(), frame("turn_start", turn=4)
+    pod.sent(run("a", "x"), command)
+    assert pod.link.receive([echo("x"), RUNNING]).frames == []
+    assert list(map(json.decode, pod.link.receive([begun]).frames)) == [{"method": method}]
+    pod.sends(frame("run_end", result="rolled_back"), IDLE)
+    assert pod.link.receive([RUNNING, begun]).frames == []  # it is answered: the next run goes on
+
+
 def test_pausing_a_paused_pod_succeeds_at_once() -> None:
     pod = Pod()
     pod.sends(PAUSED)
