@@ -93,10 +93,13 @@ def place(text: str) -> Place:
         raise ConfigError("recordings need a place: name a folder, or a new file")
     path = Path(expand_home(text))
     try:
-        exists, is_folder = path.exists(), folder_of(text) == path
+        path.stat()  # Path.exists hides any error since Python 3.14
+        exists = True
+    except (FileNotFoundError, NotADirectoryError):
+        exists = False
     except OSError as error:  # the name is too long, or a folder above it may not be searched
         raise ConfigError(f"{text}: {error.strerror}: name another place") from error
-    if is_folder:
+    if folder_of(text) == path:
         if exists and not path.is_dir():
             raise ConfigError(f"{text} is a file: name a folder, or a new file")
         return Folder(path)
