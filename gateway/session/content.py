@@ -180,7 +180,7 @@ class Content:
     def complete(self, block: CallBlock) -> None:
         """Send the whole arguments of a call, unless they were sent."""
         if block.arguments is None:
-            arguments = "".join(block.parts)
+            arguments = "".join(block.parts) or "{}"  # what never came is JSON too, for clients that parse it
             self._runs.emit(events.ToolCallArguments(call=block.call, name=block.name, json=arguments, done=True))
 
 

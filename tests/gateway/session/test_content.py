@@ -159,6 +159,7 @@ def test_a_result_of_an_unknown_call_gets_a_call_start() -> None:
     said = session.feed(ToolCallFinished(call="c", name="ls", output="x"))
     assert kinds(said)[-3:] == ["ToolCallStarted", "ToolCallArguments", "ToolCallFinished"]
     assert said[-3] == ToolCallStarted(call="c", name="ls")
+    assert said[-2] == ToolCallArguments(call="c", name="ls", json="{}", done=True), "clients parse them"
 
 
 def test_a_result_of_an_open_call_of_an_earlier_turn_gets_no_call_start() -> None:
