@@ -11,7 +11,9 @@ does so for a whole history, and for the newest page of one:
     a message that is there                   stays as it was seen, with its id and time
     an answer that was seen in part           becomes the whole answer, under its id; its blocks may be one there
     a call, result, thought or system item    stays if it is there anywhere: a log may order them otherwise
-    anything else                             is added before the next message that both have, else at the end
+    an input                                  is one of these words whose run has this answer, or a part of it
+    a run that is not there                   is added before the next run that both have, else at the end
+    anything else                             is added before the next message of its run that both have, else after it
 
 `fold_in` does so for a store that has only messages. Two messages are the same if they have one id, or else one role
 and text after the last message that both have. A message that only the store has comes after the last one that both
@@ -25,7 +27,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import dropwhile, islice, takewhile
+from itertools import chain, dropwhile, islice, pairwise, takewhile
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -40,6 +43,7 @@ Mark = tuple[type, str, str]
 SPOKEN = ("user", "assistant")
 
 PAGE = 50  # messages of a page, if the client does not say how many: docs/dialects/smooth.md, section 5
+ALIKE = 64  # runs of one input among which the one with this answer is looked for
 TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
 
 
@@ -128,44 +132,56 @@ class Addition:
         self._places: dict[Mark, list[int]] = {}
         for i, item in enumerate(self._known):
             self._places.setdefault(_mark(item), []).append(i)
-        self._users = [i for i, item in enumerate(self._known) if _is_spoken(item, "user")]
         self._texts = {i: text for i, item in enumerate(self._known) for text in _answers([item])}
         self._answers = list(self._texts)
+        self._runs = _runs(self._known)
+        self._inputs = [run.at for run in self._runs]
         self._at = 0  # items before this index were compared
+        self._copied = 0  # items before this index are in the result
+        self._result: list[Item] = []
+        self._waiting: list[Item] = []  # new items that come after further known ones
 
     def of(self, added: Sequence[Item]) -> tuple[list[Item], int]:
         """Return the transcript with the items that only `added` has, and how many items `added` reaches to.
 
         Items after those are in the transcript alone.
         """
-        result: list[Item] = []
-        waiting: list[Item] = []
-        copied, turn, is_new_run = 0, "", False
-        for item in added:
-            is_spoken = _is_spoken(item, *SPOKEN)
-            if not is_spoken and _mark(item) in self._places:
+        turn, is_new_run = "", False
+        inputs = _same_inputs(_runs(added), self._runs)
+        for i, item in enumerate(added):
+            is_input = _is_spoken(item, "user")
+            if not _is_spoken(item, *SPOKEN) and _mark(item) in self._places:
                 continue
-            place = None if is_new_run and not _is_spoken(item, "user") else self._find(item)
+            if is_input and not is_new_run:
+                self._copy_up_to(self._end_of_run())
+            place = inputs.get(i) if is_input or is_new_run else self._find_answer(item)
             if place is not None:
-                result += [*self._known[copied:place], *waiting]
-                waiting, is_new_run, copied, turn = [], False, place, self._known[place].turn
-                self._at = place + 1
+                self._copy_up_to(place)
+                is_new_run, turn, self._at = False, self._known[place].turn, place + 1
                 continue
-            if _is_spoken(item, "user"):
+            if is_input:
                 turn, is_new_run = self._new_id(), True
-            waiting.append(self._fresh(item, turn))
-        result += [*self._known[copied:], *waiting]
-        return result, _reach(result, added)
+            self._waiting.append(self._fresh(item, turn))
+        self._copy_up_to(len(self._known) if is_new_run else self._end_of_run())
+        self._copy_up_to(len(self._known))
+        return self._result, _reach(self._result, added)
 
-    def _find(self, item: Item) -> int | None:
-        """Return the index of a message after the items that were compared, None if it is not there."""
-        if not isinstance(item, Message) or item.role == "system":
+    def _copy_up_to(self, place: int) -> None:
+        """Add the known items before this index to the result, then the new ones that wait for that."""
+        self._result += [*self._known[self._copied : place], *self._waiting]
+        self._waiting, self._copied = [], place
+
+    def _end_of_run(self) -> int:
+        """Return the index of the next input after the items that were compared, else the end."""
+        end = _next(self._inputs, self._at)
+        return len(self._known) if end is None else end
+
+    def _find_answer(self, item: Item) -> int | None:
+        """Return the index of an answer after the items that were compared, None if it is not there."""
+        if not isinstance(item, Message) or item.role != "assistant":
             return None
         found = _next(self._places.get(_mark(item), ()), self._at)
-        if item.role == "user":
-            return found
-        end = _next(self._users, self._at)
-        end = len(self._known) if end is None else end
+        end = self._end_of_run()
         return found if found is not None and found < end else self._find_parts(item, end)
 
     def _find_parts(self, item: Message, end: int) -> int | None:
@@ -196,34 +212,70 @@ def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId
     A list may begin inside of a run: an answer without its input has no place among the known ones.
     """
     whole_runs = [*dropwhile(lambda item: not _is_spoken(item, "user"), listed)]
-    begin = _begin(whole_runs, transcript)
-    added, _ = Addition(transcript[begin:], new_id).of(whole_runs)
-    items = [*transcript[:begin], *added]
+    items, _ = Addition(transcript, new_id).of(whole_runs)
     return items if items != transcript else None
 
 
-def _begin(listed: Sequence[Item], transcript: Sequence[Item]) -> int:
-    """Return the index in the transcript from which a list is compared: it may lack the older runs.
+class RunPlace(NamedTuple):
+    """A run: the index, the id and the text of its input, and its whole answer."""
 
-    Both have the run that is found there. Of equal runs it is the first with no more runs behind it than in the list.
-    """
-    known, runs = _runs(transcript), _runs(listed)
-    places: dict[tuple[str, str], list[int]] = {}
-    for place, (_, run) in enumerate(known):
-        places.setdefault(run, []).append(place)
-    for before, (_, run) in enumerate(runs):
-        if run in places:
-            first = len(known) - (len(runs) - before)
-            place = next((place for place in places[run] if place >= first), places[run][-1])
-            return known[max(0, place - before)][0]
-    return 0
+    at: int
+    id: str
+    input: str
+    answer: str
 
 
-def _runs(items: Sequence[Item]) -> list[tuple[int, tuple[str, str]]]:
-    """Return the index, the input and the whole answer of each run."""
-    inputs = [(i, item.text) for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
+def _runs(items: Sequence[Item]) -> list[RunPlace]:
+    inputs = [(i, item) for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
     ends = [*(i for i, _ in inputs[1:]), len(items)]
-    return [(i, (text, "".join(_answers(items[i:end])))) for (i, text), end in zip(inputs, ends, strict=False)]
+    return [
+        RunPlace(i, item.id, item.text, "".join(_answers(items[i:end])))
+        for (i, item), end in zip(inputs, ends, strict=False)
+    ]
+
+
+def _same_inputs(told: Sequence[RunPlace], known: Sequence[RunPlace]) -> dict[int, int]:
+    """Return the index of each input of `told` that is in `known`, with its index there. Both may lack runs.
+
+    Users repeat their words. So two runs are one if their inputs are the same, and one answer is a part of the other.
+    Between two such runs, all are the same if all inputs are: a backend may store another answer than was seen.
+    """
+    theirs = {run.id for run in told if run.id}
+    by_id = {run.id: place for place, run in enumerate(known) if run.id in theirs}
+    alike: dict[str, list[int]] = {}
+    for place, run in enumerate(known):
+        if run.id not in by_id:
+            alike.setdefault(run.input, []).append(place)
+    pairs = [(-1, -1)]
+    for number, run in enumerate(told):
+        after = pairs[-1][1] + 1
+        found = by_id[run.id] if run.id in by_id else _find_run(run.answer, alike.get(run.input, []), known, after)
+        if found is not None and found >= after:
+            pairs.append((number, found))
+    same = {told[number].at: known[place].at for number, place in pairs[1:]}
+    for (number, place), (end, last) in pairwise([*pairs, (len(told), len(known))]):
+        some, others = told[number + 1 : end], known[place + 1 : last]
+        if [run.input for run in some] == [run.input for run in others]:
+            same |= {one.at: other.at for one, other in zip(some, others, strict=True)}
+    return same
+
+
+def _find_run(answer: str, places: Sequence[int], known: Sequence[RunPlace], after: int) -> int | None:
+    """Return the place of a run with this answer, or a part of it, among `places` from `after` on; None if not there.
+
+    One with the whole answer is preferred. A run without an answer is only the very next one.
+    """
+    first = bisect_left(places, after)
+    ahead = places[first : first + ALIKE]
+    equal = (place for place in ahead if answer and known[place].answer == answer)
+    parts = (place for place in ahead if answer and known[place].answer and _may_be_one(known[place].answer, answer))
+    empty = (place for place in ahead[:1] if place == after and not (answer and known[place].answer))
+    return next(chain(equal, parts, empty), None)
+
+
+def _may_be_one(seen: str, told: str) -> bool:
+    """Return True if one of two answers is a part of the other: the whole, the beginning or the end of it."""
+    return told.startswith(seen) or told.endswith(seen) or seen.startswith(told)
 
 
 def _is_spoken(item: Item, *roles: str) -> bool:

@@ -480,7 +480,7 @@ def test_every_beginning_of_a_history_is_completed_by_it(told: list[Message]) ->
 
 
 REPEATED: list[Item] = [
-    asks("Go on") if n % 4 == 2 else asks(f"{n}?") if n % 2 == 0 else answer(f"{n}.") for n in range(20)
+    said("user", "Go on" if n % 4 == 2 else f"{n}?") if n % 2 == 0 else answer(f"{n}.") for n in range(20)
 ]
 """A conversation in which every second input has the same text."""
 
@@ -492,7 +492,32 @@ def test_the_newest_messages_are_added_in_their_place_if_inputs_are_alike(heard:
     assert texts_of(items or REPEATED[:heard]) == texts_of(REPEATED)
 
 
+@pytest.mark.parametrize(
+    ("known", "listed", "becomes"),
+    [
+        ("g:a g:b", "g:bc", "g:a g:bc"),
+        ("x:y g:a s:b", "g:c s:d", "x:y g:a s:b g:c s:d"),
+        ("g:a s: g:b", "g:a s: g:bc s:d", "g:a s: g:bc s:d"),
+        ("g: g:b", "g:bc", "g: g:bc"),
+        ("g:a s:b", "g:a s:", "g:a s:b"),
+        ("g:a s:x g:b", "g:a s:y g:b", "g:a s:xy g:b"),
+    ],
+    ids=["heard in part", "missed", "in the middle", "cancelled before", "not stored yet", "stored otherwise"],
+)
+def test_a_repeated_input_is_that_of_the_run_with_its_answer(known: str, listed: str, becomes: str) -> None:
+    transcript = conversation(known)
+    for _ in "twice":
+        transcript = add_listed(conversation(listed), transcript, lambda: "id") or transcript
+        assert "".join(texts_of(transcript)) == "".join(texts_of(conversation(becomes)))
+
+
+def conversation(runs: str) -> list[Item]:
+    """Return the messages of runs, written as the input, a colon and the answer, which may be missing."""
+    pairs = [run.split(":") for run in runs.split(" ")]
+    return [item for text, reply in pairs for item in (said("user", text), *([answer(reply)] if reply else []))]
+
+
 def test_runs_that_are_alike_are_added_if_the_list_has_more_of_them() -> None:
-    run: list[Item] = [asks("Go on"), answer("Done.")]
+    run: list[Item] = [said("user", "Go on"), answer("Done.")]
     assert texts_of(add_listed(run * 6, run * 5, lambda: "id") or []) == texts_of(run * 6)
     assert add_listed(run * 4, run * 5, lambda: "id") is None
