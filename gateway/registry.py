@@ -168,6 +168,12 @@ def owner_only_forms() -> list[str]:
     return [f"{dialect}+{transport}:" for dialect, transport, path in rows if _import_spec(path).owner_only]
 
 
+def has_option(name: str) -> bool:
+    """Return True if endpoints of any transport have an option of this name. This imports every transport."""
+    specs = [_import_spec(path) for paths in (TRANSPORTS | PLAYED).values() for path in paths.values()]
+    return any(name in spec.listen_options | spec.dial_options for spec in specs)
+
+
 def pods(endpoint: Endpoint) -> Pods | None:
     """Return the pods of a checked upstream that is a directory of pods; None for any other upstream."""
     if not endpoint.is_pod_directory:

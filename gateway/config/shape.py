@@ -18,7 +18,6 @@ from dragoman.gateway.endpoint import masked_text
 
 SHOWN = 60  # characters of a wrong value in an error
 
-OF_ENDPOINTS = ("token", "cert", "key", "ca", "client_ca", "origin", "host", "session", "agent", "user", "model", "cwd")
 INSTEAD = {
     "publish": "delete the line: this option of earlier versions had no effect",
     "stray_rate": "delete the line: `fault_rate` and `message_rate` bound these frames",
@@ -79,7 +78,7 @@ def _faults_of_table(
             yield from faults(value, hints[key], (*path, key), tables)
         elif key in tables:
             yield (*path, key), f"unknown key {key!r} here; it belongs {either(tables[key])}"
-        elif path[:1] == ("route",) and key in OF_ENDPOINTS:
+        elif path[:1] == ("route",) and _is_of_endpoints(key):
             yield (*path, key), f"unknown key {key!r}; it is an option of an endpoint: write `?{key}=...` after that"
         elif key in INSTEAD:
             yield (*path, key), f"unknown key {key!r}; {INSTEAD[key]}"
@@ -88,6 +87,12 @@ def _faults_of_table(
     for name in _required_keys(wanted):
         if name not in table:
             yield path, f"the key {name!r} is missing"
+
+
+def _is_of_endpoints(key: str) -> bool:
+    from dragoman.gateway import registry  # only a wrong file needs to know
+
+    return registry.has_option(key)
 
 
 @cache
