@@ -15,16 +15,6 @@ from dragoman.mappings.canonical import Command, Event
 
 HEADING = re.compile(r"\[+([\w.]+)\]+")
 COMMENTED_KEY = re.compile(r"(\w+) = .*?\s# (.+)")
-OF_TABLES = {
-    "route": "RouteTable",
-    "limits": "Limits",
-    "recording": "Recording",
-    "recording.redact": "Redact",
-    "ops": "Ops",
-    "auth": "Auth",
-}
-"""Table of a configuration file -> its type in the schema."""
-
 EXAMPLES = ("dragoman schema events > events.schema.json", "dragoman schema config > config.schema.json")
 
 
@@ -56,7 +46,19 @@ def _schema_of_config() -> dict[str, Any]:
     table: dict[str, Any] = {}
     for line in Path(dragoman.__file__).with_name("config.example.toml").read_text("utf-8").splitlines():
         if heading := HEADING.match(line):
-            table = document["$defs"].get(OF_TABLES.get(heading[1], ""), {})
+            table = _find_table(document, heading[1])
         elif (key := COMMENTED_KEY.match(line)) and key[1] in table.get("properties", {}):
             table["properties"][key[1]].setdefault("description", key[2])
     return document
+
+
+def _find_table(document: dict[str, Any], heading: str) -> dict[str, Any]:
+    """Return the type of a table of a configuration file, as the schema describes it; {} if its keys are names."""
+    types: dict[str, Any] = document["$defs"]
+    table: dict[str, Any] = types["ConfigFile"]
+    for key in heading.split("."):
+        shape = table.get("properties", {}).get(key, {})
+        shape = shape.get("items", shape)
+        named = (one["$ref"] for one in (shape, *shape.get("anyOf", ())) if "$ref" in one)
+        table = types.get(next(named, "").rpartition("/")[2], {})
+    return table

@@ -583,7 +583,7 @@ def test_the_schema_of_the_config_describes_keys_as_the_example_does() -> None:
     assert types["Limits"]["properties"]["heartbeat"]["description"] == (
         "seconds of silence before a WebSocket client is pinged"
     )
-    for name in ("RouteTable", "Limits", "Recording", "Redact"):
+    for name in ("RouteTable", "Limits", "Recording", "Redact", "Ops", "Jwt"):
         assert any("description" in key for key in types[name]["properties"].values()), name
 
 
