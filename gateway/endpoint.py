@@ -73,6 +73,16 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         """True for `pod+dir:`, a folder with a socket for each pod."""
         return (self.dialect, self.transport) == ("pod", "dir")
 
+    @property
+    def is_web_socket(self) -> bool:
+        """True if the clients of a listener can show a token or a certificate in their handshake."""
+        return self.transport in ("ws", "wss")
+
+    @property
+    def is_of_local_users(self) -> bool:
+        """True if the kernel tells which user each client of a listener is: at a Unix socket, and on stdio."""
+        return self.transport in ("unix", "name", "stdio") or self.is_pod_directory
+
     def option(self, key: str, default: str = "") -> str:
         """Return the last value of option `key`."""
         return dict(self.options).get(key, default)

@@ -31,7 +31,7 @@ from dragoman.gateway.config.model import Auth, Jwt, Route
 from dragoman.gateway.config.shape import either, table_at, texts_in
 from dragoman.gateway.config.source import why_guessable
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.identity.listeners import OF_LOCAL_USERS, OF_WEB_SOCKETS, authenticates, names_clients
+from dragoman.gateway.identity.listeners import authenticates, names_clients
 
 Endpoints = Mapping[KeyPath, Endpoint]
 """Endpoints of a route by their keys."""
@@ -63,9 +63,7 @@ def share_faults(listen: Endpoints, share: Any, roles: Any, auth: Auth) -> Itera
         if not owned or names_clients(endpoint, auth):
             continue
         remedy = (
-            "configure [auth.tokens]"
-            if endpoint.transport in ("ws", "wss")
-            else 'give it a route of its own with `share = "all"`'
+            "configure [auth.tokens]" if endpoint.is_web_socket else 'give it a route of its own with `share = "all"`'
         )
         yield key, f"{endpoint.masked} cannot tell its clients apart, so no session can have an owner; {remedy}"
 
@@ -81,7 +79,7 @@ def forward_faults(listen: Endpoints, upstreams: Endpoints, auth: Auth) -> Itera
         elif endpoint.option("token"):
             yield key, f"{endpoint.masked}: `token` and upstream_auth = 'forward' exclude each other; remove one"
     for key, endpoint in listen.items():
-        if endpoint.transport not in ("ws", "wss"):
+        if not endpoint.is_web_socket:
             yield key, f"{endpoint.masked}: its clients have no token to pass on; give it a route of its own"
         elif endpoint.option("client_ca"):
             yield key, f"{endpoint.masked}: its clients have a certificate, and no token to pass on; remove `client_ca`"
@@ -105,7 +103,7 @@ def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[K
         if not is_public(endpoint) or authenticates(endpoint, auth):
             continue
         keys = "add `?curve_key=...&client_keys=...`, " if endpoint.dialect == "pando" else ""
-        remedy = "configure [auth.tokens], " if endpoint.transport in ("ws", "wss") else keys
+        remedy = "configure [auth.tokens], " if endpoint.is_web_socket else keys
         text = f"{endpoint.masked} would accept clients from other machines without authentication"
         yield key, f"{text}; {remedy}listen on 127.0.0.1, or write {allow} if that is intended"
 
@@ -201,7 +199,7 @@ def _why_nobody(name: str, listeners: list[Endpoint], auth: Auth, persons: Mappi
     if any(_can_name(listener, name, auth) for listener in listeners):
         return ""
     kind = name.partition(":")[0]
-    if kind in ("uid", "gid") and any(listener.transport in OF_LOCAL_USERS for listener in listeners):
+    if kind in ("uid", "gid") and any(listener.is_of_local_users for listener in listeners):
         return "`uid` and `gid` of the listeners do not allow it"
     return "no listener of the route gives its clients such names"
 
@@ -223,10 +221,10 @@ def _can_name(listener: Endpoint, name: str, auth: Auth) -> bool:
     kind, _, rest = name.partition(":")
     if kind == "local":
         return not names_clients(listener, auth)
-    if listener.transport in OF_WEB_SOCKETS:
+    if listener.is_web_socket:
         return (kind == "cert") == bool(listener.option("client_ca")) and kind not in ("uid", "gid")
     users, groups = listener.all("uid"), listener.all("gid")
-    if listener.transport not in OF_LOCAL_USERS or kind not in ("uid", "gid"):
+    if not listener.is_of_local_users or kind not in ("uid", "gid"):
         return False
     # A user may be allowed by its group, and a group by its users: each option alone decides only its own kind.
     own, other = (users, groups) if kind == "uid" else (groups, users)

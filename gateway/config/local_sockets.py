@@ -80,7 +80,7 @@ def find_socket_hazard(endpoint: Endpoint) -> str:
     """Return why another user could replace the socket of a listener; "" if none can."""
     if endpoint.transport == "unix":
         return find_path_hazard(Path(endpoint.address))
-    return find_path_hazard(Path(endpoint.address) / "sock") if endpoint.transport == "dir" else ""
+    return find_path_hazard(Path(endpoint.address) / "sock") if endpoint.is_pod_directory else ""
 
 
 def find_path_hazard(path: Path) -> str:

@@ -30,9 +30,6 @@ from dragoman.gateway.identity.authenticators import (
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
 from dragoman.gateway.observability import audit
 
-OF_WEB_SOCKETS = ("ws", "wss")
-OF_LOCAL_USERS = ("unix", "name", "dir", "stdio")
-
 Welcome = Callable[[Transport, Principal | Refusal], None]
 """Serves a peer as this principal, or tells it in its dialect why it is refused."""
 
@@ -41,9 +38,9 @@ log = structlog.get_logger("dragoman.identity")
 
 def names_clients(endpoint: Endpoint, auth: Auth) -> bool:
     """Return True if a listener at this endpoint can tell its clients apart."""
-    if endpoint.transport in OF_WEB_SOCKETS:
+    if endpoint.is_web_socket:
         return bool(auth.tokens or auth.jwt.is_used or endpoint.option("client_ca"))
-    return endpoint.transport in OF_LOCAL_USERS
+    return endpoint.is_of_local_users
 
 
 def _bearer(auth: Auth) -> Authenticator | None:
@@ -103,9 +100,9 @@ class Identities:
     def _authenticator(self, endpoint: Endpoint) -> Authenticator | None:
         if endpoint.option("client_ca"):
             return client_certificate
-        if endpoint.transport in OF_WEB_SOCKETS:
+        if endpoint.is_web_socket:
             return self._bearer
-        if endpoint.transport in OF_LOCAL_USERS:
+        if endpoint.is_of_local_users:
             return local_users(*(tuple(map(int, endpoint.all(key))) for key in ("uid", "gid")))
         return None  # ZeroMQ names nobody: whoever reaches the port is `local`
 

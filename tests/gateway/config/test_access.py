@@ -56,9 +56,12 @@ def test_a_listener_that_cannot_tell_clients_apart_is_refused_if_sessions_have_o
     ]
 
 
-def test_a_listener_that_cannot_tell_clients_apart_is_refused_beside_one_with_tokens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pando", [PANDO, "pando+dir:/"])  # unlike `pod+dir:`, which has Unix sockets
+def test_a_listener_that_cannot_tell_clients_apart_is_refused_beside_one_with_tokens(
+    tmp_path: Path, pando: str
+) -> None:
     text = (
-        f'[auth]\ntokens = {{ a = "{"x" * 16}" }}\n[[route]]\nlisten = ["{WS}", "{PANDO}"]\nupstream = "pod+unix:/u"\n'
+        f'[auth]\ntokens = {{ a = "{"x" * 16}" }}\n[[route]]\nlisten = ["{WS}", "{pando}"]\nupstream = "pod+unix:/u"\n'
     )
     (problem,) = problems(tmp_path, text)
     assert problem.startswith("4: route[0].listen[1]: pando")

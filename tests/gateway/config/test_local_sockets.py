@@ -128,6 +128,11 @@ def test_a_folder_to_which_others_may_write_is_a_hazard(tmp_path: Path, mode: in
     assert hazard(tmp_path / "sock") == f"{why}; `chmod go-w {tmp_path}`"
 
 
+def test_a_project_of_pando_has_no_socket_that_others_could_replace(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert find_socket_hazard(parse(f"pando+dir:{tmp_path}")) == ""
+
+
 def test_a_folder_above_the_one_of_the_socket_counts_as_well(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir(mode=0o700)
     tmp_path.chmod(0o777)
