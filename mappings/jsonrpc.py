@@ -17,8 +17,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.mappings.canonical import events
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.dialect import Direction, Frame, Step
 from dragoman.mappings.errors import PeerError
 

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical.commands import Command, GetSession, OpenSession, ResumeSession
-from dragoman.mappings.canonical.events import Event, Reply, SessionOpened
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.events import Reply, SessionOpened
 from dragoman.mappings.canonical.values import Failure
 
 HELD_MAX = 64

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
-from dragoman.mappings.canonical import events
-from dragoman.mappings.canonical.events import Event, QuestionAnswered, QuestionAsked
+from dragoman.mappings.canonical import Event, events
+from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked
 
 HELD_MAX = 1024  # events: a backend that waits for an answer usually sends one more, the tool call
 

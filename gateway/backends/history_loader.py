@@ -31,7 +31,7 @@ from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
     GetHistory,
     GetSession,
@@ -41,15 +41,7 @@ from dragoman.mappings.canonical.commands import (
     ResumeSession,
     resume_session,
 )
-from dragoman.mappings.canonical.events import (
-    Alert,
-    Event,
-    HistorySnapshot,
-    Reply,
-    SessionOpened,
-    SessionsListed,
-    TurnEnded,
-)
+from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, SessionsListed, TurnEnded
 from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss, StreamedBlock
 

@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypedDict, Union
+from typing import Any, ClassVar, TypedDict
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Ext, Segment, Text, snake_case
 
 ONLY_TEXT = frozenset({Text})
@@ -263,45 +262,6 @@ class StoreWrite(CommandBase, frozen=True, kw_only=True):
     method: str
     params: Raw | UnsetType = UNSET
 
-
-Command = Union[  # noqa: UP007  # thirty-five names read better in a list than joined by bars
-    OpenSession,
-    ResumeSession,
-    ListSessions,
-    GetSession,
-    GetHistory,
-    SubmitInput,
-    PromptOnce,
-    InjectNote,
-    CancelTurn,
-    PauseTurn,
-    ResumeTurn,
-    Compact,
-    AnswerApproval,
-    AnswerOtp,
-    AnswerInteraction,
-    ListCompletions,
-    ForkSession,
-    RenameSession,
-    ArchiveSession,
-    UnarchiveSession,
-    DeleteSession,
-    SetGoal,
-    GetGoal,
-    ClearGoal,
-    GetConfig,
-    SetConfig,
-    UnsetConfig,
-    ListConfig,
-    ReloadConfig,
-    ListModels,
-    GetCapabilities,
-    Ping,
-    ShutdownBackend,
-    StoreWrite,
-    Unmapped,
-]
-Commands = tuple[Command, ...]  # the commands that one message becomes
 
 OpeningCommand = OpenSession | ResumeSession | GetSession
 """A command that a backend answers with SessionOpened."""

@@ -7,7 +7,7 @@ are attributes of its class (facts.py).
 
 from __future__ import annotations
 
-from typing import Literal, Union
+from typing import Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -21,7 +21,6 @@ from dragoman.mappings.canonical.facts import (
     TurnDetail,
     TurnEvent,
 )
-from dragoman.mappings.canonical.unmapped import Unmapped
 
 # -- sessions and their history --------------------------------------------------------------------
 
@@ -532,69 +531,3 @@ class Reply(AnswerEvent, frozen=True, kw_only=True):
     request: str
     failure: values.Failure | None = None
     result: Raw | UnsetType = UNSET
-
-
-Event = Union[  # noqa: UP007  # sixty names read better in a list than joined by bars
-    SessionOpened,
-    SessionUpdated,
-    SessionActivated,
-    SessionClosed,
-    SessionsListed,
-    HistorySnapshot,
-    MessageAppended,
-    TurnAccepted,
-    RunStarted,
-    ModelTurnStarted,
-    ModelTurnEnded,
-    ModelCallStarted,
-    ModelCallEnded,
-    TextDelta,
-    TextDone,
-    ReasoningStarted,
-    ReasoningDelta,
-    ReasoningDone,
-    Preamble,
-    ToolCallStarted,
-    ToolCallArguments,
-    ToolOutputDelta,
-    ToolCallFinished,
-    StateSnapshot,
-    ApprovalRequested,
-    ApprovalResolved,
-    OtpRequired,
-    OtpSent,
-    OtpVerified,
-    OtpInvalid,
-    InteractionRequired,
-    InteractionInvalid,
-    InteractionResolved,
-    QuestionAsked,
-    QuestionAnswered,
-    UsageReported,
-    ModelRetry,
-    ModelContinuation,
-    TurnResult,
-    TurnEnded,
-    StatusChanged,
-    Alert,
-    ErrorReported,
-    CompactionStarted,
-    CompactionDone,
-    CompactionFailed,
-    MemoryWork,
-    McpStartup,
-    GoalUpdated,
-    GoalCleared,
-    CompletionsListed,
-    PodInspected,
-    PodAttached,
-    LifecycleReport,
-    StoreChanged,
-    Heartbeat,
-    Pong,
-    BackendShutdown,
-    Reply,
-    Gap,
-    Unmapped,
-]
-Events = tuple[Event, ...]  # the events that one message becomes

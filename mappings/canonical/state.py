@@ -16,7 +16,6 @@ from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     ErrorReported,
-    Event,
     Gap,
     InteractionRequired,
     InteractionResolved,
@@ -34,6 +33,7 @@ from dragoman.mappings.canonical.events import (
     ToolCallStarted,
     TurnResult,
 )
+from dragoman.mappings.canonical.unions import Event
 from dragoman.mappings.canonical.values import (
     BackendInfo,
     End,

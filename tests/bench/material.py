@@ -11,14 +11,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import Struct
 
-from dragoman.mappings.canonical.events import (
-    ErrorReported,
-    Event,
-    StatusChanged,
-    TurnAccepted,
-    TurnEnded,
-    UsageReported,
-)
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import ErrorReported, StatusChanged, TurnAccepted, TurnEnded, UsageReported
 from dragoman.mappings.canonical.values import Failure
 
 BATCH = 256  # kinds in a batch: about what one read of a streaming pod brings

@@ -17,8 +17,7 @@ from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical import Batch, Command, SessionState
-from dragoman.mappings.canonical.events import Event
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.dialect import Dialect, Step
 from dragoman.mappings.pod import DIALECT as POD
 from dragoman.mappings.smooth import DIALECT as SMOOTH

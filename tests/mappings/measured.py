@@ -18,7 +18,7 @@ from uuid import UUID
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical import Command, commands, events
 from dragoman.mappings.canonical.values import Message, Text
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Loss, Step, Translator
 from dragoman.mappings.rules import Emulated, Exact, Fidelity, Lossy, Nothing
@@ -79,7 +79,7 @@ IN_A_TURN = {
 }
 """Emulations that only a whole turn shows: tests of the projection measure them."""
 
-QUESTIONS: dict[type, tuple[commands.Command, ...]] = {
+QUESTIONS: dict[type, tuple[Command, ...]] = {
     events.SessionOpened: (commands.OpenSession(agent=SESSION),),
     events.SessionsListed: (commands.ListSessions(),),
     events.HistorySnapshot: (commands.GetHistory(session=SESSION),),

@@ -8,7 +8,8 @@ import pytest
 
 from dragoman.gateway.registry import dialect as dialect_named
 from dragoman.mappings.alike import LONGEST, MANY, MARKS, TEXT, encode_alike
-from dragoman.mappings.canonical.events import Event, ModelTurnStarted, ReasoningDelta, TextDelta, TurnAccepted
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, TextDelta, TurnAccepted
 from tests.mappings.test_text_writer import TEXTS, batch
 
 PIECES = [*TEXTS[:-1], "x" * LONGEST, *map(str, range(MANY))]

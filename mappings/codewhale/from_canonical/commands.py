@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Unmapped, commands
+from dragoman.mappings.canonical import Command, Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, Item, Message, attachments, flatten
 from dragoman.mappings.codewhale.ids import thread_id, write_id
 from dragoman.mappings.codewhale.images import NOT_INLINE, as_image
@@ -56,7 +56,7 @@ def _params(ext: Ext | None, shape: type[P], usual: P | UnsetType | None) -> P |
     return None if bytes(params) == b"null" else given(ext, "params", shape, usual)
 
 
-def _thread(command: commands.Command) -> str:
+def _thread(command: Command) -> str:
     ext = None if isinstance(command, Unmapped) else command.ext
     return given(ext, "thread_id", str, thread_id(command.session))
 
@@ -244,8 +244,8 @@ def prompt_once(command: commands.PromptOnce, _context: Losses) -> Requests:
 # -- commands whose only param is a thread, or that have no params -----------------------------------------
 
 
-def _about_thread(kind: type[requests.RequestBase]) -> Callable[[commands.Command, Losses], Requests]:
-    def rule(command: commands.Command, _context: Losses) -> Requests:
+def _about_thread(kind: type[requests.RequestBase]) -> Callable[[Command, Losses], Requests]:
+    def rule(command: Command, _context: Losses) -> Requests:
         return _call(kind, command, requests.OfThread(thread_id=_thread(command)))
 
     return rule

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.codewhale.ids import answer_id
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.canonical import Commands, commands
+from dragoman.mappings.canonical import Command, Commands, commands
 from dragoman.mappings.canonical.values import Ext, Text
 from dragoman.mappings.codewhale.ids import read_id, session_id, thread_id
 from dragoman.mappings.codewhale.images import as_attachment
@@ -20,7 +20,7 @@ from dragoman.mappings.codewhale.wire.requests import RequestBase
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 
-TO_COMMAND = Rules[[], commands.Command]("codewhale -> canonical commands")
+TO_COMMAND = Rules[[], Command]("codewhale -> canonical commands")
 
 
 def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more: object) -> Ext | None:
@@ -158,14 +158,14 @@ def prompt(message: requests.Prompt) -> Commands:
 # -- requests whose only param is a thread, or that have no params -----------------------------------------
 
 
-def _about_thread(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
+def _about_thread(kind: Callable[..., Command]) -> Callable[[Any], Commands]:
     def rule(message: Any) -> Commands:
         return (kind(**_head(message, message.params.thread_id)),)
 
     return rule
 
 
-def _about_nothing(make: Callable[..., commands.Command], kind: str | UnsetType = UNSET) -> Callable[[Any], Commands]:
+def _about_nothing(make: Callable[..., Command], kind: str | UnsetType = UNSET) -> Callable[[Any], Commands]:
     def rule(message: Any) -> Commands:
         return (make(request=read_id(message.id), ext=_form(message, _ignored(message.params), kind=kind)),)
 

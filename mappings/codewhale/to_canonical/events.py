@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.mappings.canonical import Events, events
+from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, frame_events
@@ -23,7 +23,7 @@ from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.jsonrpc import TYPED_ANSWERS
 from dragoman.mappings.rules import Rules
 
-TO_EVENT = Rules[[], events.Event]("codewhale -> canonical events")
+TO_EVENT = Rules[[], Event]("codewhale -> canonical events")
 
 
 def envelope(message: Any) -> tuple[str, int]:
@@ -95,7 +95,7 @@ def _once(inside: list[Any]) -> list[Any]:
     return [event for event in inside if not isinstance(event, events.ModelTurnStarted | events.TurnResult)]
 
 
-def _failed(request: str, problem: results.Problem) -> events.Event:
+def _failed(request: str, problem: results.Problem) -> Event:
     if problem.code == FAILED and problem.message in CANCELLED:
         ext = keep(
             message=UNSET if problem.message == INTERRUPTED else problem.message,

@@ -13,14 +13,14 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Events, events
+from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.codewhale.vocabulary import keep
 from dragoman.mappings.codewhale.wire import frames as wire
 from dragoman.mappings.codewhale.wire import values
 from dragoman.mappings.extras import as_json, raw, read_raw
 from dragoman.mappings.rules import Rules
 
-TO_FRAME = Rules[[], events.Event]("codewhale frames -> canonical events")
+TO_FRAME = Rules[[], Event]("codewhale frames -> canonical events")
 
 FRAME = "frame"
 """The field of `ext` with the frame of an event."""

@@ -17,8 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.mappings.alike import TEXT
-from dragoman.mappings.canonical import Event, SessionState, Unmapped, commands, events
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale import images

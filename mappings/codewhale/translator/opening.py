@@ -13,9 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import SessionState, Unmapped, commands
-from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
+from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped, commands
+from dragoman.mappings.canonical.events import Gap, Reply, SessionOpened
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.from_canonical.commands import changes_thread, history_length
 from dragoman.mappings.codewhale.ids import session_id, thread_id

@@ -10,8 +10,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import commands
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.events import problem_of

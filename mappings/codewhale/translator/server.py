@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands, events
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, is_blank
 from dragoman.mappings.codewhale.ids import mark_id, thread_id

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from msgspec import UNSET, Struct, UnsetType
 
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.values import Ext
 from dragoman.mappings.dialect import Instance
 from dragoman.mappings.losses import Losses

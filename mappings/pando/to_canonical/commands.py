@@ -10,20 +10,20 @@ from typing import Any
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import Commands, commands
+from dragoman.mappings.canonical import Command, Commands, commands
 from dragoman.mappings.canonical.values import Ext, Text
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.pando.wire import requests as wire
 from dragoman.mappings.rules import Rules
 
-TO_COMMAND = Rules[[], commands.Command]("pando -> canonical commands")
+TO_COMMAND = Rules[[], Command]("pando -> canonical commands")
 
 
 def _null(params: object) -> Ext | None:
     return keep(params=None if params is None else UNSET)
 
 
-def _about_session(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
+def _about_session(kind: Callable[..., Command]) -> Callable[[Any], Commands]:
     def rule(message: Any) -> Commands:
         params: wire.OfSession | None = message.params
         session = "" if params is None else params.session_id
@@ -32,7 +32,7 @@ def _about_session(kind: Callable[..., commands.Command]) -> Callable[[Any], Com
     return rule
 
 
-def _about_nothing(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
+def _about_nothing(kind: Callable[..., Command]) -> Callable[[Any], Commands]:
     def rule(message: Any) -> Commands:
         params = UNSET if bytes(message.params) == b"{}" else message.params
         return (kind(request=message.id, ext=keep(params=params)),)

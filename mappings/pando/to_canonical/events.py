@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dragoman.mappings.canonical import Events, events
+from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.canonical.values import Ext, Failure, Message, Text, Usage
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import TYPED_ANSWERS
@@ -28,7 +28,7 @@ from dragoman.mappings.rules import Rules
 LITERAL = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 LITERALS = re.compile(rf"(?:{LITERAL.pattern})++")
 
-TO_EVENT = Rules[[], events.Event]("pando -> canonical events")
+TO_EVENT = Rules[[], Event]("pando -> canonical events")
 
 
 def envelope(message: Any) -> tuple[str, int]:
@@ -59,7 +59,7 @@ def session_list(message: wire.SessionList) -> Events:
     return (events.SessionsListed(request="", sessions=tuple(map(summary, rows or ())), ext=ext),)
 
 
-def _described(make: Callable[..., events.Event]) -> Callable[[Any], Events]:
+def _described(make: Callable[..., Event]) -> Callable[[Any], Events]:
     def rule(message: Any) -> Events:
         return (make(session=summary(message.payload)),)
 

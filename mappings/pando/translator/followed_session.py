@@ -34,8 +34,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Event, commands, events
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Message, flatten
 from dragoman.mappings.dialect import Burst, Loss, Step, TextSink
 from dragoman.mappings.pando.to_canonical.replies import with_text

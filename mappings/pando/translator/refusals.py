@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from dragoman.mappings.canonical import commands
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerError
 from dragoman.mappings.jsonrpc import NO_METHOD

@@ -12,8 +12,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands, events
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw

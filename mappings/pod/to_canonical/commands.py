@@ -5,14 +5,14 @@ Pods have no request ids: the server translator adds them.
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import Commands, commands
+from dragoman.mappings.canonical import Command, Commands, commands
 from dragoman.mappings.pod.entries import opaque
 from dragoman.mappings.pod.vocabulary import METHODS_WITHOUT_CONTENT, keep, to_segments
 from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire.values import ChildReport, Errored, ShutDown, TurnEnded
 from dragoman.mappings.rules import Rules, making
 
-TO_COMMAND = Rules[[], commands.Command]("pod -> canonical commands")
+TO_COMMAND = Rules[[], Command]("pod -> canonical commands")
 
 
 @TO_COMMAND.rule(wire.Run, produces=(commands.SubmitInput,))

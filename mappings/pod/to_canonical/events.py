@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import Events, events
+from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.canonical.values import BackendInfo, Completion, Message, SessionSummary, Usage, flatten
 from dragoman.mappings.pod.entries import MS, LoggedConversation, opaque, system_text
 from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_FAILURE, END_OF_RESULT, keep, to_segments
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.rules import Rules
 
-TO_EVENT = Rules[[], events.Event]("pod -> canonical events")
+TO_EVENT = Rules[[], Event]("pod -> canonical events")
 
 
 @TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,), ext=("entries",))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import Commands, commands
+from dragoman.mappings.canonical import Command, Commands, commands
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Segment, Text
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
@@ -16,7 +16,7 @@ from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import actions as wire
 from dragoman.mappings.smooth.wire.values import ActionBase
 
-TO_COMMAND = Rules[[], commands.Command]("smooth -> canonical commands")
+TO_COMMAND = Rules[[], Command]("smooth -> canonical commands")
 
 
 def _head(message: ActionBase, session: str | None = "", **kept: object) -> commands.CommandHead:

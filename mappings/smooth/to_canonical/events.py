@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import Events, events
+from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.canonical.values import Ext, FieldError, Usage
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
@@ -20,7 +20,7 @@ from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, result_of, text_of
 from dragoman.mappings.smooth.wire.values import NS_PER_MS, EventBase
 
-TO_EVENT = Rules[[], events.Event]("smooth -> canonical events")
+TO_EVENT = Rules[[], Event]("smooth -> canonical events")
 
 ACCEPTED = "Processing your request..."
 """The usual text of a 202 response; `ext` keeps any other text."""

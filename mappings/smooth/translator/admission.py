@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import commands
-from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import attachments, flatten
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth.vocabulary import carried

@@ -13,7 +13,7 @@ from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.backends.history_loader import PAGE, PATIENCE, RESUMED_MAX, HistoryLoader
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
     CancelTurn,
     GetHistory,
@@ -25,7 +25,6 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.events import (
     Alert,
-    Event,
     HistorySnapshot,
     Reply,
     SessionOpened,

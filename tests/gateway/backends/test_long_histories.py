@@ -12,9 +12,9 @@ from dragoman.gateway.backends.history_loader import PAGE, HistoryLoader
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.session.weight import ITEM
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import GetHistory, Ping
-from dragoman.mappings.canonical.events import Event, HistorySnapshot, Pong, Reply
+from dragoman.mappings.canonical.events import HistorySnapshot, Pong, Reply
 from dragoman.mappings.canonical.values import Cause, Failure, Message
 from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import ManualClock

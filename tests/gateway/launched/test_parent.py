@@ -15,7 +15,8 @@ import pytest
 
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.session.runs import Run
-from dragoman.mappings.canonical.events import Event, QuestionAsked, RunStarted, TurnEnded
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import QuestionAsked, RunStarted, TurnEnded
 from dragoman.mappings.canonical.values import Failure, Origin
 from tests.gateway.pod_messages import say, snapshot
 

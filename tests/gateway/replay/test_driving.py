@@ -17,7 +17,7 @@ from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.backend_client.in_process import InProcessEvent
 from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, resolved, typed
 from dragoman.gateway.session.wording import in_words
-from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -29,7 +29,6 @@ from dragoman.mappings.canonical.commands import (
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
-    Event,
     InteractionInvalid,
     InteractionRequired,
     InteractionResolved,

@@ -15,11 +15,10 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.replay.live import LiveBackend, LiveFallback
 from dragoman.gateway.replay.matching import Reporter
 from dragoman.gateway.replay.plan import cut_plan
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListCompletions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import (
     Alert,
-    Event,
     HistorySnapshot,
     ModelTurnStarted,
     Reply,

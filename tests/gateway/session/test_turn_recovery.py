@@ -16,9 +16,8 @@ from dragoman.gateway.session.turn_recovery import (
     start_of_run,
 )
 from dragoman.gateway.session.wording import ANSWER_APPROVAL, ANSWER_CODE
-from dragoman.mappings.canonical import OpenTurn, SessionState, events
+from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events
 from dragoman.mappings.canonical.events import (
-    Event,
     Gap,
     HistorySnapshot,
     MessageAppended,

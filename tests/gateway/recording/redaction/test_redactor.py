@@ -16,8 +16,8 @@ from dragoman.gateway.recording.redaction.redactor import COUNTS_MAX, FindingCou
 from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
 from dragoman.gateway.recording.redaction.shapes import ALWAYS
 from dragoman.gateway.recording.redaction.spans import placeholders
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.commands import AnswerOtp, SubmitInput
 from dragoman.mappings.canonical.events import (
     ReasoningDelta,
     ReasoningStarted,

@@ -13,7 +13,8 @@ from msgspec import Raw, structs
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line, Round, StepLine
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
-from dragoman.mappings.canonical.events import Event, HistorySnapshot, TextDelta, ToolCallArguments, ToolOutputDelta
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import HistorySnapshot, TextDelta, ToolCallArguments, ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Oversize, Parts
 from tests.gateway.recording.lines import all_released, frame_at, lines_of, raw, released, steps_of

@@ -4,8 +4,9 @@ import pytest
 
 from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.show.wire import BACKEND, CANONICAL, CLIENTS, FOLD_MIN, folded, label_of, wire_rows
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import PauseTurn
-from dragoman.mappings.canonical.events import Event, ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
 
 
 def received(seq: int, t: int, text: str = "{}") -> FrameLine:

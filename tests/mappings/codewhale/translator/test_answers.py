@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.codewhale.vocabulary import SEED
 from dragoman.mappings.extras import raw
@@ -134,6 +134,6 @@ def test_an_app_request_is_answered_in_its_form(result: Raw | UnsetType, data: o
 
 
 @pytest.mark.parametrize("item", [events.Pong(request="x"), events.QuestionAsked(text="Name?")])
-def test_an_answer_to_nothing_is_a_loss(item: events.Event) -> None:
+def test_an_answer_to_nothing_is_a_loss(item: Event) -> None:
     client = Client().answer(item)
     assert (client.lines(), client.losses) == ([], [type(item).__name__])
