@@ -68,7 +68,7 @@ def _may_listen(pods: Pods) -> bool:
 
 def _listens(pods: Pods) -> bool:
     """Return True if a pod of the directory accepts a connection."""
-    return any(pod.listens for pod in pods.probe(pods.list_names(), idle=False))
+    return any(pod.listens for pod in pods.probe(pods.list_names()))
 
 
 async def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: bool) -> str:

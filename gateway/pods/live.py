@@ -94,7 +94,7 @@ class Pods:
         """Return the pods whose folder has another modification time than the one given with its name."""
         return [self._read(name) for name, modified in known if not modified or self._time(name, "") != modified]
 
-    def probe(self, names: Iterable[str], *, wanted: int, idle: bool) -> list[Pod]:
+    def probe(self, names: Iterable[str], *, wanted: int = 1, idle: bool = False) -> list[Pod]:
         """Connect to pods in their order until `wanted` of them are alive, and idle if `idle`; return those asked."""
         pods: list[Pod] = []
         for name in names:

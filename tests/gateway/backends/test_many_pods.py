@@ -60,7 +60,7 @@ class CountedPods(Pods):
 
     probes = 0
 
-    def probe(self, names: Iterable[str], *, wanted: int, idle: bool) -> list[Pod]:
+    def probe(self, names: Iterable[str], *, wanted: int = 1, idle: bool = False) -> list[Pod]:
         self.probes += 1
         return super().probe(names, wanted=wanted, idle=idle)
 

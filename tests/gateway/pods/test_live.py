@@ -23,7 +23,7 @@ def pods(tmp_path: Path) -> Pods:
 
 
 def probed(pods: Pods, name: str) -> Pod:
-    (pod,) = pods.probe([name], wanted=1, idle=False)
+    (pod,) = pods.probe([name])
     return pod
 
 
@@ -74,9 +74,9 @@ def test_a_status_that_is_a_named_pipe_blocks_nobody(pods: Pods, tmp_path: Path)
 def test_pods_are_asked_until_as_many_are_found_as_are_wanted(pods: Pods, tmp_path: Path) -> None:
     (tmp_path / "atlas" / "status.json").write_text('{"state":"running"}')
     names = ["dead", "atlas", "hermes", "nobody"]
-    assert [pod.name for pod in pods.probe(names, wanted=1, idle=True)] == ["dead", "atlas", "hermes"]
-    assert [pod.name for pod in pods.probe(names, wanted=1, idle=False)] == ["dead", "atlas"]
-    assert [pod.name for pod in pods.probe(names, wanted=2, idle=False)] == ["dead", "atlas", "hermes"]
+    assert [pod.name for pod in pods.probe(names, idle=True)] == ["dead", "atlas", "hermes"]
+    assert [pod.name for pod in pods.probe(names)] == ["dead", "atlas"]
+    assert [pod.name for pod in pods.probe(names, wanted=2)] == ["dead", "atlas", "hermes"]
     assert [pod.name for pod in pods.probe(names, wanted=2, idle=True)] == names
 
 
