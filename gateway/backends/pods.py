@@ -230,23 +230,26 @@ class PodsKind(BackendKind):
 
     async def _free_candidate(self) -> str | None:
         """Return the first free pod of the candidates. One thread looks for as many as clients wait."""
-        while self._free and not self._is_free(self._free[0]):
+        while self._free and not self._is_still_free(self._free[0]):
             self._free.popleft()
         most = wanted = min(len(self._queue), SLICE)
         while not self._free and (names := self._index.next_candidates(most, self._is_owned)):
             asked = await self._known.probe(names, wanted=wanted, idle=True)
-            self._free.extend(filter(self._is_free, asked))
-            for name in [*(pod.name for pod in self._free), *names[len(asked) :]]:
-                self._index.add_candidate(name)  # a client that gets a pod may still be refused
+            for pod in filter(self._is_free, asked):
+                self._free.append(pod)
+                self._index.add_candidate(pod.name)  # the client that gets it may still be refused
+            for name in names[len(asked) :]:
+                self._index.add_candidate(name)
             most = min(2 * most, SLICE)
         return self._free[0].name if self._free else None
 
     def _is_free(self, pod: Pod) -> bool:
-        if not pod.listens or pod.status != "idle" or self._index.find_pod(pod.name) is None:
-            return False
-        own = self._index.session_of(pod.name)
-        session = self._sessions.index.find_session(own)
-        return (session is None or session.state.status == "idle") and not self._is_owned(own)
+        session = self._sessions.index.find_session(self._index.session_of(pod.name))
+        return pod.listens and pod.status == "idle" and (session is None or session.state.status == "idle")
+
+    def _is_still_free(self, pod: Pod) -> bool:
+        is_there = self._index.find_pod(pod.name) is not None
+        return is_there and self._is_free(pod) and not self._is_owned(self._index.session_of(pod.name))
 
     def _is_owned(self, id: str) -> bool:
         session = self._sessions.index.find_session(id)
