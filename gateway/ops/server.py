@@ -40,6 +40,7 @@ from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
 from dragoman.gateway.ops.heartbeat import LOOK, LoopHeartbeat
 from dragoman.gateway.ops.metrics import collect_metrics, encode_metrics
 from dragoman.gateway.ops.queries import ReadinessQuery, parse_query
+from dragoman.gateway.process.threads import start_threads
 from dragoman.gateway.transports.spec import bind_failure
 
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
@@ -147,6 +148,7 @@ class OpsServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(_log_error)
+        await start_threads(1)  # for the disk of the recordings
         connections = OpsConnections()
         app = web.Application(middlewares=[connections.middleware, self._guard.middleware], client_max_size=BODY_MAX)
         for operation in self._operations:

@@ -17,12 +17,12 @@ from dragoman.mappings.errors import DragomanError
 THREADS = 6  # as many as asyncio starts on a machine with two cores; each takes 30 KB
 
 
-async def start_threads() -> None:
+async def start_threads(count: int = THREADS) -> None:
     """Start the threads of `asyncio.to_thread` and of libuv. Raise DragomanError if the system refuses."""
     loop = asyncio.get_running_loop()
-    executor, all_run = ThreadPoolExecutor(THREADS), Barrier(THREADS + 1)
+    executor, all_run = ThreadPoolExecutor(count), Barrier(count + 1)
     try:
-        for _ in range(THREADS):
+        for _ in range(count):
             executor.submit(all_run.wait)
     except RuntimeError as error:
         all_run.abort()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Callable
 from secrets import token_bytes
@@ -113,15 +114,22 @@ class Recordings:
 
 
 def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -> Callable[[], Recordings]:
-    """Return a function that opens the recordings in the running event loop. Raise ConfigError for a wrong setting."""
+    """Return a function that opens the recordings in the running event loop, or raises OSError.
+
+    Raise ConfigError for a wrong setting.
+    """
     where, redactor = place(wanted.path), redactors(wanted.redact)
 
     def open_recordings() -> Recordings:
         loop = asyncio.get_running_loop()
         writer = Writer(where, loop.call_soon_threadsafe, wanted)
         worker = RedactionWorker(loop.call_soon_threadsafe)
-        writer.start()
-        worker.start()  # now, because the system may refuse a thread later
+        try:
+            worker.start()  # now, because the system may refuse a thread later
+            writer.start()
+        except RuntimeError as error:
+            worker.stop()
+            raise OSError(errno.EAGAIN, "the system cannot start a thread for recordings") from error
         if not wanted.redact.enabled:
             log.warning("RECORDINGS WILL CONTAIN SECRETS: redaction is off", path=wanted.path)
         return Recordings(

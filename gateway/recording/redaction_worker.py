@@ -49,6 +49,10 @@ class RedactionWorker:
         """Start the thread."""
         self._thread.start()
 
+    def stop(self) -> None:
+        """End the thread after the work that waits."""
+        self._queue.put(None)
+
     @property
     def busy(self) -> bool:
         """True until the event loop knows that every job is done."""
@@ -83,7 +87,7 @@ class RedactionWorker:
         if self._jobs:
             self._jobs.clear()
             log.error("the end of the recordings was not written: redaction took longer than the deadline")
-        self._queue.put(None)
+        self.stop()
 
     def _finish(self) -> None:
         """Tell the recorder of the oldest job that it is done, unless `close` has given up."""

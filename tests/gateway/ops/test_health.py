@@ -10,6 +10,7 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -131,14 +132,16 @@ async def test_a_route_whose_program_is_missing_is_not_ready() -> None:
         assert cause.startswith("codewhale+stdio:no-such-program-anywhere ...: no such program in PATH")
 
 
-async def test_a_gateway_whose_recordings_fill_the_disk_is_not_ready(
+async def test_a_gateway_whose_recordings_fill_the_disk_is_not_ready_and_that_is_found_without_a_new_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", ["total", "used", "free"])
     route = Route(name="test", listen=(), upstream=parse("pod+unix:/nowhere/sock"))
     app = App(Config(routes=(route,), ops=LOCAL, recording=Recording(path=f"{tmp_path}/")))
     async with operated(app=app) as port:
-        assert "recording" not in causes(await becomes(port, 503))
+        with monkeypatch.context() as limited:
+            limited.setattr("threading.Thread.start", Mock(side_effect=RuntimeError("can't start new thread")))
+            assert "recording" not in causes(await becomes(port, 503))
         monkeypatch.setattr("shutil.disk_usage", lambda _path: usage(1 << 30, 1 << 30, 4096))
         assert (
             causes(await becomes(port, 503))["recording"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.test_recordings import recorded
 from tests.idle import settle
-from tests.pairs.gateway import SmoothClient
+from tests.pairs.gateway import DEADLINE, SmoothClient
 
 
 def words(folder: Path) -> str:
@@ -105,3 +106,26 @@ async def test_a_reload_that_fails_records_on_as_before(tmp_path: Path) -> None:
             async with force.replaced(Recording(path=str(tmp_path / "new"))):
                 raise OSError(98, "in use")
         assert force.current is former
+
+
+@pytest.mark.parametrize("refused", ["recordings", "redaction"])
+async def test_a_reload_to_which_the_system_refuses_a_thread_leaves_none(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse_one(thread: threading.Thread) -> None:
+        if thread.name == refused:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def left() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name in ("recordings", "redaction")]
+
+    async with recorded(tmp_path, None) as (app, _):
+        monkeypatch.setattr("threading.Thread.start", refuse_one)
+        with pytest.raises(OSError, match="the system cannot start a thread for recordings"):
+            await reload_recording(app, Recording(path=str(tmp_path / "rec")))
+        async with asyncio.timeout(DEADLINE):
+            while left():
+                await settle()
