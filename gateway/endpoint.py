@@ -31,6 +31,7 @@ _GRAMMAR = re.compile(
     r"(?P<dialect>[a-z][a-z0-9]*)(@(?P<generation>[A-Za-z0-9.]+))?\+(?P<transport>[a-z]+):(?P<address>.*)", re.DOTALL
 )
 
+WRONG_PORT = "each port must be a number from 0 to 65535, and an IPv6 address needs brackets, as in [::1]:8787"
 DEFAULT_PORTS = {"ws": 80, "wss": 443}
 
 Place = tuple[object, ...]
@@ -206,7 +207,7 @@ def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
         url = urlsplit(f"ws:{endpoint.address}")
         host, port = url.hostname, url.port
     except ValueError as error:
-        words = "the port must be a number from 0 to 65535" if str(error).startswith("Port ") else str(error)
+        words = WRONG_PORT if str(error).startswith("Port ") else str(error)
         raise ConfigError(f"{endpoint.masked}: {words}") from error
     if not host:
         raise ConfigError(f"{endpoint.masked}: write host and port, for example smooth+ws://127.0.0.1:8787/ws")

@@ -13,7 +13,7 @@ from dragoman.adapters import zeromq
 from dragoman.adapters.base import Listener, Transport
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint, Place, tcp_places
+from dragoman.gateway.endpoint import WRONG_PORT, Endpoint, Place, tcp_places
 from dragoman.gateway.overload.descriptors import first_reserved
 from dragoman.gateway.transports.curve import CLIENT_OPTIONS, SERVER_OPTIONS, client_keys, server_keys
 from dragoman.gateway.transports.pando_project import (
@@ -44,7 +44,7 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
         host, port = url.hostname, url.port
         calls = int(endpoint.option("rpc")) if endpoint.option("rpc") else None
     except ValueError as error:
-        raise ConfigError(f"{endpoint.masked}: each port must be a number from 0 to 65535") from error
+        raise ConfigError(f"{endpoint.masked}: {WRONG_PORT}") from error
     if not host or port is None or url.path not in ("", "/"):
         raise ConfigError(f"{endpoint.masked}: {EXAMPLE}")
     if calls is not None and not 0 <= calls <= 65535:

@@ -260,7 +260,8 @@ def test_without_arguments_the_help_is_printed_and_the_exit_code_is_2() -> None:
         ((WS, "pod+unix:/x", "--ops", "http://0.0.0.0:1"), "other machines can reach http://0.0.0.0:1: add a token"),
         (("smooth+ws:/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
         ((WS, "pod+unix:/x", "--log-level", "loud"), "'loud' is not one of debug, info, warning, error"),
-        (("smooth+ws://127.0.0.1:x/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
+        (("smooth+ws://127.0.0.1:x/ws", "pod+unix:/x"), "each port must be a number from 0 to 65535"),
+        (("smooth+ws://::1:8787/ws", "pod+unix:/x"), "an IPv6 address needs brackets, as in [::1]:8787"),
     ],
 )
 def test_the_error_of_an_impossible_bridge_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
