@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import structlog
 import typer
@@ -45,16 +45,6 @@ NOTICES = {
 }
 """Log event -> what the user is told."""
 
-COMMANDS = {
-    "/help": "list these commands",
-    "/sessions": "list the sessions of the backend",
-    "/new": "begin a new session",
-    "/attach": "ID: continue another session",
-    "/cancel": "cancel the turn that runs in this session",
-    "/history": "show the last messages of this session",
-    "/quit": "leave; so does Ctrl-D, and Ctrl-C at an empty prompt",
-}
-
 
 class Leave(Exception):  # noqa: N818  # no error: the user leaves
     """Raised to leave the chat with this exit code."""
@@ -74,15 +64,6 @@ class Chat:
         self._question: TypedAnswer | None = None  # the open question of a turn that another client began
         self._sending = False  # an input of this client, which a backend may echo before it accepts it
         self._code = 0
-        self._commands: dict[str, Callable[[str], None]] = {
-            "/help": self._help,
-            "/sessions": self._list,
-            "/new": self._begin,
-            "/attach": self._attach,
-            "/cancel": self._cancel,
-            "/history": self._history,
-            "/quit": self._leave,
-        }
 
     def run(self) -> int:
         """Talk until the user leaves; return the exit code."""
@@ -107,8 +88,9 @@ class Chat:
     def _act(self, line: str) -> None:
         """Act on a line: a command, the answer to an open question, or an input."""
         word, _, rest = line.strip().partition(" ")
-        if word in self._commands:
-            self._commands[word](rest.strip())
+        if word in self.COMMANDS:
+            act, _ = self.COMMANDS[word]
+            act(self, rest.strip())
         elif self._question is not None:
             self._answer(self._question, line)
         elif word.startswith("/") and not word.startswith("//") and "/" not in word[1:]:
@@ -215,7 +197,7 @@ class Chat:
         return None
 
     def _help(self, _rest: str) -> None:
-        for word, text in COMMANDS.items():
+        for word, (_, text) in self.COMMANDS.items():
             self._terminal.line(f"{word:10} {text}")
 
     def _list(self, _rest: str) -> None:
@@ -263,6 +245,16 @@ class Chat:
     def _leave(self, _rest: str) -> None:
         raise Leave
 
+    COMMANDS: ClassVar[dict[str, tuple[Callable[[Chat, str], None], str]]] = {
+        "/help": (_help, "list these commands"),
+        "/sessions": (_list, "list the sessions of the backend"),
+        "/new": (_begin, "begin a new session"),
+        "/attach": (_attach, "ID: continue another session"),
+        "/cancel": (_cancel, "cancel the turn that runs in this session"),
+        "/history": (_history, "show the last messages of this session"),
+        "/quit": (_leave, "leave; so does Ctrl-D, and Ctrl-C at an empty prompt"),
+    }
+
 
 def chat(
     endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="The backend, in any dialect.")],
@@ -282,7 +274,7 @@ def chat(
     backend cannot be reached or has no session with this id.
     """
     set_up(log_level, log_json)
-    terminal = Terminal(tuple(COMMANDS))
+    terminal = Terminal(tuple(Chat.COMMANDS))
     _tell_notices(terminal, log_level)
     with BackendClient(parse(endpoint)) as client:
         quick_start.end()
