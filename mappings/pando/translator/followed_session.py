@@ -39,7 +39,7 @@ from dragoman.mappings.canonical.values import Message, flatten
 from dragoman.mappings.dialect import Burst, Loss, Step, TextSink
 from dragoman.mappings.pando.to_canonical.replies import with_text
 from dragoman.mappings.pando.translator.known_messages import KnownMessages, up_to_input
-from dragoman.mappings.pando.translator.output import OPENS, LatestCall, StreamedOutput
+from dragoman.mappings.pando.translator.output import OPENS, LatestCall, Output, StreamedOutput
 from dragoman.mappings.pando.translator.run_input import RunInput
 from dragoman.mappings.pando.translator.silence import Silence
 from dragoman.mappings.pando.wire.topics import LlmToken
@@ -149,7 +149,7 @@ class FollowedSession:
 
         It may belong to a turn that is not accepted yet, or to the run after one whose end waits for its whole text.
         """
-        opens = isinstance(event, OPENS)
+        opens = isinstance(event, Output)
         if self.open:
             begins = opens or (isinstance(event, events.MessageAppended) and event.message.role == "user")
             if self._ending is None and self._output.is_in_doubt(event, now):
@@ -186,7 +186,7 @@ class FollowedSession:
     def take_event(self, event: Event, now: int) -> list[Event]:
         """Return the canonical events for a publication of this session, received at `now` (ns)."""
         before = self._no_cause() if self._ending is None and not isinstance(event, events.TurnEnded) else []
-        if isinstance(event, OPENS):
+        if isinstance(event, Output):
             before += self._finish(None) if self._ending is not None else []
             self.begin_turn(now)
             self._silence.note_output(event, self._output, now)

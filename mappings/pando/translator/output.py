@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from msgspec import Struct
 
 from dragoman.mappings.bounded import remember
@@ -22,22 +24,11 @@ class LatestCall(Struct):
     is_hidden: bool = False
 
 
-Output = (
-    events.ModelTurnStarted
-    | events.TextDelta
-    | events.ToolCallStarted
-    | events.ToolCallArguments
-    | events.ToolCallFinished
-)
+Content = events.TextDelta | events.ToolCallStarted | events.ToolCallArguments | events.ToolCallFinished
+Output = events.ModelTurnStarted | Content
+"""An event that belongs to a turn and opens one."""
 
-OPENS = (
-    events.ModelTurnStarted,
-    events.TextDelta,
-    events.ToolCallStarted,
-    events.ToolCallArguments,
-    events.ToolCallFinished,
-)
-"""Events that belong to a turn and open one."""
+OPENS = get_args(Output)
 
 
 class StreamedOutput:
@@ -76,7 +67,7 @@ class StreamedOutput:
         """Return True if an event at `now` (ns) may be output of another run: this one may have ended unseen."""
         if isinstance(event, events.TextDelta) and self.unfinished:
             return True
-        is_new = isinstance(event, OPENS[1:]) and getattr(event, "call", "") not in self.calls
+        is_new = isinstance(event, Content) and getattr(event, "call", "") not in self.calls
         return is_new and now - self.at >= PAUSE * NS and not self.announced
 
     def note_time(self, now: int) -> None:
@@ -109,9 +100,7 @@ class StreamedOutput:
         started, self.started = self.started, True
         return [] if started else [events.ModelTurnStarted()]
 
-    def _take_content(
-        self, event: events.TextDelta | events.ToolCallStarted | events.ToolCallArguments | events.ToolCallFinished
-    ) -> list[Event]:
+    def _take_content(self, event: Content) -> list[Event]:
         match event:
             case events.TextDelta():
                 self.add_text(event.text, self.at)
