@@ -21,21 +21,13 @@ from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import (
-    AnswerApproval,
-    AnswerInteraction,
-    AnswerOtp,
-    CancelTurn,
+    OF_A_TURN,
     GetSession,
     ListSessions,
-    PauseTurn,
     RenameSession,
     ResumeSession,
-    ResumeTurn,
 )
 from dragoman.mappings.canonical.values import SessionSummary
-
-OF_A_TURN = (CancelTurn, PauseTurn, ResumeTurn, AnswerApproval, AnswerOtp, AnswerInteraction)
-"""Commands about an open turn: a session that is not open here has one only if its backend keeps turns."""
 
 
 class ReplayedKind(SessionOpener):
@@ -89,6 +81,7 @@ class ConversationsKind(ReplayedKind):
     def ask_for(self, link: Link, command: Command) -> bool:
         upstream = self._sessions.upstream
         may_run = upstream.seeks_turns and link.dialect.name == upstream.name
+        # A session that is not open here has a turn only if its backend keeps turns.
         if not command.session or (isinstance(command, OF_A_TURN) and not may_run):
             return False
         self._seek(link, GetSession(request=command.request, session=command.session), command)

@@ -19,6 +19,7 @@ from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
+    Answer,
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
@@ -176,7 +177,7 @@ class DemoBackend:
         self._status, self._rest, self._output, self._stop = "running", turn, output, None
         self._wake.set()
 
-    def _answer(self, command: AnswerApproval | AnswerInteraction) -> None:
+    def _answer(self, command: Answer) -> None:
         """Take an answer. Its acknowledgement is sent before the turn continues."""
         match self._question, command:
             case (ApprovalRequested(), AnswerApproval()):

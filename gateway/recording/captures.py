@@ -33,10 +33,10 @@ from dragoman.gateway.recording.format import (
 )
 from dragoman.gateway.session.commands import answers_one
 from dragoman.gateway.session.normal_form import NormalForm
-from dragoman.gateway.session.question_form import Answer, Given, resolution_of
+from dragoman.gateway.session.question_form import Given, resolution_of
 from dragoman.gateway.session.runs import Run
 from dragoman.mappings.canonical import Command, SessionState
-from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.commands import Answer, SubmitInput
 from dragoman.mappings.canonical.events import (
     ErrorReported,
     MessageAppended,

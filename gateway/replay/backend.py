@@ -24,7 +24,7 @@ from dragoman.gateway.replay.matching import (
 from dragoman.gateway.replay.part_player import Pace, PartPlayer
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
-from dragoman.gateway.replay.similarity import ANSWERS, ComparedCommand, is_same_command
+from dragoman.gateway.replay.similarity import ComparedCommand, is_same_command
 from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.timers import Schedule
@@ -150,7 +150,7 @@ class ReplayBackend:
         if place is not None and not self._player.has_early_command:
             self._reporter.report(MatchReport(words=named(command), outcome="exact"))
             self._player.skip_pauses(lambda: self._begin_part(place, command))
-        elif isinstance(command, ANSWERS) and self._open_question and not self._player.has_early_command:
+        elif isinstance(command, commands.Answer) and self._open_question and not self._player.has_early_command:
             self._fail_after_another_answer(command)
         else:
             part, report = self._matcher.match_other(command)
@@ -167,13 +167,13 @@ class ReplayBackend:
     @property
     def _open_question(self) -> str:
         """Return the id of the next or current question that has an answer in the recording."""
-        return next((part.question for _, part in self._parts_ahead() if isinstance(part.command, ANSWERS)), "")
+        return next((part.question for _, part in self._parts_ahead() if isinstance(part.command, commands.Answer)), "")
 
     def _find_part(self, command: Command) -> int | None:
         """Return the place of this command in the rest of the turn; an answer fits only the open question."""
         question, new = self._open_question, ComparedCommand(command)
         for place, part in self._parts_ahead():
-            if isinstance(command, ANSWERS) and part.question != question:
+            if isinstance(command, commands.Answer) and part.question != question:
                 continue
             if part.compared is not None and is_same_command(part.compared, new):
                 return place

@@ -22,7 +22,6 @@ from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.backend_client.in_process import InProcessEvent
 from dragoman.gateway.recording.show.compare import COMPARED, Difference, compare, turns_of
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
-from dragoman.gateway.replay.similarity import ANSWERS
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
@@ -159,7 +158,7 @@ class Driver:
         command = part.command
         if command is None:
             return
-        if isinstance(command, ANSWERS):
+        if isinstance(command, commands.Answer):
             if self._wait_until(lambda: self._question is not None or self._ended) and self._question is not None:
                 self._answer(command)
             elif self._ended and asked is not None:

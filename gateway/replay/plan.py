@@ -16,20 +16,11 @@ from msgspec import Struct, structs
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, RecordingError
 from dragoman.gateway.recording.reader import Reader, about_no_session
 from dragoman.gateway.replay.event_store import EventStore
-from dragoman.gateway.replay.similarity import ANSWERS, ComparedCommand
+from dragoman.gateway.replay.similarity import ComparedCommand
 from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
 
-STEERING = (
-    commands.SubmitInput,
-    commands.CancelTurn,
-    commands.PauseTurn,
-    commands.ResumeTurn,
-    commands.Compact,
-    commands.AnswerApproval,
-    commands.AnswerOtp,
-    commands.AnswerInteraction,
-)
+STEERING = (commands.SubmitInput, commands.Compact, *commands.OF_A_TURN)
 """Commands on which the events after them depend."""
 
 ANSWERED_LOCALLY = (
@@ -194,7 +185,7 @@ class _PlanReader:
             found.begins = not (self._turn or waits)  # else it waited, was refused, or answered a question
             self._waiting = found if found.begins else self._waiting
             self._is_typed = bool(self._question)
-        elif isinstance(command, ANSWERS):
+        elif isinstance(command, commands.Answer):
             self._is_typed = False
 
     def take_answer(self, line: EventLine) -> None:

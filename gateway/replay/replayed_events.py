@@ -22,7 +22,6 @@ from typing import get_args
 from msgspec import structs
 
 from dragoman.gateway.recording.format import EventLine
-from dragoman.gateway.replay.similarity import ANSWERS
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.facts import SessionNews
 
@@ -71,7 +70,7 @@ class ReplayedEvents:
     def begin_part(self, command: Command | None, *, auto: bool = False) -> None:
         """Begin a part with this command of the session's client, or with none if `auto`."""
         self._auto = auto
-        self._answered = self._run_begins = isinstance(command, ANSWERS)
+        self._answered = self._run_begins = isinstance(command, commands.Answer)
         if isinstance(command, commands.SubmitInput):
             self._request = command.request
 

@@ -33,7 +33,6 @@ TRIED_MAX = 8  # candidates compared for `near`, the most similar by that estima
 DEPTH_MAX = 100  # levels of a JSON value whose members are compared: `_plain` calls itself for each
 FIELD_SAMPLE = 80  # characters of a differing field in a report
 
-ANSWERS = (commands.AnswerApproval, commands.AnswerInteraction)
 NOT_COMPARED = frozenset({"request", "session", "ext"})
 OF_THE_QUESTION = frozenset({"question", "kind"})  # some clients leave these out; plan.py knows the open question
 
@@ -126,7 +125,7 @@ def _fields(command: Command) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name in command.__struct_fields__:
         value = getattr(command, name)
-        if name in NOT_COMPARED or (name in OF_THE_QUESTION and isinstance(command, ANSWERS)):
+        if name in NOT_COMPARED or (name in OF_THE_QUESTION and isinstance(command, commands.Answer)):
             continue
         if name == "segments":
             attached = [msgspec.to_builtins(s) for s in value if not flatten((s,))]

@@ -27,10 +27,8 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
+    ANSWERS,
     CONFIGURATION,
-    AnswerApproval,
-    AnswerInteraction,
-    AnswerOtp,
     DeleteSession,
     GetHistory,
     GetSession,
@@ -267,7 +265,7 @@ class Router:
             self._ask_of_backend(link, command)
             return
         session = self._commands.find_session(link, command.session)
-        answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
+        answers = isinstance(command, ANSWERS)
         if session is None and not self._all.past.is_hidden(command.session) and self.backend.ask_for(link, command):
             return
         if session is None or (answers and not self._policy.sees(link.principal, session.state)):

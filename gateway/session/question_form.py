@@ -13,11 +13,9 @@ from dragoman.gateway.session.content import Content
 from dragoman.gateway.session.runs import Run, Runs
 from dragoman.gateway.session.turn_states import Trigger
 from dragoman.mappings.canonical import OpenTurn, events
-from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction
+from dragoman.mappings.canonical.commands import Answer, AnswerApproval
 from dragoman.mappings.canonical.state import Question, Resolution
 from dragoman.mappings.canonical.values import Origin, Segment
-
-Answer = AnswerApproval | AnswerInteraction
 
 
 class Given(Struct, frozen=True, kw_only=True):

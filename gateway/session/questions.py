@@ -16,11 +16,12 @@ from dragoman.gateway.session import one_time_codes, wording
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand, acknowledge
 from dragoman.gateway.session.ports import Client
-from dragoman.gateway.session.question_form import Answer, Given, denied, resolution_of
+from dragoman.gateway.session.question_form import Given, denied, resolution_of
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import (
     NO_VALUES,
+    Answer,
     AnswerApproval,
     AnswerInteraction,
     SubmitInput,

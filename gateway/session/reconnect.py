@@ -33,11 +33,10 @@ from dragoman.gateway.session.turn_recovery import (
 )
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, events
-from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
+from dragoman.mappings.canonical.commands import STOPS, SubmitInput
 from dragoman.mappings.canonical.values import Failure, Message, flatten
 from dragoman.mappings.dialect import Loss
 
-STOPS = (CancelTurn, PauseTurn)
 STARTED = CONTENT - {events.ToolCallFinished}  # a result may belong to the model turn before
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
 
@@ -87,7 +86,7 @@ class Reconnect:
         self._grace.start(context.services.limits.reconnect_grace, self._expire)
         for request in context.in_flight.requests():
             pending = context.in_flight.find_command(request)
-            if pending is not None and not isinstance(pending.command, SubmitInput | CancelTurn | PauseTurn):
+            if pending is not None and not isinstance(pending.command, (SubmitInput, *STOPS)):
                 self._commands.give(request, failure)
 
     def close(self) -> None:

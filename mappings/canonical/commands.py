@@ -266,6 +266,13 @@ class StoreWrite(CommandBase, frozen=True, kw_only=True):
 OpeningCommand = OpenSession | ResumeSession | GetSession
 """A command that a backend answers with SessionOpened."""
 
+Answer = AnswerApproval | AnswerInteraction
+"""An answer to a question of a turn."""
+ANSWERS = (AnswerApproval, AnswerInteraction, AnswerOtp)
+STOPS = (CancelTurn, PauseTurn)
+OF_A_TURN = (*STOPS, ResumeTurn, *ANSWERS)
+"""Commands about an open turn."""
+
 SETTINGS = (GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels)
 CONFIGURATION = (*SETTINGS, GetCapabilities)
 """Commands about the settings, and about the abilities, of a backend."""

@@ -17,8 +17,7 @@ from dragoman.mappings.canonical.values import Segment
 PENDING_MAX = 64  # twice the method queue of a pod (docs/dialects/pod.md, section 3), which then stops reading
 
 LOOKUPS: tuple[type, ...] = (commands.Compact, commands.ListSessions, commands.GetSession, commands.ResumeSession)
-STOPS: tuple[type, ...] = (commands.CancelTurn, commands.PauseTurn)
-TRACKED = frozenset((commands.SubmitInput, commands.ResumeTurn, commands.ListCompletions, *STOPS, *LOOKUPS))
+TRACKED = frozenset((commands.SubmitInput, commands.ResumeTurn, commands.ListCompletions, *commands.STOPS, *LOOKUPS))
 """The kinds of commands with an answer."""
 
 
@@ -51,7 +50,7 @@ class PendingMethods(Struct):
         """Add a command that was sent; `running` is True if a run was open then."""
         kind = type(command)
         segments = command.segments if isinstance(command, commands.SubmitInput) else ()
-        is_running = running and kind in STOPS
+        is_running = running and kind in commands.STOPS
         self.entries.append(PendingMethod(request=command.request, kind=kind, segments=segments, running=is_running))
 
     def take_oldest(self, *kinds: type) -> PendingMethod | None:
@@ -87,12 +86,12 @@ class PendingMethods(Struct):
         """Note that status{running} came: stops that were sent before it apply to this run."""
         self.late = 0
         for entry in self.entries:
-            if entry.kind in STOPS:
+            if entry.kind in commands.STOPS:
                 entry.running = True
 
     def end_run(self) -> Iterator[PendingMethod]:
         """Remove and yield the stops that came too late for the run; the pod will still send `not_running` for each."""
-        for entry in [e for e in self.entries if e.kind in STOPS and e.running]:
+        for entry in [e for e in self.entries if e.kind in commands.STOPS and e.running]:
             self.entries.remove(entry)
             self.late += 1
             yield entry
@@ -102,7 +101,7 @@ class PendingMethods(Struct):
         if code == "already_running":
             return self.take_oldest(commands.SubmitInput) or self.take_oldest(commands.ResumeTurn, *LOOKUPS)
         if code == "not_running":
-            return self.take_oldest(*STOPS)
+            return self.take_oldest(*commands.STOPS)
         if code == "not_paused":
             return self.take_oldest(commands.ResumeTurn)
         if code == "invalid_request":

@@ -110,7 +110,7 @@ def reply(event: events.Reply, context: Context) -> Messages:
 def _refusal(failure: Failure, context: Context) -> Messages:
     code, text = code_of(failure.cause, failure.ext), failure.text
     asked = context.asked
-    answers = isinstance(asked, commands.AnswerApproval | commands.AnswerInteraction | commands.AnswerOtp)
+    answers = isinstance(asked, commands.ANSWERS)
     nothing = failure.cause in ("not_found", "not_running") or (answers and failure.cause == "unsupported")
     if nothing and carried(failure.ext, "code") is None:  # a backend without questions has no open question
         match asked:

@@ -16,7 +16,7 @@ from dragoman.mappings.opening import LOST, SessionOpening
 from dragoman.mappings.smooth.from_canonical.commands import declared_forms
 from dragoman.mappings.smooth.vocabulary import given
 
-OF_TURN = (commands.AnswerApproval, commands.AnswerInteraction, commands.AnswerOtp, commands.CancelTurn)
+OF_TURN = (commands.CancelTurn, *commands.ANSWERS)
 """Commands about the last turn, which may be of an earlier session of the conversation."""
 
 
