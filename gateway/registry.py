@@ -162,6 +162,12 @@ def forms(name: str, *, listen: bool) -> list[str]:
     return [f"{name}+{t}:" for t, spec in specs.items() if (spec.listen if listen else spec.dial) is not None]
 
 
+def free_form(name: str) -> str:
+    """Return an endpoint of a dialect to listen on at a free address, which may be below `{folder}`; "" without one."""
+    specs = {transport: _import_spec(path) for transport, path in TRANSPORTS.get(name, {}).items()}
+    return next((f"{name}+{transport}:{spec.free}" for transport, spec in specs.items() if spec.free), "")
+
+
 def owner_only_forms() -> list[str]:
     """Return the prefixes of endpoints that only the user who runs the gateway can reach."""
     rows = [(dialect, *row) for dialect, paths in TRANSPORTS.items() for row in paths.items()]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import tomli
 
+from dragoman.gateway import registry
 from tests.source_facts import ClassFacts, SourceFacts, calls_of_create_task, facts_of, read_facts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,13 +86,27 @@ def names_in(folder: Path) -> set[str]:
     return {path.stem for path in folder.iterdir() if not path.name.startswith("__")}
 
 
-@pytest.mark.parametrize("dialect", ["codewhale", "pando", "pod", "smooth"])
+@pytest.mark.parametrize("dialect", registry.OURS)
 def test_the_dialects_have_the_same_skeleton(dialect: str) -> None:
     folder = PACKAGE / "mappings" / dialect
-    assert names_in(folder) == SKELETON.keys() | OWN_MODULES.get(dialect, set())
+    allowed = SKELETON.keys() | OWN_MODULES.get(dialect, set())
+    further = sorted(names_in(folder) - allowed)
+    assert not further, f"mappings/{dialect} has modules that OWN_MODULES does not name:" + listed(further)
+    absent = sorted(allowed - names_in(folder))
+    assert not absent, f"mappings/{dialect} has no module or package of these names:" + listed(absent)
     packages = {part: names for part, names in SKELETON.items() if names}
     missing = [f"{part}/{name}" for part, names in packages.items() for name in names - names_in(folder / part)]
-    assert not missing, listed(missing)
+    assert not missing, f"mappings/{dialect} has no module of these names:" + listed(missing)
+
+
+def test_the_import_contracts_name_each_dialect() -> None:
+    """A dialect that no contract names may import another one, and the gateway may import it."""
+    contracts = tomli.loads(ROOT.joinpath("pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (row,) = [contract["layers"][0] for contract in contracts if contract.get("containers") == ["dragoman.mappings"]]
+    hiding = ["dragoman.gateway", "dragoman.adapters"]
+    (hidden,) = [contract["forbidden_modules"] for contract in contracts if contract.get("source_modules") == hiding]
+    missing = [name for name in registry.OURS if name not in row.split() or f"dragoman.mappings.{name}" not in hidden]
+    assert not missing, "add these to both import contracts about dialects in pyproject.toml:" + listed(missing)
 
 
 def unexplained(line: str) -> bool:
@@ -143,7 +158,7 @@ def owners_of_classes(paths: Iterable[Path]) -> dict[str, set[str]]:
     owners: dict[str, set[str]] = {}
     for path in paths:
         if "wire" not in path.with_suffix("").parts:
-            place = re.sub(r"^mappings/(codewhale|pando|pod|smooth)/", "mappings/DIALECT/", name(path))
+            place = re.sub(rf"^mappings/({'|'.join(registry.OURS)})/", "mappings/DIALECT/", name(path))
             for one in facts_of(path).classes:
                 owners.setdefault(one.name, set()).add(place)
     return owners

@@ -35,14 +35,6 @@ END = 10.0  # seconds until the replay must have ended
 QUESTIONS: dict[type, type] = {ApprovalResolved: ApprovalRequested, InteractionResolved: InteractionRequired}
 """The end of a question -> the question; the session adds the end, so a dialect need not express it."""
 
-PLACES = {
-    "smooth": "smooth+ws://127.0.0.1:0/ws",
-    "pod": "pod+unix:{folder}/sock",
-    "pando": "pando+tcp://127.0.0.1:0",
-    "codewhale": "codewhale+unix:{folder}/sock",
-}
-"""Dialect -> an endpoint to listen on at a free address."""
-
 
 def replaying(
     file: Path, listen: tuple[Endpoint, ...], *, limits: Limits = LIMITS, record: Path | None = None, **options: str
@@ -116,9 +108,11 @@ def listen_endpoint(text: str, folder: Path) -> Endpoint:
     """Return an endpoint to listen on: the given one, or for a dialect a free address, if needed below `folder`."""
     if "+" in text:
         return parse(text)
-    if text not in PLACES:
-        raise ConfigError(f"{text!r}: write an endpoint, or one of {', '.join(PLACES)}")
-    return parse(PLACES[text].format(folder=folder))
+    form = registry.free_form(text)
+    if not form:
+        known = ", ".join(filter(registry.free_form, registry.OURS))
+        raise ConfigError(f"{text!r}: write an endpoint, or one of {known}")
+    return parse(form.format(folder=folder))
 
 
 @contextmanager

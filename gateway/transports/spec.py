@@ -81,6 +81,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     `listen` or `dial` is None if the gateway does only the other. `check`, `check_upstream` and `check_place` raise
     ConfigError: for any invalid endpoint, for an invalid upstream, and for an address on which this machine cannot
     listen. `places` returns what a listener occupies, and so what an upstream reaches; nothing that the system chooses.
+    `free` is an address at which the system chooses the port, or one below `{folder}`; "" if there is no such address.
     `owner_only`: only the gateway's own user can reach it. `spawned`: its only peer is the process that started us.
     `counts_connections`: its listener counts the connections of each address from their accept.
     """
@@ -93,6 +94,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     check_upstream: Callable[[Endpoint], Any] = _accept_any
     check_place: Callable[[Endpoint], Any] = _accept_any
     places: Callable[[Endpoint], tuple[Place, ...]] = _occupy_nothing
+    free: str = ""
     owner_only: bool = False
     spawned: bool = False
     counts_connections: bool = False

@@ -155,6 +155,7 @@ UNIX = TransportSpec(
     check=_check_socket,
     check_place=_check_place,
     places=_places,
+    free="{folder}/sock",
     owner_only=True,
 )
 

@@ -133,6 +133,7 @@ WS = TransportSpec(
     dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (docs/design.md, section 5)
     check=_check,
     places=_places,
+    free="//127.0.0.1:0/ws",
     check_upstream=_check_upstream,
     counts_connections=True,
 )
@@ -142,4 +143,5 @@ WSS = structs.replace(
     listen_options=WS.listen_options | {"cert", "key", "client_ca"},
     dial_options=WS.dial_options | {"cert", "key", "ca"},
     check_place=_server_tls,
+    free="",  # a certificate is the user's choice
 )

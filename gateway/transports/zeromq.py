@@ -173,6 +173,7 @@ TCP = TransportSpec(
     check_place=lambda endpoint: server_keys(endpoint, lambda _why: None),
     check_upstream=_check_upstream,
     places=_places,
+    free="//127.0.0.1:0",
 )
 
 PROJECT = TransportSpec(

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from dragoman.gateway.registry import dialect as dialect_named
+from dragoman.gateway import registry
 from dragoman.mappings.alike import LONGEST, MANY, MARKS, TEXT, encode_alike
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, TextDelta, TurnAccepted
@@ -17,13 +17,13 @@ PIECES = [*TEXTS[:-1], "x" * LONGEST, *map(str, range(MANY))]
 
 def rendered(dialect: str, request: str, *batches: list[Event]) -> list[bytes]:
     """Return the frames of these batches of one turn, without those with which the turn begins."""
-    projection = dialect_named(dialect).projection(request, "")
+    projection = registry.dialect(dialect).projection(request, "")
     projection.render(batch(TurnAccepted(request="r1"), ModelTurnStarted(), TextDelta(text="begun ")))
     return [frame for events in batches for frame in projection.render(batch(*events, seq=3)).frames]
 
 
 @pytest.mark.parametrize("delta", [TextDelta, ReasoningDelta])
-@pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
+@pytest.mark.parametrize("dialect", registry.OURS)
 def test_pieces_that_came_together_are_written_as_each_by_itself(
     dialect: str, delta: type[TextDelta | ReasoningDelta]
 ) -> None:

@@ -191,7 +191,7 @@ def test_the_translators_of_both_sides_tell_how_many_frames_the_fast_decoder_ref
     assert dialect.client(lambda: 0, new_id, lambda: 0).receive([published] * 3).mended == 3
 
 
-@pytest.mark.parametrize("name", ["codewhale", "pando", "pod", "smooth"])
+@pytest.mark.parametrize("name", registry.OURS)
 def test_translators_begin_with_the_methods_of_the_interface_in_its_order(name: str) -> None:
     dialect, interface = registry.dialect(name), [method for method in vars(Translator) if not method.startswith("_")]
     for translator in (dialect.server, dialect.client, dialect.publication or dialect.client):

@@ -7,14 +7,11 @@ matrix with this table.
 
 from __future__ import annotations
 
-DIALECTS = ("smooth", "pod", "pando", "codewhale")
+from dragoman.gateway import registry
+
+DIALECTS = registry.OURS
 PAIRS = [(client, backend) for client in DIALECTS for backend in DIALECTS]
-LISTEN = {
-    "smooth": "smooth+ws://127.0.0.1:0/ws",
-    "pod": "pod+unix:{folder}/sock",
-    "pando": "pando+tcp://127.0.0.1:0",
-    "codewhale": "codewhale+unix:{folder}/sock",
-}
+LISTEN = {dialect: registry.free_form(dialect) for dialect in DIALECTS}
 """Dialect -> an endpoint that chooses its port, or has its socket in a folder."""
 
 COLUMNS = (
@@ -63,7 +60,7 @@ def _read() -> dict[tuple[str, str], dict[str, str]]:
         if line:
             client, backend, *cells = line.split()
             rows[client, backend] = dict(zip(COLUMNS, cells, strict=True))
-    assert list(rows) == PAIRS
+    assert list(rows) == PAIRS, f"write these rows of TABLE, in this order: {[p for p in PAIRS if p not in rows]}"
     return rows
 
 

@@ -66,7 +66,7 @@ def test_an_in_process_client_needs_no_questions_in_words() -> None:
     assert (translator.opened().frames, translator.closed("").frames, translator.view) == ([], [], "")
 
 
-@pytest.mark.parametrize("like", ["smooth", "pod", "pando", "codewhale"])
+@pytest.mark.parametrize("like", registry.OURS)
 def test_an_in_process_client_gets_every_event_whole_whatever_dialect_it_is_made_from(like: str) -> None:
     events = in_process_dialect(registry.dialect(like)).events
     assert not events.from_canonical.lossy

@@ -246,7 +246,7 @@ def test_a_backend_that_cannot_be_reached_exits_2(endpoint: str, tmp_path: Path)
     assert (set(result), result["end"], result["failure"]["cause"]) == (KEYS, None, "upstream_lost")
 
 
-@pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_gateway_whose_backend_cannot_be_reached_exits_2_and_says_what_to_do(dialect: str, tmp_path: Path) -> None:
     gateway = Backends(tmp_path, f"pod+unix:{tmp_path}/none", command="bridge")
     try:

@@ -21,7 +21,6 @@ from tests.memory_transport import MemoryTransport
 from tests.services import services
 
 LIMITS = Limits(max_command=20_000, message_values=5_000)
-NAMES = ("smooth", "pod", "pando", "codewhale")
 
 
 def checked(frame: Frame, name: str = "smooth") -> Frame:
@@ -106,7 +105,7 @@ INPUTS = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", registry.OURS)
 def test_an_input_is_expected_to_take_more_work_than_a_ping(name: str) -> None:
     inputs = registry.dialects()[name].input_commands
     data, ping = json.dumps(INPUTS[name]).encode(), b'{"action":"ping"}'
@@ -151,7 +150,7 @@ async def test_the_refusal_of_a_command_over_the_limit_has_the_id_of_its_request
     assert got.items() >= answered.items()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", registry.OURS)
 async def test_a_client_over_the_limit_gets_the_error_of_its_dialect_and_stays_connected(name: str) -> None:
     transport, ledger = MemoryTransport(), Ledger()
     dialect = registry.dialects()[name]

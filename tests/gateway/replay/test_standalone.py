@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.gateway import registry
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import DrivingError
@@ -79,7 +80,7 @@ def test_an_address_in_use_raises_an_error_in_the_caller(tmp_path: Path, monkeyp
         raise AssertionError("there is no such file")
 
 
-@pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
+@pytest.mark.parametrize("dialect", registry.OURS)
 def test_a_dialect_without_an_address_listens_at_a_free_one(dialect: str, tmp_path: Path) -> None:
     with served(tape(tmp_path), listen_endpoint(dialect, tmp_path)) as replay:
         assert replay.endpoint.startswith(f"{dialect}+")
