@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from dragoman.gateway import registry
 from dragoman.gateway.cli.program import COMMANDS, load_command
+from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Header, Part, StepLine
 from dragoman.gateway.transports.spec import TransportSpec
 from dragoman.mappings.canonical import Command, Event
 from tests.bench.__main__ import has_markers
@@ -98,9 +99,10 @@ def section(page: str, number: int) -> str:
 def test_each_canonical_type_has_one_row_in_the_tables_of_translation(union: object, number: int) -> None:
     cells = re.findall(r"^\| ([A-Z][^|(]*)", section("docs/translation.md", number), re.MULTILINE)
     rows = [kind for cell in cells for kind in cell.strip().split(", ")]
-    assert sorted(rows) == sorted(
-        {kind.__name__ for kind in get_args(union)} - ({"Unmapped"} if number == 1 else set())
-    )
+    kinds = {kind.__name__ for kind in get_args(union)} - ({"Unmapped"} if number == 1 else set())
+    missing = sorted(kinds.difference(rows))
+    assert not missing, f"write a row for these in docs/translation.md, section {number}:" + listed(missing)
+    assert sorted(rows) == sorted(kinds)
 
 
 @pytest.mark.parametrize("dialect", registry.OURS)
@@ -110,12 +112,21 @@ def test_the_page_of_a_dialect_names_each_message_and_each_field_of_it(dialect: 
     for table in (known.events.to_canonical, known.commands.to_canonical):
         names |= {kind.__struct_config__.tag for kind in table.entries if issubclass(kind, Struct)} - {None}
     page = (ROOT / f"docs/dialects/{dialect}.md").read_text("utf-8")
-    assert sorted(name for name in map(str, names) if not re.search(rf"\b{re.escape(name)}\b", page)) == []
+    missing = sorted(name for name in map(str, names) if not re.search(rf"\b{re.escape(name)}\b", page))
+    assert not missing, f"docs/dialects/{dialect}.md does not name these messages and fields:" + listed(missing)
+
+
+@pytest.mark.parametrize("written", [Header, StepLine, FrameLine, EventLine, CommandLine, Part])
+def test_the_format_of_recordings_names_each_key(written: type[Struct]) -> None:
+    page = (ROOT / "docs/recording.md").read_text("utf-8")
+    missing = [key for key in written.__struct_encode_fields__ if not re.search(rf"[`\"]{key}[`\"]", page)]
+    assert not missing, f"docs/recording.md does not name these keys of {written.__name__}:" + listed(missing)
 
 
 def test_the_table_of_commands_names_each_command() -> None:
     table = section("docs/design.md", 7)
-    assert [name for name in COMMANDS if f"`dragoman {name}" not in table and f"`{name}`" not in table] == []
+    missing = [name for name in COMMANDS if f"`dragoman {name}" not in table and f"`{name}`" not in table]
+    assert not missing, "write a row for these commands in docs/design.md, section 7:" + listed(missing)
 
 
 def test_the_tables_of_endpoints_name_each_option() -> None:
@@ -125,7 +136,8 @@ def test_the_tables_of_endpoints_name_each_option() -> None:
         specs.add(getattr(import_module(f"dragoman.gateway.transports.{module}"), member))
     options = {option for spec in specs for option in spec.listen_options | spec.dial_options}
     table = section("docs/design.md", 7)
-    assert sorted(option for option in options if f"{option}=" not in table) == []
+    missing = sorted(option for option in options if f"{option}=" not in table)
+    assert not missing, "write these options into the table of endpoints (docs/design.md, section 7):" + listed(missing)
 
 
 def test_the_benchmarks_can_write_their_figures_into_the_file_that_the_document_names() -> None:

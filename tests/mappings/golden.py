@@ -100,7 +100,7 @@ def said(value: Any) -> Iterator[str]:
         for name, key in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
             inner = getattr(value, name)
             if inner is not None and inner is not UNSET:
-                yield f"{type(value).__name__}.{key}"
+                yield f"{type(value).__qualname__}.{key}"
                 yield from said(inner)
 
 
@@ -117,7 +117,7 @@ def fields_of(shape: inspect.Type) -> Iterator[str]:
     match shape:
         case inspect.StructType():
             for field in shape.fields:
-                yield f"{shape.cls.__name__}.{field.encode_name}"
+                yield f"{shape.cls.__qualname__}.{field.encode_name}"
                 yield from fields_of(field.type)
         case inspect.UnionType():
             for member in shape.types:

@@ -17,6 +17,7 @@ from dragoman.mappings.fidelity import Cell, matrix
 from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing, Rule, RuleTable
 from tests.mappings.golden import GOLDEN, documented, said
 from tests.mappings.measured import QUESTIONS, differing, faults, misheard
+from tests.test_layout import listed
 
 GATEWAY = Path(registry.__file__).parent
 DIALECTS = list(registry.dialects().values())
@@ -61,7 +62,8 @@ def test_each_rule_to_canonical_does_what_it_declares(dialect: Dialect, name: st
     golden = defaultdict[type, list[bytes]](list)
     for frame in GOLDEN[dialect.name, name]:
         golden[type(direction.codec.decode(frame))].append(frame)
-    assert golden.keys() >= direction.to_canonical.entries.keys()
+    missing = [kind.__qualname__ for kind in direction.to_canonical.entries if kind not in golden]
+    assert not missing, f"tests/mappings/golden.py has no frame of these messages of {dialect.name}:" + listed(missing)
     for kind, rule in direction.to_canonical.entries.items():
         assert list(misheard(direction, kind, rule.fidelity, golden[kind])) == [], kind
 
@@ -72,7 +74,8 @@ def test_every_documented_field_stands_in_a_golden_frame(dialect: Dialect, name:
     seen = {field for frame in GOLDEN[dialect.name, name] for field in said(direction.codec.decode(frame))}
     if dialect.name == "pod":  # a message without content: null is read, nothing is written
         seen |= {field for field in documented(direction) if field.rpartition(".")[2] in {"data", "params"}}
-    assert documented(direction) - seen == set()
+    missing = sorted(documented(direction) - seen)
+    assert not missing, f"no frame of {dialect.name} in tests/mappings/golden.py has these fields:" + listed(missing)
 
 
 # -- the measure itself -----------------------------------------------------------------------------

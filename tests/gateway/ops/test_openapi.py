@@ -36,7 +36,7 @@ def described(document: dict[str, Any]) -> Operations:
 async def test_each_operation_is_served_and_each_answer_has_its_described_form() -> None:
     async with operated() as port:
         _, document = await port.ask("/openapi.json")
-        assert described(document) == documented()
+        assert described(document) == documented(), "docs/operations.md has not the requests that the port answers"
         for method, path in documented():
             status, text, _ = await port.ask_raw(path.replace("{id}", "none"), method.upper())
             assert "there is nothing at" not in text
