@@ -297,15 +297,15 @@ class ClientTranslator(Translator[Event, Command]):
             self._reads.calls.discard(own)
             if asked.why == "command":
                 refuse(step, asked.command, failure)
-            self._end_call(step, asked, failure)
+            self._end_call(step, asked)
 
     def _drop_calls(self, step: Step[Event]) -> None:
         """Remove the calls of a lost connection, whose commands have already failed."""
         self._reads.clear()
         for asked in self._pending.drain():
-            self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
+            self._end_call(step, asked)
 
-    def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
+    def _end_call(self, step: Step[Event], asked: PrimaryCall) -> None:
         """Release the events that waited for a call which gets no reply."""
         if isinstance(asked.command, commands.SubmitInput):
             self._sessions.note_lost(asked.command, self._monotonic(), step)
