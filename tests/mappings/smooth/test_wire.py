@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.canonical.commands import OpenSession, Ping, SubmitInput
+from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Text
 from dragoman.mappings.dialect import Direction, Oversize, Parts, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
@@ -145,6 +146,11 @@ def test_an_answer_is_read_without_the_parts_of_a_wrong_type(said: dict[str, Any
 def test_an_answer_without_an_id_is_read() -> None:
     (ended,) = read(FROM_SERVER, TERMINAL | {"data": {"data": ANSWER | {"messageId": None}}}).bursts[0].items
     assert (ended.end, ended.text, ended.message) == ("completed", "hi", "")
+
+
+def test_an_event_without_any_request_id_is_read() -> None:
+    (burst,) = read(FROM_SERVER, {"type": "stream_token", "token": "a", "timestamp": 1}).bursts
+    assert (burst.request, burst.items) == ("", [TextDelta(text="a")])
 
 
 @pytest.mark.parametrize("said", [5, 1.5, True, None, ["r"], {"r": 1}])
