@@ -79,7 +79,8 @@ class Questions:
         if self._asked is not None:
             links, giver = self._context.delivery.links, self.given.giver if self.given is not None else None
             self._beaten = {_seat(one): not one.can_be_asked(self._asked) for one in links if _seat(one) != giver}
-        self.close()
+        self._deadline.stop()
+        self._form, self._asked, self.given = None, None, None
         services = self._context.services
         self._shown, self._changed_at = shown, services.monotonic()
         if block is None:
@@ -90,10 +91,6 @@ class Questions:
         self._deadline.start(services.limits.answer_deadline, self._expire)
         if self._asked is None:
             self._decide(block.asked)
-
-    def close(self) -> None:
-        self._deadline.stop()
-        self._form, self._asked, self._shown, self.given = None, None, "", None
 
     def _decide(self, question: Question) -> None:
         """Answer as the route says: no client can."""

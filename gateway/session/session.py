@@ -151,7 +151,6 @@ class Session:
         failure = Failure(cause="upstream_lost", text="the gateway stops")
         self.deliver(self.form.cut("failed", failure, now), now)
         self.commands.close()
-        self.questions.close()
         self._reconnect.close()
         self.presence.close()
         self.backend.stop()

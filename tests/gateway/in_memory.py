@@ -343,6 +343,7 @@ class InMemoryGateway:
                 peer.judge(peer.link.dialect.name, self.gaps, lost_pod=len(self.pods) > 1)
             peer.link.end(CloseReason.DONE)
         await self.router.stop()
+        assert not any(self.time.waiting), "a timer outlives the gateway"
 
 
 @asynccontextmanager

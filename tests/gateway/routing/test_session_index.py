@@ -30,6 +30,7 @@ async def test_a_session_is_found_by_its_id_and_its_public_ids_until_it_is_dropp
         assert index.find_session(name) is None
         assert made.session not in index
         assert list(index) == []
+        made.session.stop()
 
 
 async def test_a_session_is_found_by_its_ids_in_a_dialect_that_was_imported_after_it_began() -> None:
