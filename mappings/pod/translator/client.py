@@ -27,7 +27,7 @@ from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod.directions import FROM_SERVER
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import problem
-from dragoman.mappings.pod.translator.pending import PENDING_MAX, STOPS, TRACKED, PendingMethod, PendingMethods
+from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
 from dragoman.mappings.pod.wire import methods
 from dragoman.mappings.pod.wire.codecs import EVENTS, METHODS
@@ -85,7 +85,9 @@ class ClientTranslator(Translator[Event, Command]):
                 self._await_status(items, step)
             if self._pending.entries and events.ModelTurnStarted in map(type, items):
                 # The pod has dropped the stops that came before this turn (docs/dialects/pod.md, section 8).
-                step.frames += [STOP_FRAMES[entry.kind] for entry in self._pending.entries if entry.kind in STOPS]
+                step.frames += [
+                    STOP_FRAMES[entry.kind] for entry in self._pending.entries if entry.kind in commands.STOPS
+                ]
         for fault in step.faults:
             if _is_status(fault.value) and self._status == "running":  # a running pod can only have stopped
                 step.bursts.append(Burst(items=[*self._handle(events.StatusChanged(status="idle"))]))
