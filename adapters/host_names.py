@@ -43,7 +43,7 @@ def is_loopback(name: str) -> bool:
 def address_of(peer: str) -> str:
     """Return the address in the name of a transport's peer: a host, the network of an IPv6 host, or a user."""
     if peer.startswith("["):
-        host = peer[1:].partition("]")[0].partition("%")[0]
+        host = peer[1:].partition("]")[0]
         return str(IPv6Address(int(IPv6Address(host)) >> 64 << 64))  # one host may have all addresses of a /64
     host, _, port = peer.rpartition(":")
     if port.isdecimal():
