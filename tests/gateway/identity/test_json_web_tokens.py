@@ -237,12 +237,13 @@ async def test_the_keys_of_an_authority_are_read_from_its_url(keys_from: KeysFro
     assert await keys.refresh("rsa")
 
 
-async def test_a_key_for_encryption_is_not_used() -> None:
+@pytest.mark.parametrize(("use", "is_taken"), [("sig", True), ("enc", False)])
+async def test_a_key_for_encryption_is_not_used(use: str, is_taken: bool) -> None:
     loaded = Authority().load()
     for row in loaded["keys"]:
-        row["use"] = "enc"
+        row["use"] = use
     keys = KeySet(lambda: loaded, lambda: 0.0)
-    assert not await keys.refresh("rsa")
+    assert await keys.refresh("rsa") is is_taken
 
 
 async def test_an_authority_that_sends_its_answer_slowly_is_given_up(

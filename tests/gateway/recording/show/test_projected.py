@@ -4,12 +4,20 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from msgspec import Raw
 
 from dragoman.gateway import registry
 from dragoman.gateway.recording.format import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.projected import Losses, batches, find_losses, projected
-from dragoman.mappings.canonical.events import QuestionAsked, Reply, TextDelta, ToolCallArguments, ToolOutputDelta
+from dragoman.mappings.canonical.events import (
+    QuestionAsked,
+    Reply,
+    TextDelta,
+    ToolCallArguments,
+    ToolOutputDelta,
+    TurnEnded,
+)
 from dragoman.mappings.dialect import Dialect
 from tests.gateway.recording.lines import FROZEN
 
@@ -85,6 +93,12 @@ def event(seq: int, event: object, t: int = 0) -> EventLine:
 
 def test_fields_that_a_client_does_not_get_are_named() -> None:
     assert lost([frame("smooth"), event(2, CALL)]) == {2: [WITHOUT_CALL]}
+
+
+def test_a_field_that_only_the_dialect_of_the_backend_has_is_named() -> None:
+    ended = TurnEnded(end="completed", text="a", ext={"smooth.directive": Raw(b'"stay"')})
+    lines: list[Line] = [frame("smooth", link="up"), frame("pod"), event(2, ended)]
+    assert lost(lines) == {2: ["pod clients get it without ext.directive"]}
 
 
 def test_an_event_that_a_client_does_not_get_has_the_reason_of_its_rule() -> None:
