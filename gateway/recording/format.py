@@ -31,6 +31,7 @@ FORMAT = "dragoman-recording"
 VERSION = 4
 
 UNFOLDED_MAX = 1 << 30  # characters of the frames of a line: a file of a few KiB must not keep its reader busy for long
+LINE_MAX = 128 << 20  # bytes: the largest message as JSON in JSON, with each byte escaped as six; more is garbage
 TIME_MAX = 13  # digits of a time in ms
 
 

@@ -13,6 +13,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +23,7 @@ from dragoman.gateway.config.model import Recording
 from dragoman.gateway.process.private_files import replacing
 from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.recording import index
+from dragoman.gateway.recording.format import LINE_MAX
 from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
 
 log = structlog.get_logger("dragoman.recording")
@@ -109,7 +111,7 @@ def compress(path: Path) -> Generator[None, None, None]:
 def _compress_locked(path: Path, plain: BinaryIO) -> Generator[None, None, None]:
     before = path.stat()
     with replacing(path.with_name(path.name + ZST)) as file:
-        for block in index.compressed(plain):
+        for block in index.compressed(iter(partial(plain.readline, LINE_MAX), b"")):
             file.write(block)
             yield
         sync_file(file, before)

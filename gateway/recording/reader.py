@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import (
+    LINE_MAX,
     EventLine,
     Header,
     Line,
@@ -39,7 +40,6 @@ from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import MessageAppended
 
 CHUNK = 1 << 18  # bytes read at once
-LINE_MAX = 128 << 20  # bytes: the largest message as JSON in JSON, with each byte escaped as six; more is garbage
 NEAR = 1 << 16  # bytes: binary search ends at such a distance, and the rest is read
 PROBE = 1 << 20  # bytes of a line that binary search reads at once: each of its steps must cost little
 PROBES_MAX = 8  # lines in which a step of binary search looks for a readable one; without one it turns back

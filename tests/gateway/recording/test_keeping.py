@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
+from dragoman.gateway.recording import keeping
 from dragoman.gateway.recording.keeping import compress, left_files, lock, sweep, sync_file_system
 from dragoman.gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import PLAIN, numbered, written
@@ -44,6 +46,20 @@ def test_a_compressed_recording_replaces_the_plain_one(tmp_path: Path) -> None:
     assert list(open_recording(packed).lines()) == before
     assert packed.stat().st_mode & 0o777 == 0o600
     assert packed.stat().st_mtime == NOW - 100
+
+
+def test_garbage_without_a_newline_is_compressed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "LINE_MAX", 1 << 18)
+    path = recorded(tmp_path, "a")
+    os.truncate(path, 1 << 24)  # as after a crash of the machine: NULs follow the last line
+    tracemalloc.start()
+    try:
+        finish(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+    (packed,) = tmp_path.iterdir()
+    assert len(list(open_recording(packed).lines())) == 3
 
 
 def test_the_draft_of_a_killed_gateway_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
