@@ -92,9 +92,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return tuple(value for name, value in self.options if name == key)
 
     def secret(self, key: str) -> str:
-        """Return the secret of option `key`, read from its variable or file; raise ConfigError if it is missing."""
+        """Return the secret of option `key`, read from its variable or file; raise ConfigError if it is missing.
+
+        The event loop reads it for each connection, so a pipe is not waited for.
+        """
         try:
-            return find_secret(self.option(key))
+            return find_secret(self.option(key), wait=0)
         except ConfigError as error:
             raise ConfigError(f"{self.masked}: {key}: {error}") from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ SHORT_NAMES = {
     "stateOrProvinceName": "ST",
 }
 MINIMUM = ssl.TLSVersion.TLSv1_2  # Debian's Python leaves the minimum to the configuration of OpenSSL
+FILE_MAX = 16 * 1024 * 1024  # bytes of a file, which OpenSSL reads in one step: lists of revoked certificates are large
 SPECIAL = ',+"\\<>;='  # characters with a meaning in a subject (RFC 4514)
 
 
@@ -132,9 +134,12 @@ def _check_readable(kind: str, path: str) -> None:
     if not path:
         raise ConfigError(f"TLS needs the file of a {kind}")
     try:
-        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            status = os.fstat(file.fileno())
     except OSError as error:
         raise ConfigError(f"the {kind} {path} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_MAX:  # OpenSSL would wait for the writer of a pipe
+        raise ConfigError(f"the {kind} {path} is not a regular file of at most {FILE_MAX:,} bytes")
 
 
 def _no_password() -> str:

@@ -64,10 +64,13 @@ def expand_home(text: str) -> str:
         return text
 
 
-def read_secret(path: Path) -> str:
-    """Return the text of a file without the newlines at its end; raise ConfigError if it cannot be read or is empty."""
+def read_secret(path: Path, wait: float = WAIT) -> str:
+    """Return the text of a file without the newlines at its end; raise ConfigError if it cannot be read or is empty.
+
+    `wait` is the number of seconds for a pipe to deliver it.
+    """
     try:
-        text = read_small(path, MAX_SECRET).decode("utf-8").rstrip("\r\n")
+        text = read_small(path, MAX_SECRET, wait).decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise ConfigError(f"the file {path} is not UTF-8") from error
     except ConfigError as error:
@@ -77,12 +80,12 @@ def read_secret(path: Path) -> str:
     return text
 
 
-def find_secret(text: str) -> str:
+def find_secret(text: str, wait: float = WAIT) -> str:
     """Return the secret that an option names: `env:NAME`, `file:PATH`, or the secret itself. Raise ConfigError if there
     is none.
     """
     if text.startswith(FILE):
-        return read_secret(Path(text.removeprefix(FILE)))
+        return read_secret(Path(text.removeprefix(FILE)), wait)
     if not text.startswith(ENV):
         return text
     name = text.removeprefix(ENV)

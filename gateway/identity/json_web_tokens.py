@@ -24,6 +24,7 @@ import structlog
 from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.resolver import LookupResolver
 from dragoman.gateway.config.model import Jwt
+from dragoman.gateway.config.source import read_small
 from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.identity.authenticators import NEEDED, NOT_ACCEPTED, jwt_digest
 from dragoman.gateway.identity.principal import Principal, Refusal
@@ -76,7 +77,7 @@ class KeySet:
             keys = _public_keys(self._load())
         except KeyError:
             self._warn("this JSON has no keys")
-        except (jwt.PyJWTError, OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (ConfigError, jwt.PyJWTError, OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             self._warn(str(error))
         else:
             self._keys = keys
@@ -102,12 +103,7 @@ def file_loader(source: str) -> Callable[[], dict[str, Any]]:
     """Return a function that reads a JWKS from a URL or a file."""
     if source.startswith(("https://", "http://")):
         return lambda: json.loads(asyncio.run(_fetch(source)))
-    return lambda: json.loads(_read_file(Path(source)))
-
-
-def _read_file(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return _bounded(file.read(JWKS_MAX + 1))
+    return lambda: json.loads(read_small(Path(source), JWKS_MAX))
 
 
 async def _fetch(url: str) -> bytes:

@@ -58,7 +58,7 @@ class ClientKeys:
         if stamp == self._stamp:
             return
         self._stamp = stamp
-        self._keys = frozenset(_key(f"the file {file}", read_secret(file), "public") for file in files)
+        self._keys = frozenset(_key(f"the file {file}", read_secret(file, wait=0), "public") for file in files)
 
 
 def server_keys(endpoint: Endpoint, refused: Callable[[str], None]) -> zeromq.CurveServer | None:

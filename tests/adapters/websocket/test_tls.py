@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.websocket import CertificateFiles, ServerTls, client_context, connect
-from dragoman.adapters.websocket.tls import subject_of
+from dragoman.adapters.websocket.tls import FILE_MAX, subject_of
 from dragoman.mappings.errors import ConfigError
 from tests.adapters.websocket.certificates import NOW, Authority
 from tests.adapters.websocket.peers import DEADLINE, KEY, LIMITS, Server, serving
@@ -89,10 +90,26 @@ async def test_a_renewed_certificate_is_taken_at_the_next_handshake(authority: A
     assert told == []
 
 
-async def test_a_failed_certificate_renewal_is_logged_once_and_the_old_certificate_stays(authority: Authority) -> None:
+def half(file: Path) -> None:
+    file.write_text("half of a certif")
+
+
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def huge(file: Path) -> None:
+    os.truncate(file, FILE_MAX + 1)
+
+
+@pytest.mark.parametrize("spoil", [half, pipe, huge])
+async def test_a_failed_certificate_renewal_is_logged_once_and_the_old_certificate_stays(
+    authority: Authority, spoil: Callable[[Path], None]
+) -> None:
     tls = server_tls(authority)
     async with serving(tls=tls) as server:
-        (authority.path.parent / "server.crt").write_text("half of a certif")
+        spoil(authority.path.parent / "server.crt")
         assert [await common_name(server.port, authority) for _ in range(2)] == ["server", "server"]
     (text,) = told
     assert text.startswith(f"the certificate {authority.path.parent}/server.crt ")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -23,6 +25,7 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.config.model import Auth, Jwt
+from dragoman.gateway.config.source import read_small
 from dragoman.gateway.identity import json_web_tokens
 from dragoman.gateway.identity.authenticators import NEEDED
 from dragoman.gateway.identity.json_web_tokens import JWKS_MAX, LIFETIME, REFRESH, JsonWebTokens, KeySet, file_loader
@@ -301,7 +304,15 @@ def test_a_file_of_keys_is_read_up_to_its_limit() -> None:
     keys = KeySet(file_loader("/dev/zero"), lambda: 0.0)
     with capture_logs() as logs:
         keys.read()
-    assert logs[0]["cause"] == f"more than {JWKS_MAX} bytes"
+    assert logs[0]["cause"] == f"it has more than {JWKS_MAX:,} bytes"
+
+
+def test_a_pipe_of_keys_is_waited_for_within_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "jwks")
+    monkeypatch.setattr(json_web_tokens, "read_small", partial(read_small, wait=0.01))
+    with capture_logs() as logs:
+        KeySet(file_loader(f"{tmp_path}/jwks"), lambda: 0.0).read()
+    assert logs[0]["cause"] == "the rest of it was not written within 0.01 s"
 
 
 AUTH = Auth(jwt=CONFIG)

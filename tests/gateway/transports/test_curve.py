@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -137,10 +138,12 @@ def test_a_secret_key_may_stand_in_a_variable(keys: Path, monkeypatch: pytest.Mo
         ("curve_key=file:{keys}/none&client_keys={keys}/clients", "none cannot be read"),
         ("curve_key=file:{keys}/server.key&client_keys={keys}/clients", "curve_key has no secret key"),
         ("curve_key=file:{keys}/server.key_secret&client_keys={keys}/none", "none: No such file or directory"),
+        ("curve_key=file:{keys}/server.key_secret&client_keys={keys}/pipe", "was not written within 0 s"),
         ("curve_key=file:{keys}/server.key_secret&client_keys={keys}/empty", "empty has no file `\\*.key`"),
     ],
 )
 def test_a_listener_whose_keys_cannot_be_used_is_refused_with_the_reason(keys: Path, options: str, words: str) -> None:
+    os.mkfifo(keys / "pipe")
     endpoint = parse(f"pando+tcp://127.0.0.1:0?{options.format(keys=keys)}")
     with pytest.raises(ConfigError, match=words) as error:
         registry.check_place(endpoint)

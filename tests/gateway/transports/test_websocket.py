@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,10 @@ async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, d
         (tmp_path / "token").write_text(token, "utf-8")
         await dial()
     assert dialled == ["ws://h:1/ws?token=old", "ws://h:1/ws?token=new"]
+    (tmp_path / "token").unlink()
+    os.mkfifo(tmp_path / "token")
+    with pytest.raises(OSError, match="was not written within 0 s"):
+        await dial()
 
 
 def test_websocket_endpoints_on_one_port_share_an_address_and_port_0_has_none() -> None:
