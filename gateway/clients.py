@@ -115,15 +115,14 @@ class Clients:
         link = _make_link(peer, transport, translator, router)
         refused = principal.text if isinstance(principal, Refusal) else ""
         # A listener bounds clients that only make calls, and there is one publication.
-        counted = attaches and not publishes
-        address = address_of(transport.peer) if counted and not port.counts else ""
-        full = refused or (self.admission.enter(address) if counted else "")
+        address = address_of(transport.peer) if attaches and not port.counts else ""
+        full = refused or (self.admission.enter(address) if attaches else "")
         if full:
             if not refused:  # a failed authentication was written to the audit log already
                 audit.refuse(link, full)
             serving = self._send_away(link, full, "denied" if refused else "busy")
         else:
-            serving = self._serve(link, router, address if counted else None, named.expires)
+            serving = self._serve(link, router, address if attaches else None, named.expires)
         if self._start(serving, link) and not full:
             self.links[link.id], self._routers[link.id] = link, router
             if named.credential:

@@ -128,7 +128,7 @@ class Listeners:
 
         def publish(transport: Transport) -> None:
             if publication is not None:
-                clients.welcome(port, transport, publication(time.time_ns, new_id), publishes=True)
+                clients.welcome(port, transport, publication(time.time_ns, new_id), attaches=False, publishes=True)
 
         def identity() -> ListenerIdentity:
             """Return the authentication in force: a reload may change it."""

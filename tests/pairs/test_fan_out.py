@@ -160,6 +160,20 @@ async def test_the_first_answer_of_any_client_in_any_dialect_counts(
         assert pando.shown[-1] == ("assistant", " Then I leave the order as it is.")
 
 
+async def test_an_answer_of_a_pando_client_after_another_clients_is_no_input(tmp_path: Path) -> None:
+    async with (
+        gateway(tmp_path) as made,
+        SmoothClient.connected(made.smooth) as smooth,
+        PandoClient.connected(made.pando) as pando,
+    ):
+        request = await smooth.say("approve please")
+        await pando.until(lambda: "llm.end" in pando.topics())
+        await smooth.send({"action": "confirm_tool_action", "sessionId": smooth.session, "approved": False})
+        await smooth.until(lambda: any(f["type"] == "eventual_response" for f in smooth.of(request)))
+        with pytest.raises(RefusalError, match="the question was answered, or the agent does not wait"):
+            await pando.say("approve")
+
+
 async def test_each_batch_is_rendered_once_for_all_clients_with_the_same_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

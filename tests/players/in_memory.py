@@ -65,7 +65,7 @@ class AnyBackendGateway(InMemoryGateway):
     def _pando(self, name: str, spoken: Dialect, translator: Translator[Any, Any], *, publishes: bool) -> InMemoryPeer:
         transport = MemoryTransport()
         link = Link(
-            Peer(id=name, dialect=spoken, attaches=publishes, publishes=publishes),
+            Peer(id=name, dialect=spoken, attaches=False, publishes=publishes),
             transport,
             translator,
             self.services,
