@@ -6,12 +6,11 @@ A session asks for them after each turn and in each list, so neither may cost a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.state import continues
-from dragoman.mappings.canonical.values import Item, Message, SessionSummary
+from dragoman.mappings.canonical.values import Item, Message, SessionSummary, is_said
 
 
 class TranscriptDigest:
@@ -54,18 +53,18 @@ class TranscriptDigest:
         while self.size > limit:
             item = transcript[dropped]
             self.size -= of_item(item)
-            if _is_said(item):
+            if is_said(item):
                 messages += not continues(last, item)
                 last = item
             dropped += 1
         if not dropped:
             return 0
         del transcript[:dropped]
-        first = next(filter(_is_said, transcript), None)
+        first = next(filter(is_said, transcript), None)
         self._last = self._last if first is not None else None
         self.messages -= messages - (first is not None and continues(last, first))
         if self.first_input is not None:
-            inputs = (item.text for item in transcript if isinstance(item, Message) and item.role == "user")
+            inputs = (item.text for item in transcript if is_said(item, "user"))
             self.first_input = next(inputs, None)
         self._note_ends(transcript)
         return dropped
@@ -83,7 +82,7 @@ class TranscriptDigest:
 
     def _add(self, item: Item) -> None:
         self.size += of_item(item)
-        if not _is_said(item):
+        if not is_said(item):
             return
         self.messages += not continues(self._last, item)
         self._last = item
@@ -104,7 +103,3 @@ def summary_of(state: SessionState, digest: TranscriptDigest) -> SessionSummary:
         archived=state.archived,
         ext=state.ids,
     )
-
-
-def _is_said(item: Item) -> TypeGuard[Message]:
-    return isinstance(item, Message) and item.role != "system"

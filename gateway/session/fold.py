@@ -31,6 +31,7 @@ from dragoman.mappings.canonical.values import (
     ToolCall,
     ToolResult,
     Usage,
+    is_said,
 )
 
 Fold = Callable[[SessionState, Any], None]
@@ -200,7 +201,7 @@ def _answered(turn: OpenTurn, event: events.QuestionAnswered) -> None:
 
 
 def _otp(state: SessionState, event: events.OtpRequired) -> None:
-    inputs = (item for item in reversed(state.transcript) if isinstance(item, Message) and item.role == "user")
+    inputs = (item for item in reversed(state.transcript) if is_said(item, "user"))
     refused = next((message.segments or (Text(text=message.text),) for message in inputs), ())
     state.otp = Otp(asked=event, refused=refused)
 
@@ -242,7 +243,7 @@ def _error(turn: OpenTurn, event: events.ErrorReported) -> None:
 
 
 def _title(state: SessionState, event: events.SessionUpdated) -> None:
-    first = next((item.text for item in state.transcript if isinstance(item, Message) and item.role == "user"), None)
+    first = next((item.text for item in state.transcript if is_said(item, "user")), None)
     descriptions = (state.backend.name, None if state.title else first)  # of a session that has no title yet
     if event.session.title not in descriptions:
         state.title = event.session.title

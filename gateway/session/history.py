@@ -35,12 +35,11 @@ from msgspec import structs
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import GetHistory
 from dragoman.mappings.canonical.events import HistorySnapshot, Reply
-from dragoman.mappings.canonical.values import Failure, Item, Message, Reasoning, ToolCall
+from dragoman.mappings.canonical.values import Failure, Item, Message, Reasoning, ToolCall, answers, is_said
 from dragoman.mappings.dialect import NewId
 from dragoman.mappings.stored_answers import without_runs
 
 Mark = tuple[type, str, str]
-SPOKEN = ("user", "assistant")
 
 PAGE = 50  # messages of a page, if the client does not say how many: docs/dialects/smooth.md, section 5
 ALIKE = 64  # runs of one input among which the one with this answer is looked for
@@ -58,10 +57,10 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
         return _added(event, state, new_id)
     items: list[Item] = []
     turn = ""
-    everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if _is_spoken(i, *SPOKEN)])
+    everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if is_said(i)])
     for item in event.items:
         old = everything.next(item)
-        if _is_spoken(item, *SPOKEN):
+        if is_said(item):
             old = spoken.next(item)
         if old is not None:
             items.append(old)
@@ -132,7 +131,7 @@ class Addition:
         self._places: dict[Mark, list[int]] = {}
         for i, item in enumerate(self._known):
             self._places.setdefault(_mark(item), []).append(i)
-        self._texts = {i: text for i, item in enumerate(self._known) for text in _answers([item])}
+        self._texts = {i: text for i, item in enumerate(self._known) for text in answers([item])}
         self._answers = list(self._texts)
         self._runs = _runs(self._known)
         self._inputs = [run.at for run in self._runs]
@@ -149,8 +148,8 @@ class Addition:
         turn, is_new_run = "", False
         inputs = _same_inputs(_runs(added), self._runs)
         for i, item in enumerate(added):
-            is_input = _is_spoken(item, "user")
-            if not _is_spoken(item, *SPOKEN) and _mark(item) in self._places:
+            is_input = is_said(item, "user")
+            if not is_said(item) and _mark(item) in self._places:
                 continue
             if is_input and not is_new_run:
                 self._copy_up_to(self._end_of_run())
@@ -211,7 +210,7 @@ def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId
 
     A list may begin inside of a run: an answer without its input has no place among the known ones.
     """
-    whole_runs = [*dropwhile(lambda item: not _is_spoken(item, "user"), listed)]
+    whole_runs = [*dropwhile(lambda item: not is_said(item, "user"), listed)]
     items, _ = Addition(transcript, new_id).of(whole_runs)
     return items if items != transcript else None
 
@@ -226,10 +225,10 @@ class RunPlace(NamedTuple):
 
 
 def _runs(items: Sequence[Item]) -> list[RunPlace]:
-    inputs = [(i, item) for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
+    inputs = [(i, item) for i, item in enumerate(items) if is_said(item, "user")]
     ends = [*(i for i, _ in inputs[1:]), len(items)]
     return [
-        RunPlace(i, item.id, item.text, "".join(_answers(items[i:end])))
+        RunPlace(i, item.id, item.text, "".join(answers(items[i:end])))
         for (i, item), end in zip(inputs, ends, strict=False)
     ]
 
@@ -276,10 +275,6 @@ def _find_run(answer: str, places: Sequence[int], known: Sequence[RunPlace], aft
 def _may_be_one(seen: str, told: str) -> bool:
     """Return True if one of two answers is a part of the other: the whole, the beginning or the end of it."""
     return told.startswith(seen) or told.endswith(seen) or seen.startswith(told)
-
-
-def _is_spoken(item: Item, *roles: str) -> bool:
-    return isinstance(item, Message) and item.role in roles
 
 
 def _mark(item: Item) -> Mark:
@@ -375,13 +370,13 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
     If the store has inputs between the parts of what was heard, its answers take the place of what was heard.
     """
     stored = [*takewhile(lambda message: message.role == "assistant", new)]
-    asked = max((i for i, item in enumerate(gap) if _is_spoken(item, "user")), default=0)
+    asked = max((i for i, item in enumerate(gap) if is_said(item, "user")), default=0)
     text = "".join(message.text for message in stored)
-    rest = without_runs(text, _answers(gap[:asked]))
-    heard = _answers(gap[asked:])
-    if heard and len(stored) < len(new) and "".join(_answers(new)) == "".join(heard):
-        place = next(i for i, item in enumerate(gap[asked:], asked) if _is_spoken(item, "assistant"))
-        gap[place:] = [item for item in gap[place:] if not _is_spoken(item, "assistant")]
+    rest = without_runs(text, answers(gap[:asked]))
+    heard = answers(gap[asked:])
+    if heard and len(stored) < len(new) and "".join(answers(new)) == "".join(heard):
+        place = next(i for i, item in enumerate(gap[asked:], asked) if is_said(item, "assistant"))
+        gap[place:] = [item for item in gap[place:] if not is_said(item, "assistant")]
         return place
     if (heard or asked) and rest == "".join(heard):
         del new[: len(stored)]
@@ -395,18 +390,14 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
     for i, item in enumerate(gap[begin:], begin):
         if at >= len(new) or new[at].role != "assistant":
             break
-        if isinstance(item, Message) and item.role == "assistant":
+        if is_said(item, "assistant"):
             gap[i] = structs.replace(item, text=new.pop(at).text)
             corrected = i + 1
     if at:
-        place = next(i for i, item in enumerate(gap[begin:], begin) if _is_spoken(item, "assistant"))
+        place = next(i for i, item in enumerate(gap[begin:], begin) if is_said(item, "assistant"))
         gap[place:place] = [structs.replace(answer, turn=gap[place].turn) for answer in new[:at]]
         del new[:at]
     return corrected + at
-
-
-def _answers(items: Sequence[Item]) -> list[str]:
-    return [item.text for item in items if isinstance(item, Message) and item.role == "assistant"]
 
 
 # -- pages ----------------------------------------------------------------------------------------------

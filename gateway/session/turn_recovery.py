@@ -45,7 +45,9 @@ from dragoman.mappings.canonical.values import (
     Reasoning,
     ToolCall,
     ToolResult,
+    answers,
     content_of,
+    is_said,
 )
 
 
@@ -61,7 +63,7 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
     def ends_in_text(self) -> bool:
         """True if the last thing of the run that the history has is a text of the assistant."""
         last = self.own[-1] if self.own else None
-        return isinstance(last, Message) and last.role == "assistant"
+        return last is not None and is_said(last, "assistant")
 
     def ending_events(self) -> list[Event]:
         """Return the events that end the turn as the history says."""
@@ -123,21 +125,17 @@ def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[P
     if count is None:
         return [*history.runs[-1:]]
     begin = inputs[count - 1][0] + 1 if count else 0
-    heard = _answers(before[known[-1][0] :] if known else before)
+    heard = {*answers(before[known[-1][0] :] if known else before)}
     return [
         run
         for run in history.runs
-        if run.first >= begin and heard.isdisjoint(_answers(history.items[run.first : run.last]))
+        if run.first >= begin and heard.isdisjoint(answers(history.items[run.first : run.last]))
     ]
 
 
 def _inputs(items: Sequence[Item]) -> list[tuple[int, str]]:
     """Return the index and the text of each input of a user."""
-    return [(i, item.text) for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
-
-
-def _answers(items: Sequence[Item]) -> set[str]:
-    return {item.text for item in items if isinstance(item, Message) and item.role == "assistant"}
+    return [(i, item.text) for i, item in enumerate(items) if is_said(item, "user")]
 
 
 def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
@@ -186,7 +184,7 @@ def start_of_run(state: SessionState) -> int:
 
 
 def _parks(item: Item) -> bool:
-    return isinstance(item, Message) and item.role == "assistant" and ends_with_question(item.text)
+    return is_said(item, "assistant") and ends_with_question(item.text)
 
 
 def heard_before(state: SessionState) -> list[Item]:

@@ -7,7 +7,7 @@ are UUID text; call ids and request ids are opaque text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from msgspec import Raw, Struct
 
@@ -193,6 +193,16 @@ class ToolResult(ItemBase, frozen=True, kw_only=True, tag="tool_result"):
 
 
 Item = Message | Reasoning | ToolCall | ToolResult
+
+
+def is_said(item: Item, *roles: Role) -> TypeGuard[Message]:
+    """Return True if the item is a message of one of these roles, by default of the user or the assistant."""
+    return isinstance(item, Message) and item.role in (roles or ("user", "assistant"))
+
+
+def answers(items: Iterable[Item]) -> list[str]:
+    """Return the texts of the assistant's messages."""
+    return [item.text for item in items if is_said(item, "assistant")]
 
 
 def content_of(item: Item) -> tuple[type, str]:

@@ -216,7 +216,7 @@ class ClientTranslator(Translator[Event, Command]):
                 known = self._pending.pop(own, None)  # an answer, if the server begins another turn with it
                 request = request or own
                 item = events.Reply(request=known.request) if known else msgspec.structs.replace(event, request=request)
-            elif isinstance(event, events.OtpVerified | events.OtpInvalid | events.InteractionInvalid):
+            elif type(event) in VERDICTS:
                 item = self._match_verdict(own, event)
             items.append(self._match_unknown(item) if type(item) is Unmapped else item)
             if type(item) is events.TurnEnded:
@@ -278,9 +278,7 @@ class ClientTranslator(Translator[Event, Command]):
         answer = typed_answer(command, item, losses) if command is not None else None
         return answer or msgspec.structs.replace(item, request=request)
 
-    def _match_verdict(
-        self, own: str, item: events.OtpVerified | events.OtpInvalid | events.InteractionInvalid
-    ) -> Event:
+    def _match_verdict(self, own: str, item: Event) -> Event:
         """Return the event with the `request` of the user's answer that it reports on, "" if there is none.
 
         That is the answer sent under the event's own id, else the oldest pending answer of that kind.

@@ -98,8 +98,7 @@ class ServerTranslator(Translator[Command, Event]):
         if not self._claimed:
             self._supports = _inherited(state.opening)
         known = self._pending.get(request)
-        asks = commands.OpenSession | commands.ResumeSession | commands.GetSession
-        if not request or known is None or not isinstance(known.command, asks):
+        if not request or known is None or not isinstance(known.command, commands.OpeningCommand):
             return Step()
         opened = events.SessionOpened(
             request=request,
