@@ -2,17 +2,29 @@
 
 All code here is pure: it uses no sockets, clock, files, randomness or logging.
 
-canonical        the model between all dialects        smooth, pod, pando, codewhale: the dialects
-dialect          the interface of a dialect            rules        a type -> the function that maps it
-codec            frames to wire structs and back       fidelity     the matrix that is made from all rules
-extras           fields without a canonical place      losses       counts of what could not be expressed
-jsonrpc          JSON-RPC for both sides of a link     errors       the two kinds of errors
-opening          the session that a link opens first   reflection   the types of structs
-forms            forms, asked in words                 parked_turn  events held back by a question in words
-stored_answers   answers cut by questions in words     alike        frames of pieces that came together
-large_parts      parts beyond `max_command`            value_count  a limit on the JSON values of a message
-bounded          a dict of bounded size                named_uuid   UUIDs that are computed from a name
-rfc3339          times as text
+canonical       the model between all dialects
+smooth, pod, pando, codewhale: the dialects
+
+dialect         the interface of a dialect to the gateway
+rules           the table of one direction: a type, and the function that maps it
+fidelity        the matrix of what survives, made from all tables
+codec           frames to wire structs and back
+jsonrpc         JSON-RPC for both sides of a link
+opening         the session that a link opens first
+parked_turn     events that wait for the answer to a question in words
+forms           the forms of a backend, asked in words
+extras          fields without a canonical place
+losses          counts of what could not be expressed
+errors          the two kinds of errors
+
+stored_answers  cuts the stored answers that contain questions in words
+alike           the frames of pieces of text that came together
+large_parts     the parts of a command that may be larger than `max_command`
+value_count     a limit on the JSON values of a message
+reflection      the types of structs
+bounded         a dict of bounded size
+named_uuid      UUIDs that are computed from a name
+rfc3339         times as text
 """
 
 if __name__ != "dragoman.mappings":  # a second copy of each module would exist beside the installed one

@@ -1,9 +1,13 @@
 """Newline-delimited frames over stdin and stdout: of child processes (`Children`) and of this process (`listen`).
 
-child        children as peers, bounded in number     own          our own stdin and stdout
-process      a child from its spawn to its end        stderr_tail  its last lines of stderr
-stream       two ends of pipes as one transport       ends         an end of a pipe on the event loop
-watchdog     ends the children of a killed gateway, by watchdog_program, a process of its own
+child             the children of the gateway as peers, bounded in number
+process           one child, from its start to its end
+stderr_tail       the last lines that it wrote to stderr
+own               our own stdin and stdout as a peer
+stream            the two pipes of either kind as one transport
+ends              one pipe on the event loop
+watchdog          ends the children if the gateway is killed
+watchdog_program  the process that does it
 """
 
 from dragoman.adapters.stdio.child import Children, ChildTransport

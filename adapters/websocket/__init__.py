@@ -3,13 +3,20 @@
 A message is a frame, either text or binary: dialects read both. Sent messages are text, one for each frame. Compression
 is never negotiated, because it costs 100 KiB for each session.
 
-server         a port for clients                      client         connects to a server
-handshake      reads, checks and answers a request     request_check  the checks of a request
-http_response  the bytes of the answers                transport      a connection after its handshake
-client_reader  what a client sends, in turns           server_reader  what a server sends
-message_parser frames become messages                  frame_counter  counts the frames of a client
-frames         writes frames, without I/O              connection     joins aiohttp's connection and a parser
-tls            certificates from files                 metered_tls    decrypts in turns
+server          listens at a port for clients
+handshake       reads a request, has it checked, and answers it
+request_check   the checks of a request
+http_response   the bytes of the answers
+client          connects to a server
+connection      joins aiohttp's connection and a parser
+transport       a connection after its handshake
+client_reader   reads from a client, whose work takes turns with that of others
+server_reader   reads from a server
+message_parser  makes messages of WebSocket frames
+frame_counter   counts the WebSocket frames of a client
+frames          writes WebSocket frames, without I/O
+tls             certificates from files
+metered_tls     decrypts what clients send, in turns
 """
 
 from dragoman.adapters.websocket.client import DialledTransport, HandshakeRefusedError, connect

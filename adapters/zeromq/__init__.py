@@ -1,9 +1,13 @@
 """ZeroMQ over TCP: subscriptions and calls as client (`connect`) and as server (`listen`).
 
-client       SUB and DEALER, as one transport         server       XPUB and ROUTER of a primary
-publication  the frames to all subscribers            callers      a transport for each caller
-subscribers  the bounds of subscribers                refusal      ends a connection that libzmq has accepted
-sockets      the sockets and their context            polled       a socket on the event loop
+client       SUB and DEALER, as one transport
+server       XPUB and ROUTER of a primary
+publication  the transport to all subscribers
+subscribers  bounds the number of subscribers and of their topics
+callers      a transport for each caller
+refusal      ends a connection that libzmq has accepted
+sockets      the sockets and their context
+polled       a socket on the event loop
 curve        encrypted connections of two gateways
 """
 

@@ -1,5 +1,7 @@
 """The client of a backend that the commands `send`, `chat` and `drive` use.
 
-client        connects to a backend, with blocking calls      turn_runner   one turn after the other, with its questions
-typed_answer  the answer to a question, typed line by line    in_process    its link to the gateway, without a wire
+client        connects to a backend, with blocking calls
+in_process    its link to a gateway in the same process, without a wire
+turn_runner   runs one turn after the other, with the questions of each
+typed_answer  asks for the answer to a question, line by line
 """

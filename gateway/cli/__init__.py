@@ -1,8 +1,14 @@
 """The command line of dragoman: one file a command, named like it (`import` is import_.py).
 
-program      the table of commands, errors and exit codes     running       event loop, logs and signals of a command
-options      options that several commands have               recordings    open recordings, and progress bars
-output       JSON, a table, or a new file                     quick_start   less CPU and memory at the start
-terminal     the terminal of `chat`                           turn_display  the events of a turn in `chat`
-ops_port     the ops port of a serving command                plain_values  convert values without pydantic
+program       the table of commands, errors and exit codes
+options       options that several commands have
+output        prints JSON or a table, or writes a new file
+running       the event loop, logs and signals of a command
+interrupts    raises signals as exceptions in a command, so that it can print its result
+ops_port      the ops port of a command that serves
+recordings    opens recordings, and shows progress
+terminal      the terminal of `chat`
+turn_display  shows the events of a turn in `chat`
+quick_start   spends less CPU and memory at the start
+plain_values  converts values without pydantic
 """

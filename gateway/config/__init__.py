@@ -1,10 +1,16 @@
 """The configuration: its model, the file, and the check whether it works.
 
-model          limits, routes and their options   check          every error of a file
-source         read a small file                  lines          the line of a key in the file
-references     what its strings refer to: variables, secrets, relative paths
-shape          unknown or ill-typed keys          access         keys that say who may use a route
-probe          the reachability of backends       ops_address    the address of the ops port
-startup        what will not work here            local_sockets  servers of this machine, folders of its sockets
-file_watch     notice changes of the file         display        show a configuration in force
+model          limits, routes and their options
+check          finds every error of a file
+shape          finds unknown keys and values of a wrong type
+access         checks the keys that say who may use a route
+source         reads a small file
+lines          finds the line of a key in the file
+references     replaces references to variables, secrets and relative paths
+probe          tries to reach the backends
+startup        warns of what will not work on this machine
+local_sockets  finds servers of this machine, and folders in which others could replace a socket
+ops_address    the address of the ops port
+file_watch     notices changes of the file
+display        shows a configuration in force
 """

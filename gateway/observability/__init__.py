@@ -1,8 +1,13 @@
 """Logs, counters and traces: they tell an operator how the gateway is doing, and what was lost.
 
-logs           log lines on stderr                  log_queue      the thread that writes them
-audit          who opened, answered, was refused    log_throttle   at most one line a second
-ledger         messages that were not delivered     line_limit     the number of log lines of a kind
-traffic        frames, bytes and times by dialect   turn_watch     the moments of a turn
-trace_context  W3C trace contexts                   tracing        spans of OpenTelemetry
+logs           log lines on stderr
+log_queue      the thread that writes them
+log_throttle   writes at most one line a second about a fault that repeats
+line_limit     bounds the log lines of one kind
+audit          lines about who opened, answered and was refused
+ledger         counts the messages that were not delivered
+traffic        counts frames, bytes and times, by dialect
+turn_watch     notes the moments of a turn
+trace_context  contexts of W3C traces
+tracing        spans of OpenTelemetry
 """

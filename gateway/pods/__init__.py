@@ -1,6 +1,8 @@
 """The folders of pods and directories of such folders, as listeners and as backends of the gateway.
 
-folder     one pod's folder, and where pods keep theirs      live   what the folders of a directory show
-directory  a folder for each session                         index  its pods by name, by what is free, and by time
-allocation the entry of a pod in the table of running pods
+folder      the folder of one pod, and where pods keep their folders
+directory   as a listener: a folder for each session
+live        as a backend: the pods that run in a directory
+index       finds these by name, finds free ones, and sorts them by time
+allocation  the entry of a pod in the table of running pods
 """

@@ -1,10 +1,16 @@
 """Replay: a recording as a backend, as a client, and in tests.
 
-plan          cuts a recording into turns and parts     options          the options of `replay+file:`
-similarity    compares two commands                     event_store      the events, compressed in memory
-matching      finds what a client's command repeats     replayed_events  selects the events to send
-backend       the recording as a session's backend      part_player      plays a part, and its pace
-playing       the replay of one route                   live             a live backend behind a recording
-driving       the recording as a client                 missing          adds live turns to the recording
-standalone    serves and drives with an app of its own
+plan             cuts a recording into turns and their parts
+options          the options of `replay+file:`
+playing          the replay of one route
+backend          the recording as the backend of a session
+matching         finds the recorded command that a client's command repeats
+similarity       compares two commands
+replayed_events  selects the events to send
+part_player      sends a part of a turn at its pace
+event_store      keeps the events compressed in memory
+live             a live backend behind a recording
+missing          adds live turns to the recording
+driving          the recording as a client
+standalone       serves and drives a recording with an app of its own
 """

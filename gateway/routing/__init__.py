@@ -1,10 +1,17 @@
 """The router of a route, and its sessions: how they are made, named and found, and who may use them.
 
-router         brings commands to sessions         session_commands  list, open, resume, show and delete them
-sessions       made, published and dropped         session_factory   their first state
-session_index  found by their names                session_list      their order in lists, and the pages
-ids            ids that survive a restart          quota             how many sessions a principal may have
-policy         who may see, open and answer        publications      clients that subscribe to everything
-past_sessions  their owners, also on other routes  listener_sessions the sessions behind listeners
-unopened       asked for, and not opened yet       busy              with an open turn or input
+router             brings commands to sessions
+session_commands   lists, opens, resumes, shows and deletes sessions
+sessions           makes, publishes and drops sessions
+session_factory    makes the first state of a session
+session_index      finds sessions by their names
+session_list       keeps their order in lists, and makes pages
+listener_sessions  the sessions behind listeners
+past_sessions      the owners of forgotten sessions, also on other routes
+unopened           sessions that clients asked for and the backend has not opened yet
+busy               sessions with an open turn or an input that waits
+publications       clients that subscribe to all sessions
+ids                makes ids that survive a restart
+policy             who may see, open and answer
+quota              how many sessions a principal may have
 """

@@ -1,20 +1,46 @@
 """One conversation, from what its backend says to what every client is shown.
 
-session       builds the parts, performs their effects, carries events from the backend to the clients
-ports         the protocols of clients, the backend and the recorder
-context       what the parts share, and the effects that all of them have
+session         builds the parts, performs their effects, carries events from the backend to the clients
+ports           the protocols of clients, the backend and the recorder
+context         what the parts share, and the effects that all of them have
 
-commands      what clients ask: each command gets one answer       in_flight   commands without an answer yet
-inputs        what users type: one input at a time                 questions   who may answer a question, and when
-presence      who is attached, and who waits for the history       reconnect   a turn whose connection is lost
-turn_states   the states of a turn, and what moves them            turn_recovery  how a lost turn went on
-normal_form   completes a turn, with content, question_form,       history     ids, additions and pages of history
-              end_form and runs
-fold          adds events to the state                             delivery    one rendering for all clients alike
-log           the newest batches                                   text_stream the direct way of streamed text
-attachments   clients of a session                                 groups      those that see the same
-narrowing     what a route hides from its clients                  digest      sums of the transcript, and its row
-weight        characters that events hold in memory                memory      what a session holds, in the budget
-slow_clients  what clients that read slowly are shown later        wording     questions and answers in words
-one_time_codes  codes that a backend asks for                      titles      who keeps the title of the session
+What clients want:
+
+commands        answers each command of a client exactly once
+in_flight       commands that the backend has not answered yet
+inputs          takes what users type, one input at a time
+questions       decides who may answer a question, and when
+wording         questions and answers in words
+one_time_codes  codes that a backend asks for
+titles          decides who keeps the title of the session
+
+What the backend says:
+
+turn_states     the states of a turn, and what moves it from one to the next
+normal_form     completes a turn for all clients
+content         its part for text, reasoning and tool calls
+question_form   its part for questions
+end_form        its part for the end of a turn
+runs            the completed events, turn by turn
+reconnect       keeps a turn whose connection is lost
+turn_recovery   finds out how such a turn went on
+history         ids, additions and pages of the history
+fold            adds events to the state of the session
+log             the newest batches of events
+
+What clients are shown:
+
+presence        who is attached, and who waits for the history
+attachments     the clients that are attached
+groups          the clients that see the same
+delivery        renders a batch once for each group
+text_stream     the short way of streamed text
+slow_clients    shows clients that read slowly what they missed
+narrowing       leaves out what a route hides from its clients
+
+What the session takes:
+
+digest          sums over the transcript, for its row in a list
+weight          how much memory an event takes
+memory          the memory of the session, in the budget of the gateway
 """

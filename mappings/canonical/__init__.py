@@ -1,10 +1,12 @@
 """The canonical model: every dialect maps to it and from it, and never to another dialect.
 
-values     the small parts            commands   client -> backend
-events     backend -> client          state      a session as folded from its log
-facts      what is true of each kind of event
-unions     Event and Command, of all kinds
-unmapped   a message with an unknown name
+commands  the requests of a client to a backend
+events    the messages of a backend to its clients
+unions    Event and Command, the unions of all kinds
+facts     what is true of each kind of event
+unmapped  a message with an unknown name
+values    the small parts of these
+state     a session, as it follows from its log
 """
 
 from dragoman.mappings.canonical import commands, events

@@ -1,9 +1,14 @@
 """Keep secrets out of recordings (docs/design.md, section 8): pure, without files, clock or randomness.
 
-redactor         steps on their way into the file    held_text       streamed text, held back and released
-frame_redactor   frames with secrets are emptied     field_texts     their texts, joined by field
-values           events and commands, and JSON in them
-finder           secrets in a text                   shapes          the built-in shapes of secrets
-prefixed_keys    keys with a fixed prefix            spans           places of secrets, and placeholders
-paths            the user's JSON paths               rules           all of these, and the user's own patterns
+redactor        cleans steps on their way into the file
+held_text       streamed text, held back until it is known to be clean
+values          cleans events and commands, and JSON in them
+frame_redactor  empties frames with secrets
+field_texts     gathers the texts of a field, for a secret that is split over frames
+finder          finds the secrets in a text
+prefixed_keys   finds keys with a fixed prefix
+shapes          finds secrets of the other built-in shapes
+paths           finds the values at the user's JSON paths
+rules           joins all of these with the user's own patterns
+spans           the places of secrets in a text, and their placeholders
 """
