@@ -166,9 +166,9 @@ class PeerFacts(Struct, frozen=True, kw_only=True, gc=False):
 
     `several_tokens` says that it presented different ones, none of which counts.
 
-    `address` is a host and port. `uid` and `gid` are of the process at the other end of a Unix socket. `certificate` is
-    the subject of a client certificate that was verified, `certificate_end` the time at which it expires, in seconds
-    since 1970.
+    `address` is a host and port, or the user at a Unix socket. `uid` and `gid` are of the process at the other end of
+    such a socket. `certificate` is the subject of a client certificate that was verified, `certificate_end` the time at
+    which it expires, in seconds since 1970.
     """
 
     address: str = ""

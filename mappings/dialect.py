@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 Heard = TypeVar("Heard")
 Said = TypeVar("Said", contravariant=True)
+"""The items that the peer of a link sends, and those that we send it: commands and events, or the other way round."""
 
 PATH_MAX = 200  # characters of an undocumented key's path in its loss
 PATHS_MAX = 64  # undocumented keys of one message that are counted by name

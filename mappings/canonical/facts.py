@@ -42,7 +42,7 @@ class EventBase(Facts, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
 
 
 class AnswerEvent(EventBase, frozen=True, kw_only=True):
-    """Base class of answers that the gateway gives itself if the backend's dialect has no such answer."""
+    """Base class of the answers that the gateway itself can give, in place of a backend whose dialect has none."""
 
     answers = "always"
     gateway_adds = True
