@@ -60,7 +60,6 @@ def _read() -> dict[tuple[str, str], dict[str, str]]:
         if line:
             client, backend, *cells = line.split()
             rows[client, backend] = dict(zip(COLUMNS, cells, strict=True))
-    assert list(rows) == PAIRS, f"write these rows of TABLE, in this order: {[p for p in PAIRS if p not in rows]}"
     return rows
 
 

@@ -18,7 +18,7 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.fidelity import Cell, matrix
 from tests.pairs.gateway import bridged, serving
-from tests.pairs.table import DIALECTS, LISTEN, PAIRS, must_see
+from tests.pairs.table import DIALECTS, LISTEN, PAIRS, ROWS, must_see
 from tests.pairs.turn_clients import TurnClient, join
 from tests.peers.processes import running
 from tests.reserved_ports import reserved_port
@@ -196,6 +196,12 @@ KINDS = {"text": "TextDelta", "reasoning": "ReasoningDelta", "calls": "ToolCallS
 def cell(canonical: str, client: str, backend: str) -> Cell | None:
     """Return the fidelity of an event between this pair; None if no such backend ever sends it."""
     return CELLS.get((canonical, client, backend))
+
+
+def test_the_table_has_a_row_for_each_pair() -> None:
+    missing = [pair for pair in PAIRS if pair not in ROWS]
+    assert not missing, f"write these rows of TABLE in tests/pairs/table.py: {missing}"
+    assert list(ROWS) == PAIRS
 
 
 def test_events_in_the_table_are_delivered_by_the_matrix() -> None:
