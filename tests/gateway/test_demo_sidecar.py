@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -35,14 +37,14 @@ async def test_the_demo_of_a_sidecar_shows_each_of_its_steps() -> None:
     root = Path(__file__).parents[2]
     pipe = asyncio.subprocess.PIPE
     demo = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.demo_sidecar", cwd=root, stdout=pipe, stderr=pipe
+        sys.executable, "-m", "tests.demo_sidecar", cwd=root, stdout=pipe, stderr=pipe, start_new_session=True
     )
     try:
         async with asyncio.timeout(DEADLINE):
             out, errors = await demo.communicate()
     finally:
         if demo.returncode is None:
-            demo.kill()
+            os.killpg(demo.pid, signal.SIGKILL)  # its gateway and its agent hold the pipes that `wait` waits for
             await demo.wait()
     assert demo.returncode == 0, errors.decode()
     printed = iter(out.decode().splitlines())
