@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import msgspec
 import pytest
 
 from dragoman.gateway.cli.demo import QUESTIONS
@@ -56,17 +55,6 @@ def test_the_done_text_of_a_bundled_script_equals_its_deltas(name: str) -> None:
                 case events.TextDone() | events.ReasoningDone():
                     assert line.event.text == text
                     text = ""
-
-
-def test_the_conversation_shows_thinking_a_tool_and_streamed_text() -> None:
-    kinds = {type(line.event) for turn in read(BUNDLED["conversation.jsonl"], "x") for line in turn}
-    assert kinds >= {
-        events.ReasoningDelta,
-        events.ToolCallStarted,
-        events.ToolCallFinished,
-        events.TextDelta,
-        events.UsageReported,
-    }
 
 
 END = '{"type":"turn_ended","end":"completed"}'
@@ -257,15 +245,6 @@ async def test_the_demo_backend_introduces_itself_once() -> None:
         assert (history.items, history.status, history.backend.name) == ((), "idle", "demo")
 
 
-async def test_a_run_is_accepted_at_once_and_ends() -> None:
-    async with staged() as stage:
-        assert await stage.sent(run("count 700")) == [
-            *(events.TurnAccepted(request="r"), events.StatusChanged(status="running")),
-        ]
-        await stage.until(lambda: isinstance(stage.heard[-1], events.TurnEnded))
-        assert stage.text() == "".join(f"{n} " for n in range(700))
-
-
 async def test_a_second_run_is_busy_until_the_first_ends() -> None:
     async with staged() as stage:
         await stage.sent(run("count 1", "a"))
@@ -366,32 +345,6 @@ async def until_asked(stage: Stage) -> None:
 
 def ended(stage: Stage) -> bool:
     return isinstance(stage.heard[-1], events.TurnEnded)
-
-
-@pytest.mark.parametrize(("approved", "text"), [(True, "May I? Yes."), (False, "May I? No.")])
-async def test_an_approval_parks_the_turn_until_the_answer(approved: bool, text: str) -> None:
-    async with staged(ASKING) as stage:
-        await until_asked(stage)
-        assert stage.text() == "May I? "
-        answer = commands.AnswerApproval(request="a", approved=approved, question="the gateway's own id of it")
-        assert await stage.sent(answer) == [events.Reply(request="a")]
-        await stage.until(lambda: ended(stage))
-        assert stage.text() == text
-
-
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        (commands.AnswerInteraction(request="a", question="q1", values=msgspec.Raw(b"{}")), "Thanks."),
-        (commands.AnswerInteraction(request="a", question="q1", declined=True), "Never mind."),
-    ],
-)
-async def test_a_form_parks_the_turn_until_the_answer(answer: commands.AnswerInteraction, text: str) -> None:
-    async with staged(FORM) as stage:
-        await until_asked(stage)
-        assert await stage.sent(answer) == [events.Reply(request="a")]
-        await stage.until(lambda: ended(stage))
-        assert stage.text() == text
 
 
 @pytest.mark.parametrize(
@@ -563,19 +516,6 @@ async def test_a_run_has_the_order_of_a_pod(tmp_path: Path) -> None:
         assert client.lines[-2]["data"] == {"result": "finished"}
 
 
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [("limit", ("run_end", "result", "limit_reached")), ("fail", ("error", "code", "provider_error"))],
-)
-async def test_other_ends_have_the_form_of_a_pod(tmp_path: Path, word: str, said: tuple[str, str, str]) -> None:
-    async with pod(tmp_path) as client:
-        client.run(word)
-        await client.until_idle()
-        event, key, value = said
-        assert [line["data"][key] for line in client.lines if line["event"] == event] == [value]
-        assert ("run_end" in [line["event"] for line in client.lines]) == (event == "run_end")
-
-
 # -- on a real socket, as a smooth server -----------------------------------------------------------
 
 
@@ -636,14 +576,6 @@ async def test_the_bundled_form_can_be_answered_by_a_smooth_client(answer: dict[
         assert (await client.ask({**submit, **answer}))["status"] == 200
         await client.until(client.terminals)
         assert words in client.terminals()[0]["data"]["data"]["response"]["responseParts"][0]
-
-
-async def test_a_custom_script_is_served() -> None:
-    script = '{"type":"text_delta","text":"mine"}\n' + END
-    async with smooth_server(script) as url, SmoothClient.connected(url) as client:
-        await client.say("fail")
-        await client.until(client.terminals)
-        assert client.terminals()[0]["data"]["data"]["response"]["responseParts"] == ["mine"]
 
 
 # -- the demo ---------------------------------------------------------------------------------------
