@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import Cause, Failure, Message
+from dragoman.mappings.canonical import Command, commands
+from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.errors import ERROR_TEXT_MAX
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pando.translator.output import LatestCall, StreamedOutput
 from dragoman.mappings.pando.translator.refusals import ID_MAX, METHODS, bad_params, method_of, missing, refusal
 from dragoman.mappings.pando.translator.run_input import RunInput
 from dragoman.mappings.pando.vocabulary import NO_ROWS, keep
-from dragoman.mappings.rfc3339 import NS
 
 # -- output ------------------------------------------------------------------------------------------
 
@@ -26,26 +25,7 @@ def test_texts_before_questions_are_kept_up_to_the_bound_of_one_turn(monkeypatch
         assert output.before == kept
 
 
-def test_output_after_a_silence_is_in_doubt_unless_it_belongs_to_an_open_call_or_announces_the_turn() -> None:
-    output = StreamedOutput(LatestCall())
-    output.take(events.ToolCallStarted(call="c", name="look"))
-    output.take(events.ToolCallArguments(call="c", name="look", json="{}", done=True))
-    in_doubt: list[Event] = [events.TextDelta(text="a"), events.ToolCallFinished(call="d", name="look", output="x")]
-    certain: list[Event] = [
-        events.ToolCallFinished(call="c", name="look", output="x"),
-        events.ModelTurnStarted(),
-        events.Heartbeat(),
-    ]
-    assert [output.is_in_doubt(event, NS) for event in [*in_doubt, *certain]] == [True, True, False, False, False]
-    assert [output.is_in_doubt(event, NS - 1) for event in in_doubt] == [False, False]
-    output.take(events.ModelTurnStarted())
-    assert [output.is_in_doubt(event, NS) for event in in_doubt] == [False, False]
-
-
 # -- run input ---------------------------------------------------------------------------------------
-
-
-TYPED = Message(role="user", text="hi", id="m")
 
 
 def test_publications_wait_until_each_input_of_ours_is_answered() -> None:
@@ -54,38 +34,6 @@ def test_publications_wait_until_each_input_of_ours_is_answered() -> None:
     begun.submit()
     assert (begun.answer(), begun.waits) == (False, True)
     assert (begun.answer(), begun.waits) == (True, False)
-
-
-def test_an_input_is_asked_for_once_and_not_if_it_was_published() -> None:
-    begun = RunInput()
-    assert begun.learn(0)
-    assert not begun.learn(0)
-    assert begun.stop_learning()
-    assert not begun.stop_learning()
-    assert not begun.learn(0), "it was asked for in this run"
-    begun.end()
-    begun.publish(TYPED)
-    assert not begun.learn(0)
-    assert begun.id == "m"
-
-
-def test_the_last_message_of_a_list_is_the_input_unless_it_was_known_before() -> None:
-    begun = RunInput()
-    begun.find((TYPED,), set())
-    assert (begun.id, begun.is_old) == ("m", False)
-    begun.find((TYPED,), {"m"})
-    assert (begun.id, begun.is_old) == ("", True)
-    begun.end()
-    assert not begun.is_old
-
-
-def test_a_run_forgets_the_input_of_the_one_before() -> None:
-    begun = RunInput()
-    begun.begin("hi")
-    begun.publish(TYPED)
-    begun.end()
-    begun.begin(None)
-    assert (begun.ours, begun.id, begun.waits) == (None, "", False)
 
 
 # -- refusals ----------------------------------------------------------------------------------------

@@ -134,15 +134,6 @@ def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -
     assert session.take_event(events.TextDelta(text="Next"), 0)[:2] == WHY
 
 
-def test_the_list_of_an_open_turn_is_wanted_after_a_silence() -> None:
-    session = FollowedSession(LatestCall())
-    session.begin_turn(0)
-    assert session.check_time(QUIET - 1) == []
-    assert not session.wants
-    session.check_time(QUIET)
-    assert session.wants
-
-
 def severed(*listed: Message, published: tuple[Event, ...] = ()) -> list[Event]:
     """Return what a turn tells if for 3 s over a new connection its messages stay the same."""
     session = FollowedSession(LatestCall())
@@ -518,15 +509,6 @@ def test_a_model_may_think_behind_the_result_of_any_call() -> None:
     assert asks_at(session, 11 + 120)
 
 
-def test_a_run_of_ours_is_probably_over_after_an_update() -> None:
-    session = FollowedSession(LatestCall())
-    session.begin_turn(0, "hi")
-    session.take_event(events.TextDelta(text="I look."), NS)
-    session.take_event(UPDATE, NS)
-    assert session.take_list(BROKEN, NS) == []
-    assert asks_at(session, 4)
-
-
 def test_a_model_may_write_the_input_of_a_call_that_is_hidden_in_any_session_of_its_primary() -> None:
     sessions = FollowedSessions()
     for event in LOOK:
@@ -554,14 +536,6 @@ def test_the_oldest_idle_session_is_forgotten_when_too_many_are_followed(monkeyp
     sessions.follow("idle")
     sessions.follow("new")
     assert list(sessions) == ["open", "new"]
-
-
-def test_a_session_is_not_asked_about_while_an_answer_is_missing() -> None:
-    sessions = FollowedSessions()
-    sessions.follow("s").wants = True
-    asked = sessions.take_wanting(100)
-    sessions.follow("s").wants = True
-    assert (asked, sessions.take_wanting(100)) == (["s"], [])
 
 
 def test_a_forgotten_session_is_followed_no_more_unless_its_turn_is_open() -> None:
@@ -594,15 +568,6 @@ def test_only_the_sessions_of_a_read_are_looked_at() -> None:
     sessions.follow("s7").wants = True
     assert sessions.take_wanting(100) == ["s7"]
     assert sessions.looked_up <= 4
-
-
-def test_passing_time_makes_a_session_request_its_messages() -> None:
-    sessions = FollowedSessions()
-    following = sessions.follow("s")
-    sessions.take_wanting(100)
-    following.wants = True
-    assert [session for session, _ in sessions.touch_active(100)] == ["s"]
-    assert sessions.take_wanting(100) == ["s"]
 
 
 def test_passing_time_looks_at_no_session_at_rest() -> None:
