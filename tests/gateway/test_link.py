@@ -149,13 +149,6 @@ def fault(*, can_continue: bool) -> PeerError:
     return PeerError("invalid", "not like this", can_continue=can_continue)
 
 
-async def test_frames_of_one_read_reach_the_sink_in_order() -> None:
-    async with served() as made:
-        made.transport.say(b"a", b"b")
-        await made.transport.says(b"c")
-        assert made.heard == [b"a", b"b", b"c"]
-
-
 async def test_a_flood_of_faults_is_counted_whole_and_its_rest_is_logged_when_the_link_ends() -> None:
     async with served(bad=Step(faults=[fault(can_continue=True)])) as made:
         with capture_logs() as logs:

@@ -31,35 +31,11 @@ def served(outbox: Outbox) -> tuple[Outbox, list[int]]:
     return outbox, started
 
 
-def test_take_returns_all_pending_frames_in_order() -> None:
-    outbox = made(100, 1000)
-    outbox.put([b"one", b"two"])
-    outbox.put([b"three"])
-    assert outbox.size == 11
-    assert outbox.take() == [b"one", b"two", b"three"]
-    assert (outbox.size, outbox.empty) == (0, True)
-
-
-def test_a_writer_is_started_for_the_first_frame_that_waits() -> None:
-    outbox, started = served(made(100, 1000))
-    assert (started, outbox.idle) == ([], True)
-    outbox.put([b"one"])
-    outbox.put([b"two"])
-    assert (started, outbox.idle) == ([3], False)
-    assert outbox.take() == [b"one", b"two"]
-
-
 def test_a_writer_is_started_for_frames_that_were_put_before() -> None:
     waiting = made(100, 1000)
     waiting.put([b"one"])
     _, started = served(waiting)
     assert started == [3]
-
-
-def test_putting_no_frames_starts_no_writer() -> None:
-    outbox, started = served(made(100, 1000))
-    outbox.put([])
-    assert started == []
 
 
 def test_the_next_writer_is_started_after_the_last_has_found_nothing() -> None:
@@ -74,14 +50,6 @@ def test_the_next_writer_is_started_after_the_last_has_found_nothing() -> None:
     assert started == [3, 5]
 
 
-def test_no_writer_is_started_after_the_close() -> None:
-    outbox, started = served(made(100, 1000))
-    outbox.close()
-    outbox.put([b"one"])
-    assert outbox.take() == []
-    assert (started, outbox.idle) == ([], False)
-
-
 def test_an_outbox_is_full_above_the_soft_limit_and_over_above_the_hard_limit() -> None:
     outbox = made(3, 6)
     outbox.put([b"123"])
@@ -92,30 +60,6 @@ def test_an_outbox_is_full_above_the_soft_limit_and_over_above_the_hard_limit() 
     assert (outbox.full, outbox.over) == (True, False)
     outbox.put([b"7"])
     assert (outbox.full, outbox.over) == (True, True)
-
-
-def test_taken_frames_are_no_longer_counted() -> None:
-    outbox = made(3, 6)
-    outbox.put([b"1234567"])
-    outbox.take()
-    assert (outbox.full, outbox.over) == (False, False)
-
-
-def test_a_closed_outbox_returns_the_remaining_frames_and_then_nothing() -> None:
-    outbox = made(100, 1000)
-    outbox.put([b"last"])
-    outbox.close()
-    outbox.put([b"too late"])
-    assert outbox.take() == [b"last"]
-    assert outbox.take() == []
-
-
-def test_a_discarded_outbox_returns_nothing() -> None:
-    outbox = made(100, 1000)
-    outbox.put([b"never read"])
-    outbox.discard()
-    assert (outbox.size, outbox.empty, outbox.closed) == (0, True, True)
-    assert outbox.take() == []
 
 
 def test_a_long_queue_is_taken_in_pieces_and_nothing_is_left_out() -> None:

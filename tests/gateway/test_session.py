@@ -14,10 +14,7 @@ from dragoman.mappings.canonical.events import Heartbeat, HistorySnapshot, TextD
 from tests.gateway.codewhale_messages import answers, line, shown
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.listed import listed
-from tests.gateway.pod_messages import delta
 from tests.gateway.session.test_text_stream import streaming
-from tests.gateway.smooth_client_messages import token
-from tests.gateway.talked import begun
 
 # -- context -----------------------------------------------------------------------------------------
 
@@ -33,15 +30,6 @@ def test_a_line_has_the_id_that_the_session_has_now_and_its_owner() -> None:
 
 
 # -- groups ------------------------------------------------------------------------------------------
-
-
-async def test_a_lone_piece_of_text_opens_a_stream() -> None:
-    async with in_memory_gateway() as made:
-        await begun(made)
-        assert made.session.delivery.groups.streamed is None
-        for text in ("a", "b"):
-            await made.script().pod_sends(delta(text)).receives("a", token("r1", text))
-        assert made.session.delivery.groups.streamed is not None
 
 
 async def test_a_client_that_leaves_closes_the_stream() -> None:

@@ -153,13 +153,6 @@ async def test_an_upstream_is_dialled_only_when_needed_and_only_once() -> None:
         assert made.told == [("connected", [])]
 
 
-async def test_messages_of_the_backend_reach_the_session() -> None:
-    async with dialled() as made:
-        await made.connect()
-        await made.pods[0].says(b'{"event":"text_delta","data":{"text":"x"}}')
-        assert [type(event).__name__ for event in made.events] == ["TextDelta"]
-
-
 async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_kept() -> None:
     async with dialled(Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE, reconnect_grace=1.0)) as made:
         made.goes_on = True
@@ -173,13 +166,6 @@ async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_ke
             made.door.set()
             await until(made, number + 1)
             assert (made.upstream._translator is first) == (pause < 1.0)
-
-
-async def test_a_command_is_written_once() -> None:
-    async with dialled() as made:
-        await made.connect()
-        await made.says("a")
-        assert made.got() == [[run("a")]]
 
 
 async def test_commands_during_the_attempt_are_written_in_order_when_it_succeeds() -> None:
@@ -205,16 +191,6 @@ async def test_commands_during_the_attempt_are_reported_as_unsent_if_it_fails() 
         assert unsent == ["a", "b"]
         assert cause == "the backend cannot be reached: nobody listens"
         assert made.got() == [[]], "neither is written later"
-
-
-async def test_an_upstream_dials_again_until_it_succeeds() -> None:
-    async with dialled(NEAR) as made:
-        made.refusals = 5
-        made.upstream.start()
-        await until(made, 1)
-        assert made.attempts == 6
-        assert [unsent for _, unsent in made.failures()] == [[]] * 5
-        assert made.told[-1] == ("connected", [])
 
 
 async def test_the_wait_grows_with_each_failure_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,16 +249,6 @@ async def test_a_command_during_the_wait_causes_an_attempt_at_once() -> None:
         await made.says("a")
         assert made.attempts == 2
         assert made.got() == [[run("a")]]
-
-
-async def test_a_lost_connection_is_reported_at_once_and_no_command_is_written_again() -> None:
-    async with dialled(NEAR) as made:
-        made.submits("a")
-        await until(made, 1)
-        made.pods[0].hang_up()
-        await until(made, 2)
-        assert made.got() == [[run("a")], []]
-        assert made.failures() == [("the connection to the backend was lost", [])]
 
 
 async def test_a_lost_connection_is_reported_before_its_close_and_commands_wait_for_the_next(

@@ -23,10 +23,10 @@ from dragoman.gateway.recording.format import (
     encode,
     packed,
 )
-from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
+from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, ToolOutputDelta
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Origin, Text
+from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Missed, Oversize, Parts
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import frame_at, raw, read_back
@@ -211,13 +211,6 @@ def test_an_event_is_read_back_with_its_cursor() -> None:
     assert isinstance(again, EventLine)
     assert again.position == (2, 31)
     assert again.logged
-
-
-def test_a_command_is_read_back() -> None:
-    command = SubmitInput(request="r", segments=(Text(text="hello"),))
-    (again,) = read_back([CommandLine(seq=1, t=0, cursor="1:0", link="pod-1", command=command)])
-    assert isinstance(again, CommandLine)
-    assert again.command == command
 
 
 def test_a_reply_is_not_in_the_log() -> None:

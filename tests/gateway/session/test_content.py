@@ -131,16 +131,6 @@ def test_the_oldest_of_very_many_incomplete_calls_is_completed_before_the_end_of
     assert kinds(ended).count("ToolCallArguments") == INCOMPLETE_MAX
 
 
-def test_a_result_completes_the_arguments_of_its_call() -> None:
-    session = accepted()
-    session.feed(ToolCallStarted(call="c", name="grep"), ToolCallArguments(call="c", json="{}"))
-    said = session.feed(ToolCallFinished(call="c", output="ok"))
-    assert said == [
-        ToolCallArguments(call="c", name="grep", json="{}", done=True),
-        ToolCallFinished(call="c", name="grep", output="ok"),
-    ]
-
-
 def test_calls_without_ids_are_distinguished_by_name_and_order() -> None:
     session = accepted()
     for arguments in ("1", "2"):

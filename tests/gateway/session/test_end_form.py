@@ -11,11 +11,9 @@ from dragoman.mappings.canonical.events import (
     ErrorReported,
     ModelTurnEnded,
     ModelTurnStarted,
-    ReasoningDelta,
     StatusChanged,
     TextDelta,
     TextDone,
-    ToolCallArguments,
     ToolCallFinished,
     ToolCallStarted,
     TurnEnded,
@@ -26,23 +24,6 @@ from dragoman.mappings.canonical.values import Failure, Message, Usage
 from tests.gateway.session.hand_fed import Session, accepted, kinds
 
 CALL = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
-
-
-def test_a_pod_turn_ends_by_its_status_with_the_result_before_it() -> None:
-    session = accepted()
-    said = session.feed(
-        TextDelta(text="a"),
-        TextDelta(text="b"),
-        TextDone(text="ab"),
-        TurnResult(end="completed"),
-        StatusChanged(status="idle"),
-    )
-    assert kinds(said) == ["TextDelta", "TextDelta", "TextDone", "TurnResult", "StatusChanged", "TurnEnded"]
-    end = said[-1]
-    assert isinstance(end, TurnEnded)
-    assert (end.end, end.text, end.failure) == ("completed", "ab", None)
-    assert [m.text for m in session.state.messages()] == ["hi", "ab"]
-    assert session.state.messages()[-1].id == end.message
 
 
 def test_a_contradicting_terminal_closes_the_open_block_with_its_text() -> None:
@@ -108,15 +89,6 @@ def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
     assert said[-1] == TurnEnded(end="completed", text="Hello", message="m9")
 
 
-def test_open_blocks_are_closed_before_the_turn() -> None:
-    session = accepted()
-    session.feed(ReasoningDelta(text="hm"), TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
-    session.feed(ToolCallArguments(call="c", json='{"a'), ToolCallArguments(call="c", json='":1}'))
-    said = session.feed(TurnResult(end="cancelled"), StatusChanged(status="idle"))
-    assert said[0] == ToolCallArguments(call="c", name="grep", json='{"a":1}', done=True)
-    assert kinds(said[1:]) == ["TurnResult", "StatusChanged", "TurnEnded"]
-
-
 @pytest.mark.parametrize(
     ("events", "end"),
     [
@@ -149,24 +121,6 @@ def test_a_failure_without_a_cause_is_given_one() -> None:
     assert error == ErrorReported(cause="internal", text="the turn failed")
     assert isinstance(said[-1], TurnEnded)
     assert said[-1].failure == Failure(cause=error.cause, text=error.text)
-
-
-def test_a_rolled_back_turn_takes_the_users_message_out_of_the_transcript() -> None:
-    session = Session()
-    session.accept("first")
-    session.feed(TextDelta(text="ok"), TurnResult(end="completed"), StatusChanged(status="idle"))
-    session.accept("second")
-    session.feed(TurnResult(end="rolled_back"), StatusChanged(status="idle"))
-    assert [m.text for m in session.state.messages()] == ["first", "ok"]
-
-
-def test_usage_is_summed_over_the_turn() -> None:
-    session = accepted()
-    for _ in range(2):
-        session.feed(UsageReported(usage=Usage(input_tokens=10, output_tokens=1)))
-    end = session.feed(StatusChanged(status="idle"))[-1]
-    assert isinstance(end, TurnEnded)
-    assert end.usage == Usage(input_tokens=20, output_tokens=2)
 
 
 def test_usage_of_a_terminal_is_reported_if_no_other_event_did() -> None:

@@ -311,13 +311,6 @@ def content(frames: Sequence[bytes], turn: str = "") -> dict[str, Any]:
     return said
 
 
-def test_a_turn_accepted_after_its_start_has_the_origin_of_its_acceptance() -> None:
-    live = played([[TextDelta(text="x")], None])
-    folded = live.folded()
-    assert folded.turn is not None
-    assert folded.turn.origin == OURS
-
-
 def test_a_rollback_after_a_rotation_takes_the_users_message_out_again() -> None:
     live = played(
         [

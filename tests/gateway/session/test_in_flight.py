@@ -12,7 +12,7 @@ from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import CancelTurn, Compact, OpenSession, RenameSession, SubmitInput
+from dragoman.mappings.canonical.commands import Compact, OpenSession, RenameSession, SubmitInput
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.in_memory import ManualClock
 from tests.services import services
@@ -35,37 +35,11 @@ class Flight:
         self.weight += change
 
 
-def test_a_command_is_sent_under_an_id_of_ours_and_pending_until_it_is_settled() -> None:
-    flight = Flight()
-    typed = (Text(text="compact"),)
-    assert flight.commands.forward(None, Compact(request="theirs"), typed) == "r1"
-    assert flight.written == [Compact(request="r1")]
-    waiting = flight.commands.find_command("r1")
-    assert waiting is not None
-    assert (waiting.command, waiting.client, waiting.segments) == (Compact(request="theirs"), None, typed)
-    assert flight.commands.settle("r1") is waiting
-    assert flight.commands.find_command("r1") is None
-    assert flight.commands.settle("r1") is None
-    flight.time.passes(60)
-    assert flight.late == []
-    assert flight.time.waiting == []
-
-
 def test_a_command_counts_as_work_of_the_step() -> None:
     flight = Flight()
     before = flight.budget.left
     flight.commands.forward(None, Compact())
     assert before - flight.budget.left == TURN
-
-
-def test_an_unanswered_command_is_reported_and_stays_pending() -> None:
-    flight = Flight()
-    flight.commands.forward(None, Compact())
-    flight.time.passes(29)
-    assert flight.late == []
-    flight.time.passes(1)
-    assert flight.late == [("r1", "the backend did not answer in time")]
-    assert flight.commands.settle("r1") is not None
 
 
 def test_the_error_of_a_late_codewhale_says_why_and_what_to_do() -> None:
@@ -88,23 +62,6 @@ def test_a_command_is_refused_while_too_many_are_pending() -> None:
     assert told == [("c", "busy", "too many commands wait for the backend (`pending_commands`)")]
     flight.commands.settle("r1")
     assert flight.commands.forward(client, Compact()) != ""
-
-
-def test_commands_of_one_kind_are_found_oldest_first() -> None:
-    flight = Flight()
-    for command in (CancelTurn(), Compact(), CancelTurn()):
-        flight.commands.forward(None, command)
-    assert list(flight.commands.requests(CancelTurn)) == ["r1", "r3"]
-    assert list(flight.commands.requests()) == ["r1", "r2", "r3"]
-
-
-def test_commands_may_be_settled_while_they_are_iterated() -> None:
-    flight = Flight()
-    flight.commands.forward(None, Compact())
-    flight.commands.forward(None, Compact())
-    flight.commands.close()
-    assert len(flight.commands) == 0
-    assert flight.time.waiting == []
 
 
 def test_another_session_takes_what_clients_asked_and_not_what_the_gateway_did() -> None:

@@ -244,19 +244,6 @@ async def test_any_other_input_during_a_question_is_refused_and_not_queued() -> 
         )
 
 
-async def test_text_before_a_question_is_complete_in_the_run_that_the_question_ends() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        await (
-            opened(made)
-            .server_sends(said("$t", "I will"), said("$t", " delete."), confirmation("$t"))
-            .receives("p", delta("I will"), delta(" delete."), done("I will delete."), *ASKED)
-            .sends("p", run("deny"))
-            .server_receives(confirmed("$c", approved=False))
-            .server_sends(acknowledged("$c"), said("$t", "As you wish."), answered("$t", "I will delete.As you wish."))
-            .receives("p", *heard("deny"), delta("As you wish."), done("As you wish."), *ENDED)
-        )
-
-
 async def test_a_resume_shows_the_question_again_and_answers_nothing() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
@@ -868,19 +855,6 @@ async def test_a_form_is_asked_field_by_field_and_again_from_a_field_that_the_ba
         assert "name?" in names["$name"]
         assert "no address" in names["$wrong"]
         assert "email?" in names["$wrong"]
-
-
-async def test_skip_declines_a_form() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        await (
-            opened(made)
-            .server_sends(form("$t", "i1"))
-            .receives("p", *ASKED)
-            .sends("p", run("Skip"))
-            .server_receives(submitted("$s", "i1", declined=True))
-            .server_sends(acknowledged("$s"))
-            .receives("p", *heard("Skip"))
-        )
 
 
 async def test_an_answer_to_another_form_or_without_values_is_refused_and_the_form_stays_open() -> None:

@@ -31,19 +31,6 @@ def test_a_turn_begins_and_ends_a_run() -> None:
     ]
 
 
-def test_emitted_events_are_folded_at_once() -> None:
-    state = SessionState(id="s")
-    runs = runs_of(state)
-    runs.open_turn(OURS)
-    runs.emit(TextDelta(text="x"))
-    assert state.turn is not None
-    assert state.turn.text() == "x"
-
-
-def test_a_step_without_events_is_no_run() -> None:
-    assert runs_of(SessionState(id="s")).finish() == []
-
-
 def test_a_new_origin_begins_a_run_in_the_same_turn() -> None:
     state = SessionState(id="s", turn=OpenTurn(id="t1", message="m"))
     runs = runs_of(state)
