@@ -22,6 +22,7 @@ from dragoman.gateway.recording.redaction.spans import Mark, Span, merged, overl
 Slot = TypeVar("Slot")
 
 BEHIND = 512  # characters of released text that are searched again: a name, its sign and the start of its value
+BEHIND_MAX = 64 * 1024  # likewise for one secret that goes on and on
 
 TEXT, TIME = attrgetter("text"), attrgetter("t")  # of a HeldDelta; a map of them is no Python call
 
@@ -128,7 +129,7 @@ class HeldText(Generic[Slot]):
         for span in spans:
             if span.end > at:
                 begin = min(begin, span.start)
-        start = max(0, begin - max(BEHIND, self._finder.reach))
+        start = max(0, begin - max(BEHIND, self._finder.reach), at - BEHIND_MAX)
         self._behind = text[start:at]
         self._marked = max(0, self._marked - start)
         return released
