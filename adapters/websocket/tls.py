@@ -134,8 +134,9 @@ def _check_readable(kind: str, path: str) -> None:
     if not path:
         raise ConfigError(f"TLS needs the file of a {kind}")
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            status = os.fstat(file.fileno())
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        status = os.fstat(descriptor)
+        os.close(descriptor)
     except OSError as error:
         raise ConfigError(f"the {kind} {path} cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_MAX:  # OpenSSL would wait for the writer of a pipe

@@ -21,6 +21,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import Listener
+from dragoman.gateway.config.source import read_small
 from dragoman.gateway.process.private_files import write_file
 from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.codec import MALFORMED
@@ -227,11 +228,10 @@ def _is_file_at(descriptor: int, path: Path) -> bool:
 
 
 def _read(path: Path, kind: type[Record]) -> Record | None:
-    """Return a record; None if it does not exist or is incomplete."""
+    """Return a record; None if it does not exist or is incomplete. Any user may put anything in its place."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a named pipe must not block us
-            return msgspec.json.decode(file.read(RECORD_MAX), type=kind)
-    except (OSError, *MALFORMED):
+        return msgspec.json.decode(read_small(path, RECORD_MAX, wait=0), type=kind)
+    except (ConfigError, *MALFORMED):
         return None
 
 

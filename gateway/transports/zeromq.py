@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from contextlib import suppress
 from pathlib import Path
@@ -127,7 +128,8 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
 
 def _dial_project(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     async def connect() -> Transport:
-        *others, (publications, calls) = find_ports(endpoint.address)
+        # In a thread: any user may fill the registry with large records.
+        *others, (publications, calls) = await asyncio.to_thread(find_ports, endpoint.address)
         for ports in others:
             with suppress(OSError):  # the ports of a primary that is gone
                 return await _connect_at(HOST, *ports, limits)

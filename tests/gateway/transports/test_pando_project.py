@@ -308,6 +308,14 @@ def test_with_an_unreadable_lock_the_ports_of_the_path_are_used(folder: Path, in
     assert find_ports(str(folder), instances) == [derive_ports(str(folder))]
 
 
+def test_a_folder_in_the_place_of_a_record_is_closed_again(folder: Path, instances: Path) -> None:
+    lock_of(folder).mkdir(parents=True)
+    (instances / "a.json").mkdir(parents=True)
+    before = len(os.listdir("/dev/fd"))
+    assert find_ports(str(folder), instances) == [derive_ports(str(folder))]
+    assert len(os.listdir("/dev/fd")) == before
+
+
 @pytest.mark.parametrize("pid", [NOBODY, 0, -1, 1 << 70])
 def test_with_the_lock_of_a_gone_process_the_ports_of_the_path_are_used(
     folder: Path, instances: Path, pid: int
