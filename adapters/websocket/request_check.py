@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from aiohttp.http import HttpVersion11, RawRequestMessage
 
-from dragoman.adapters.hops import GATEWAYS_MAX, count_hops
+from dragoman.adapters.hops import GATEWAYS_MAX, count_hops, via
 from dragoman.adapters.host_names import host_name, is_address
 from dragoman.adapters.websocket.http_response import HttpResponse
 
@@ -25,6 +25,7 @@ VERSION = "13"  # of WebSocket: that of RFC 6455
 KEY_SIZE = 16  # bytes of a handshake's key (RFC 6455, section 4.1)
 OUR_PAGES = ("localhost", "127.0.0.1", "::1")  # hosts of pages that are trusted: not all that loopback has
 TRACE = ("traceparent", "tracestate")
+TRACE_MAX = 1024  # characters of each: the specification asks everybody to pass on 512
 NO_HEADERS: dict[str, str] = {}  # one for all clients that send none
 
 
@@ -98,13 +99,16 @@ def find_tokens(request: RawRequestMessage) -> tuple[str, ...]:
 def passed_headers(request: RawRequestMessage) -> dict[str, str]:
     """Return the headers that the connection to a backend gets: those of the W3C trace context, and `Via`.
 
-    Two values of `traceparent` contradict each other: none counts.
+    Two values of `traceparent` contradict each other: none counts. The headers are kept as long as the connection, and
+    are not counted as memory. So long values are left out, and of `Via` only the gateways are kept.
     """
     headers = request.headers
     if "traceparent" not in headers and "via" not in headers:
         return NO_HEADERS
-    trace = TRACE if len(headers.getall("traceparent", ())) == 1 else ()
-    return {name: ",".join(headers.getall(name)) for name in (*trace, "via") if name in headers}
+    names = TRACE if len(headers.getall("traceparent", ())) == 1 else ()
+    passed = {name: value for name in names if 0 < len(value := ",".join(headers.getall(name, ()))) <= TRACE_MAX}
+    hops = count_hops({"via": ",".join(headers.getall("via", ()))})
+    return passed | via(hops - 1) if hops else passed
 
 
 def _is_handshake(request: RawRequestMessage) -> bool:

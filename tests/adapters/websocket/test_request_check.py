@@ -90,10 +90,12 @@ async def test_a_trace_context_counts_only_if_it_is_one() -> None:
     one = request("traceparent: 00-1", "tracestate: a=1", "tracestate: b=2")
     assert passed_headers(parsed(one)) == {"traceparent": "00-1", "tracestate": "a=1,b=2"}
     assert passed_headers(parsed(request("traceparent: 00-1", "traceparent: 00-2"))) == {}
+    long = request("traceparent: 00-1", f"tracestate: {'a' * 8000}", f"Via: 1.1 {'c' * 8000}")
+    assert passed_headers(parsed(long)) == {"traceparent": "00-1"}, "it is kept as long as the connection"
 
 
 async def test_the_gateways_before_a_connection_are_passed_on_and_bounded() -> None:
     """Each gateway adds itself (RFC 9110, section 7.6.3), so a loop of gateways cannot grow without end."""
-    assert passed_headers(parsed(request("Via: 1.1 dragoman", "Via: 1.1 proxy"))) == {"via": "1.1 dragoman,1.1 proxy"}
+    assert passed_headers(parsed(request("Via: 1.1 dragoman", "Via: 1.1 proxy"))) == {"via": "1.1 dragoman"}
     assert status(request(f"Via: {', '.join(['1.1 dragoman'] * 15 + ['1.1 proxy'] * 9)}")) == 101
     assert status(request(f"Via: {', '.join(['1.1 dragoman'] * 16)}")) == 508
