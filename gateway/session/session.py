@@ -323,19 +323,29 @@ class Session:
 
     def show(self, client: Client, request: str, event: events.SessionOpened, then: Command | None) -> None:
         """Attach the client that asked for the session, and perform the command that it sent for it."""
-        opening = self.state.opening
-        self.state.agent = event.agent or self.state.agent or (opening.agent if opening is not None else "")
-        if not client.alive:
-            return
-        audit.note("open", client, session=self.state.id)
-        attached = client.id in self.delivery.attachments
-        if attached and (self.state.turn is not None or not self.delivery.has_seen_all(client)):  # its turn goes on
-            client.send([structs.replace(event, request=request, session=self.state.id, ext=self.state.ids)])
-        else:
-            self.delivery.detach(client)  # it may see other forms now
-            self.presence.attach(client, "" if then is not None else request)
-        if then is not None:
-            self.commands.act(client, then)
+        if self.state.backend_ids is not None:
+            _show_opened(self, client, request, event, then)
+        else:  # the client asked for another session, which was opened first; the backend has not opened this one yet
+            self.presence.connect_for_query()
+            self.pending.when_known(lambda: _show_opened(self, client, request, event, then))
+
+
+def _show_opened(
+    session: Session, client: Client, request: str, event: events.SessionOpened, then: Command | None
+) -> None:
+    state = session.state
+    state.agent = event.agent or state.agent or (state.opening.agent if state.opening is not None else "")
+    if not client.alive:
+        return
+    audit.note("open", client, session=state.id)
+    attached = client.id in session.delivery.attachments
+    if attached and (state.turn is not None or not session.delivery.has_seen_all(client)):  # its turn goes on
+        client.send([structs.replace(event, request=request, session=state.id, ext=state.ids)])
+    else:
+        session.delivery.detach(client)  # it may see other forms now
+        session.presence.attach(client, "" if then is not None else request)
+    if then is not None:
+        session.commands.act(client, then)
 
 
 # Each function calls a part of the session for another part, which is made before it. As lambdas in `__init__` the

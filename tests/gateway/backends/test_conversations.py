@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import LATEST, NEW, Ingress
+from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_commands import ID_IN_USE
 from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown, thread
 from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
@@ -19,6 +20,7 @@ KEPT = "thread-0198c3a1-0000-4000-8000-0000000000d1"
 OPENED = KEPT.removeprefix("thread-")
 CHOSEN = "0198c3a1-0000-4000-8000-0000000000e1"
 OLD = "0198c3a1-0000-4000-8000-0000000000d2"
+STORED = "thr_0198c3a100004000800000000000d3"  # the form of an id of a codewhale 0.10.2
 SAID = (("user", "Hi"), ("assistant", "Hello"))
 
 
@@ -209,6 +211,28 @@ async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None
         assert len(made.router.sessions) == 1
         await settle()
         assert [bool(child.transport.closed) for child in made.pods] == [False, True], "the second child is not needed"
+
+
+async def test_a_resumed_thread_is_shown_once_the_session_of_a_listener_has_opened_it() -> None:
+    """A listener knows the thread by its derived id alone, and finds it later, in the list of the server."""
+    own = canonical_id("test", STORED)
+    async with in_memory_gateway(upstream="codewhale") as made:
+        editor = made.join("editor", dialect="codewhale")
+        await editor.says(line(1, "thread/resume", thread_id=STORED))
+        made.join("late", dialect="pod", ingress=Ingress(endpoint="pod+unix:/x", session=own))
+        await refuses(made, "thread/resume", -32004, "thread not found")
+        child = made.pods[0]
+        for method, status in (("thread/resume", "resumed"), ("thread/read", "ok")):
+            (asking,) = [frame for frame in child.news() if frame["method"] == method]
+            await child.says(result(asking, **shown(STORED, status)))
+        assert editor.news() == []
+        await answers(made, "thread/list", threads=[thread(STORED)])
+        await answers(made, "thread/resume", **shown(STORED))
+        await answers(made, "thread/read", **shown(STORED, "ok", SAID))
+        await settle()
+        (told,) = editor.news()
+        assert (told["result"]["thread_id"], len(told["result"]["data"]["history"])) == (STORED, len(SAID))
+        assert [session.state.id for session in made.router.sessions] == [own]
 
 
 async def test_a_client_that_leaves_before_its_session_is_opened_leaves_no_session() -> None:
