@@ -4,8 +4,8 @@ A dialect or transport is imported by name when an endpoint first names it. The 
 CPU at the start, and the libraries of a transport up to 80 (docs/performance.md). Every endpoint is checked before the
 gateway listens, so nothing is imported while it serves clients, except what a reload names.
 
-Third parties add dialects through the entry-point group `dragoman.dialects`; each entry is a Dialect record. Such
-dialects can be translated, but their transports cannot be declared outside of this file yet.
+Third parties add dialects through the entry-point group `dragoman.dialects`; each entry is a Dialect record. Such a
+dialect has the transports of OF_BYTES.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ TRANSPORTS = {
     "codewhale": {"stdio": "stdio.STDIO", "unix": "unix.APP_SERVER"},
 }
 """Dialect -> transport -> module and name of its TransportSpec in gateway/transports."""
+
+OF_BYTES = {"unix": "unix.UNIX", "stdio": "stdio.STDIO", "ws": "websocket.WS", "wss": "websocket.WSS"}
+"""The transports of the dialects of other packages: all whose frames are bytes, because no adapter knows a dialect."""
 
 PLAYED = {"replay": {"file": "file.FILE"}}
 """Backends that the app plays in process. An upstream names them in place of a dialect."""
@@ -156,16 +159,21 @@ def recorded(header: Header) -> Dialect:
         return dialect(spoken[0] if len(spoken) == 1 else "pod")
 
 
+def _transports(name: str) -> Mapping[str, str]:
+    """Return the transports of a known dialect, in the form of TRANSPORTS."""
+    return TRANSPORTS.get(name, OF_BYTES)
+
+
 def forms(name: str, *, listen: bool) -> list[str]:
     """Return how endpoints of a dialect begin, for listening or for dialling."""
-    specs = {transport: _import_spec(path) for transport, path in TRANSPORTS.get(name, {}).items()}
+    specs = {transport: _import_spec(path) for transport, path in _transports(name).items()}
     return [f"{name}+{t}:" for t, spec in specs.items() if (spec.listen if listen else spec.dial) is not None]
 
 
 def free_form(name: str) -> str:
-    """Return an endpoint of a dialect to listen on at a free address, which may be below `{folder}`; "" without one."""
-    specs = {transport: _import_spec(path) for transport, path in TRANSPORTS.get(name, {}).items()}
-    return next((f"{name}+{transport}:{spec.free}" for transport, spec in specs.items() if spec.free), "")
+    """Return an endpoint of a known dialect to listen on at a free address, which may be below `{folder}`."""
+    specs = {transport: _import_spec(path) for transport, path in _transports(name).items()}
+    return next(f"{name}+{transport}:{spec.free}" for transport, spec in specs.items() if spec.free)
 
 
 def owner_only_forms() -> list[str]:
@@ -235,7 +243,7 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
     spec = _find(endpoint)
     if spec is None or not (spec.listen if listen else spec.dial or played(endpoint)):
         verb = "listen on" if listen else "connect to"
-        can = ", ".join(f"{form}..." for name in TRANSPORTS for form in forms(name, listen=listen))
+        can = ", ".join(f"{form}..." for name in names() for form in forms(name, listen=listen))
         raise ConfigError(f"{endpoint.masked}: dragoman cannot {verb} this; it can {verb} {can}")
     spec.check(endpoint)
     if not listen:
@@ -278,7 +286,7 @@ def _check_generation(endpoint: Endpoint, known: Dialect) -> None:
 
 
 def _find(endpoint: Endpoint) -> TransportSpec | None:
-    path = (TRANSPORTS | PLAYED).get(endpoint.dialect, {}).get(endpoint.transport)
+    path = PLAYED.get(endpoint.dialect, _transports(endpoint.dialect)).get(endpoint.transport)
     return _import_spec(path) if path is not None else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.mappings.canonical import Batch, Command, Commands, Event, Events, commands, events
 from dragoman.mappings.canonical.values import Text, flatten
@@ -120,11 +120,15 @@ FROM_CLIENT = Direction(
 class ServerTranslator(Translator[Command, Event]):
     """The link with a client. All clients are told everything, so no answer goes to one alone."""
 
-    def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None: ...
+    def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
+        self._new_id = new_id
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
+        """Read inputs, and give each a request id: acme has none, and the gateway tells commands apart by it."""
         step = Step[Command]()
         FROM_CLIENT.receive(frames, step)
+        for burst in step.bursts:
+            burst.items[:] = [structs.replace(command, request=self._new_id()) for command in burst.items]
         return step
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
@@ -142,8 +146,16 @@ class ClientTranslator(Translator[Event, Command]):
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        written = FROM_CLIENT.write(Burst(items=list(items)))
-        return Step(frames=written.frames, losses=written.losses)
+        """Write inputs, which a server always accepts; tell that acme has no other command."""
+        inputs = [command for command in items if isinstance(command, commands.SubmitInput)]
+        written = FROM_CLIENT.write(Burst(items=list(inputs)))
+        answers: list[Event] = [
+            events.TurnAccepted(request=command.request)
+            if command in inputs
+            else events.Reply(request=command.request, failure=FROM_COMMAND.refusal_of(type(command)))
+            for command in items
+        ]
+        return Step(bursts=[Burst(items=answers)], frames=written.frames, losses=written.losses)
 
 
 class Projection:

@@ -1,4 +1,4 @@
-"""A dialect of another package (acme.py) is found by its entry point, and translated to and from ours."""
+"""A dialect of another package (acme.py) is found by its entry point, translated, and served and dialled."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def acme(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def run(acme: Path, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    """Run dragoman beside the package `acme`."""
+    program, env = [sys.executable, "-m", "dragoman", *arguments], {**os.environ, "PYTHONPATH": str(acme)}
+    return subprocess.run(program, input=input, capture_output=True, text=True, env=env, timeout=50, check=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "lines", "out"),
     [
@@ -41,8 +47,13 @@ def acme(tmp_path: Path) -> Path:
 )
 def test_a_dialect_of_another_package_is_translated(acme: Path, arguments: list[str], lines: str, out: str) -> None:
     source, target, *options = arguments
-    program = [sys.executable, "-m", "dragoman", "translate", "--from", source, "--to", target, *options]
-    env = {**os.environ, "PYTHONPATH": str(acme)}
-    done = subprocess.run(program, input=lines, capture_output=True, text=True, env=env, timeout=50, check=False)
+    done = run(acme, "translate", "--from", source, "--to", target, *options, input=lines)
     assert done.stdout.endswith(out), done.stderr
+    assert done.returncode == 0
+
+
+def test_a_dialect_of_another_package_has_clients_and_backends(acme: Path) -> None:
+    backend = f"acme+stdio:{sys.executable} -m dragoman demo-backend acme+stdio:"
+    done = run(acme, "send", backend, "Where is my order?")
+    assert done.stdout.startswith("Let me look that up. Order A-1042"), done.stderr
     assert done.returncode == 0

@@ -108,11 +108,9 @@ def listen_endpoint(text: str, folder: Path) -> Endpoint:
     """Return an endpoint to listen on: the given one, or for a dialect a free address, if needed below `folder`."""
     if "+" in text:
         return parse(text)
-    form = registry.free_form(text)
-    if not form:
-        known = ", ".join(filter(registry.free_form, registry.OURS))
-        raise ConfigError(f"{text!r}: write an endpoint, or one of {known}")
-    return parse(form.format(folder=folder))
+    if text not in registry.names():
+        raise ConfigError(f"{text!r}: write an endpoint, or one of {', '.join(registry.names())}")
+    return parse(registry.free_form(text).format(folder=folder))
 
 
 @contextmanager
