@@ -50,28 +50,6 @@ class Asked:
         raise Refused(NO)
 
 
-def test_each_request_waits_for_the_answer_to_the_request_before() -> None:
-    made = Asked()
-    made.asking.begin(made.two_requests())
-    assert made.commands == [ListSessions(request="own-1")]
-    made.asking.answer("first")
-    assert made.commands[1:] == [GetSession(request="own-2")]
-    made.asking.answer("second")
-    assert made.got == ["first", "second"]
-    assert not made.asking.active
-
-
-def test_held_commands_are_released_in_order_at_the_end() -> None:
-    made = Asked()
-    made.asking.begin(made.two_requests())
-    made.asking.hold(["a"])
-    made.asking.hold(["b"])
-    made.asking.answer(1)
-    assert made.released == []
-    made.asking.answer(2)
-    assert made.released == [["a", "b"]]
-
-
 def test_a_script_takes_only_the_answer_to_its_open_request() -> None:
     made = Asked()
     made.asking.begin(made.two_requests())

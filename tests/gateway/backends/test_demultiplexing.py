@@ -47,15 +47,6 @@ class Block:
         return True
 
 
-def test_each_piece_goes_to_the_session_that_it_names() -> None:
-    texts, one, other = SharedTexts(), Block(), Block()
-    texts.note("s1", one)
-    texts.note("s2", other)
-    assert texts.add_text("a", 0, "s1")
-    assert texts.add_text("b", 0, "s2")
-    assert (one.texts, other.texts) == (["a"], ["b"])
-
-
 def test_a_piece_of_a_session_that_streams_no_more_is_not_taken() -> None:
     texts, one = SharedTexts(), Block()
     texts.note("s1", one)

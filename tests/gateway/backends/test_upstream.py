@@ -143,16 +143,6 @@ async def until(made: Dialled, pods: int) -> None:
     await settle()
 
 
-async def test_an_upstream_is_dialled_only_when_needed_and_only_once() -> None:
-    async with dialled() as made:
-        await settle()
-        assert made.attempts == 0
-        made.upstream.start()
-        await made.starts()
-        assert made.attempts == 1
-        assert made.told == [("connected", [])]
-
-
 async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_kept() -> None:
     async with dialled(Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE, reconnect_grace=1.0)) as made:
         made.goes_on = True

@@ -202,17 +202,6 @@ def test_a_row_without_a_frame_gives_the_reason(frame: Oversize | Missed, why: s
     assert line.frame() is None
 
 
-def test_an_event_is_read_back_with_its_cursor() -> None:
-    line = EventLine(
-        seq=4, t=9, cursor="2:31", turn="t", origin=Origin(link="a", request="r"), at=8, event=TextDelta(text="x")
-    )
-    (again,) = read_back([line])
-    assert again == line
-    assert isinstance(again, EventLine)
-    assert again.position == (2, 31)
-    assert again.logged
-
-
 def test_a_reply_is_not_in_the_log() -> None:
     assert not EventLine(seq=1, t=0, cursor="1:0", link="pod-1", event=Reply(request="r")).logged
 

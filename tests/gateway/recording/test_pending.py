@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, decode_line, encode_lines
+from dragoman.gateway.recording.format import UP, EventLine, decode_line, encode_lines
 from dragoman.gateway.recording.pending import (
     LINES_MAX,
     SIZE_MAX,
@@ -11,11 +11,9 @@ from dragoman.gateway.recording.pending import (
     TapPoint,
 )
 from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
-from tests.gateway.recording.lines import items_of
 
 ORIGIN = Origin(link="a", request="r")
 RECEIVED, SENT = TapPoint(UP, "receive", "pod"), TapPoint(UP, "send", "pod")
@@ -23,23 +21,6 @@ RECEIVED, SENT = TapPoint(UP, "receive", "pod"), TapPoint(UP, "send", "pod")
 
 def batch(*events: Event) -> Batch:
     return Batch(session="s", epoch=2, first_seq=7, events=list(events), turn="t", origin=ORIGIN, at=99)
-
-
-def test_pending_items_are_in_order_and_numbered_together() -> None:
-    notes = PendingSteps()
-    command = CommandLine(cursor="2:8", command=PauseTurn(), link="a")
-    notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
-    assert notes.count == 5
-    assert [(line.seq, line.t, type(line)) for line in items_of(notes.take()())] == [
-        (1, 3, FrameLine),
-        (2, 3, FrameLine),
-        (3, 3, EventLine),
-        (4, 3, EventLine),
-        (5, 3, CommandLine),
-    ]
-    assert (notes.count, notes.take()()) == (0, [])
-    notes.add(4, [FramesNote(SENT, [b"c"])])
-    assert [(line.seq, line.t) for line in items_of(notes.take()())] == [(6, 4)]
 
 
 def test_a_message_of_several_parts_after_a_folded_frame_of_its_tap_is_kept() -> None:

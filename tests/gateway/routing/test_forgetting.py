@@ -36,16 +36,6 @@ async def opened(made: InMemoryGateway, name: str) -> dict[str, Any]:
     return dict(frame["data"])
 
 
-async def test_a_session_is_forgotten_when_its_time_is_over() -> None:
-    async with in_memory_gateway(upstream="smooth") as made:
-        await opened(made, "a")
-        await made.clients["a"].transport.hangs_up()
-        made.time.passes(TTL - 1)
-        assert len(made.router.sessions) == 1
-        made.time.passes(1)
-        assert made.router.sessions == []
-
-
 async def test_a_session_with_a_client_is_not_forgotten() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await opened(made, "a")

@@ -68,31 +68,6 @@ async def test_an_input_on_a_new_connection_attaches_to_the_session_that_it_name
         )
 
 
-async def test_a_client_that_reconnects_during_a_turn_sees_the_turn_continue() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            begun(made, "Hel")
-            .leaves("a")
-            .connects("b")
-            .sends("b", history("h"))
-            .receives("b", token("$turn", "Hel"), reply("h", hasMore=False))
-            .pod_sends(delta("lo"), *FINISHED)
-            .receives("b", token("$turn", "lo"), answer("$turn", "Hello"))
-        )
-
-
-async def test_two_clients_both_see_the_turn_of_one_of_them() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.opens("a")
-            .opens("b")
-            .submits("b", "r1", "Hi")
-            .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
-            .receives("a", token("$turn", "Hello"), answer("$turn", "Hello"))
-            .receives("b", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
-        )
-
-
 async def test_a_client_that_left_is_attached_to_no_session() -> None:
     async with in_memory_gateway() as made:
         await made.opens("a").opens("b").leaves("a").pod_sends(delta("x")).receives("b", token("$t", "x"))

@@ -35,16 +35,6 @@ from tests.idle import settle
 UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
 
 
-async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.connects("a")
-            .sends("a", CREATE)
-            .receives("a", reply("open", sessionId=SHOWN, conversationId=CONVERSATION))
-        )
-        assert made.dialled == 1
-
-
 async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None:
     async with in_memory_gateway() as made:
         await (
@@ -175,17 +165,6 @@ async def test_a_session_of_another_owner_is_not_shown_on_a_pod_listener() -> No
         (frame,) = made.clients["eve"].news()
         assert (frame["event"], frame["data"]["code"]) == ("error", "invalid_request")
         assert not made.clients["eve"].link.alive
-
-
-async def test_a_pod_client_is_shown_the_session_as_it_connects() -> None:
-    async with in_memory_gateway() as made:
-        await talked(made)
-        made.join("tui", dialect="pod")
-        await settle()
-        (shown,) = made.clients["tui"].news()
-        assert shown["event"] == "snapshot"
-        assert len([entry for entry in shown["data"]["entries"] if entry["kind"] == "user_input"]) == 1
-        assert "tui" in made.session.delivery.attachments
 
 
 # -- a history that is a part of the answer --------------------------------------------------------------

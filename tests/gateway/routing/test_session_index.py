@@ -20,19 +20,6 @@ from tests.gateway.smooth_server_messages import CREATED, SERVER_SESSION, acknow
 from tests.idle import settle
 
 
-@pytest.mark.parametrize("name", [SESSION, SHOWN])
-async def test_a_session_is_found_by_its_id_and_its_public_ids_until_it_is_dropped(name: str) -> None:
-    async with in_memory_gateway() as made:
-        index = made.router._all.index
-        assert index.find_session(name) is made.session
-        assert made.session in index
-        index.drop(made.session)
-        assert index.find_session(name) is None
-        assert made.session not in index
-        assert list(index) == []
-        made.session.stop()
-
-
 async def test_a_session_is_found_by_its_ids_in_a_dialect_that_was_imported_after_it_began() -> None:
     async with in_memory_gateway() as made:
         dialects = {"pod": registry.dialect("pod")}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
 
 from dragoman.gateway.routing.sessions import STOPPED_AT_ONCE
 from dragoman.gateway.session.session import NO_BACKEND
@@ -131,24 +129,3 @@ def test_the_losses_of_a_provisional_id_count_for_the_session_that_was_opened() 
     route.router._all.rename_session(session, "own")
     assert [entry.session for entry in route.ledger.entries()] == ["own"]
     assert (session.state.id, list(link.sessions)) == ("own", ["own"])
-
-
-def test_a_session_that_was_dropped_counts_for_no_owner() -> None:
-    route = CountedRoute()
-    session = route.open_session(route.connect("a"))
-    route.ledger.record([Loss(kind="Gap", why="a test")], session=session.state.id)
-    sessions = route.router._all
-    before = sessions.quota.has_owners
-    sessions.drop(session)
-    assert (before, sessions.quota.has_owners) == (True, False)
-    assert [entry.session for entry in route.ledger.entries()] == [""]
-
-
-def test_a_session_belongs_to_the_first_link_that_claims_it() -> None:
-    route = CountedRoute()
-    session = route.open_session(route.connect("a"))
-    session.state.owner = ""
-    for name in ("ann", "eve"):
-        link: Any = SimpleNamespace(principal=name)
-        route.sessions.claim(link, session)
-    assert session.state.owner == "ann"
