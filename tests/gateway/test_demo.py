@@ -177,7 +177,7 @@ def test_the_input_count_without_a_number_plays_the_conversation(text: str) -> N
 # -- the backend's states ---------------------------------------------------------------------------
 
 
-class Stage(Awaited):
+class DemoStage(Awaited):
     """A session of the backend that notes the events it receives."""
 
     def __init__(self, group: asyncio.TaskGroup, turns: Sequence[list[Line]] = ()) -> None:
@@ -217,9 +217,9 @@ class Stage(Awaited):
 
 
 @asynccontextmanager
-async def staged(script: str = "") -> AsyncIterator[Stage]:
+async def staged(script: str = "") -> AsyncIterator[DemoStage]:
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
-        stage = Stage(group, read(script, "s") if script else ())
+        stage = DemoStage(group, read(script, "s") if script else ())
         stage.backend.start()
         try:
             yield stage
@@ -333,17 +333,17 @@ FORM = """\
 """
 
 
-def asks(stage: Stage) -> bool:
+def asks(stage: DemoStage) -> bool:
     return bool(stage.heard) and isinstance(stage.heard[-1], events.ApprovalRequested | events.InteractionRequired)
 
 
-async def until_asked(stage: Stage) -> None:
+async def until_asked(stage: DemoStage) -> None:
     """Begin a turn, and wait for its question."""
     await stage.sent(run("go"))
     await stage.until(lambda: asks(stage))
 
 
-def ended(stage: Stage) -> bool:
+def ended(stage: DemoStage) -> bool:
     return isinstance(stage.heard[-1], events.TurnEnded)
 
 

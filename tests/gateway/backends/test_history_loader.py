@@ -45,7 +45,7 @@ def message(text: str) -> Message:
     return Message(role="user", text=text, id=text)
 
 
-class Stage:
+class HistoryLoaderStage:
     """A HistoryLoader between a session and a backend that are both played by the test."""
 
     def __init__(
@@ -140,7 +140,7 @@ def submit(request: str) -> SubmitInput:
 
 
 def test_without_a_session_to_resume_commands_and_events_pass_unchanged() -> None:
-    stage = Stage()
+    stage = HistoryLoaderStage()
     stage.loader.start()
     stage.loader.send([submit("r")])
     stage.loader.receive([Burst(items=[TextDelta(text="x")])])
@@ -148,7 +148,7 @@ def test_without_a_session_to_resume_commands_and_events_pass_unchanged() -> Non
 
 
 def test_a_resumed_id_has_the_agent_of_the_route_and_its_pages_are_one_history() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     asked = stage.last(ResumeSession)
     assert (asked.session, asked.agent, asked.user_name) == ("c1", "agent", "Ann")
@@ -165,7 +165,7 @@ def test_a_resumed_id_has_the_agent_of_the_route_and_its_pages_are_one_history()
 
 def test_a_thread_requested_by_its_name_counts_as_the_opened_one() -> None:
     thread = "0198c3a1-0000-4000-8000-0000000000d1"
-    stage = Stage(f"thread-{thread}")
+    stage = HistoryLoaderStage(f"thread-{thread}")
     stage.loader.start()
     stage.opened(thread)
     stage.pages(["1"])
@@ -173,7 +173,7 @@ def test_a_thread_requested_by_its_name_counts_as_the_opened_one() -> None:
 
 
 def test_the_latest_is_the_first_of_the_backends_list() -> None:
-    stage = Stage("latest")
+    stage = HistoryLoaderStage("latest")
     stage.loader.start()
     assert stage.last(ListSessions).limit == 1
     stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"), SessionSummary(session="c1"))))
@@ -185,7 +185,7 @@ def test_the_latest_is_the_first_of_the_backends_list() -> None:
 
 def test_without_a_latest_conversation_a_new_one_is_opened() -> None:
     for answer in (SessionsListed(request="", sessions=()), Reply(request="", failure=NO)):
-        stage = Stage("latest")
+        stage = HistoryLoaderStage("latest")
         stage.loader.send([submit("r")])
         stage.answers(answer)
         assert stage.told == [HistorySnapshot(items=())]
@@ -193,7 +193,7 @@ def test_without_a_latest_conversation_a_new_one_is_opened() -> None:
 
 
 def test_a_conversation_that_is_already_open_is_not_opened_twice() -> None:
-    stage = Stage("latest", taken=True)
+    stage = HistoryLoaderStage("latest", taken=True)
     stage.loader.send([submit("r")])
     stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"),)))
     assert [type(command) for command in stage.asked] == [ListSessions]
@@ -201,7 +201,7 @@ def test_a_conversation_that_is_already_open_is_not_opened_twice() -> None:
 
 
 def test_the_latest_conversation_of_another_user_is_not_resumed() -> None:
-    stage = Stage("latest", taken=True, visible=False)
+    stage = HistoryLoaderStage("latest", taken=True, visible=False)
     stage.loader.send([submit("r")])
     stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"),)))
     assert stage.told == [HistorySnapshot(items=())]
@@ -209,7 +209,7 @@ def test_the_latest_conversation_of_another_user_is_not_resumed() -> None:
 
 
 def test_opening_another_conversation_than_requested_is_reported() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.opened("c2")
     stage.pages([])
@@ -218,7 +218,7 @@ def test_opening_another_conversation_than_requested_is_reported() -> None:
 
 
 def test_commands_wait_for_the_history_and_keep_their_order() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.send([submit("r")])
     stage.loader.send([CancelTurn(request="c")])
     stage.opened()
@@ -229,13 +229,13 @@ def test_commands_wait_for_the_history_and_keep_their_order() -> None:
 
 
 def test_commands_above_the_limit_are_refused() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.send([submit(str(n)) for n in range(HELD_MAX + 1)])
     assert [requests for _, requests in stage.failed] == [[str(HELD_MAX)]]
 
 
 def test_other_events_of_the_backend_reach_the_session_meanwhile() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.loader.receive([Burst(items=[TextDelta(text="x")])])
     assert stage.told == [TextDelta(text="x")]
@@ -245,7 +245,7 @@ def test_other_events_of_the_backend_reach_the_session_meanwhile() -> None:
 
 
 def test_messages_above_the_limit_are_not_loaded_but_counted() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.opened()
     stage.pages(*([f"{page}-{n}" for n in range(PAGE)] for page in range(RESUMED_MAX // PAGE)), more=True)
@@ -254,7 +254,7 @@ def test_messages_above_the_limit_are_not_loaded_but_counted() -> None:
 
 
 def test_the_size_of_the_loaded_text_is_bounded() -> None:
-    stage = Stage("c1", limits=Limits(transcript_max=4096))
+    stage = HistoryLoaderStage("c1", limits=Limits(transcript_max=4096))
     stage.loader.start()
     stage.opened()
     stage.pages(["x" * 1500], ["y" * 1500], more=True)
@@ -263,7 +263,7 @@ def test_the_size_of_the_loaded_text_is_bounded() -> None:
 
 
 def test_at_the_deadline_the_pages_so_far_are_the_history() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.send([submit("r")])
     stage.opened()
     stage.pages(["2"], more=True)
@@ -278,7 +278,7 @@ def test_at_the_deadline_the_pages_so_far_are_the_history() -> None:
 
 
 def test_a_refusal_fails_the_waiting_commands_and_the_next_command_asks_again() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.send([submit("r")])
     stage.answers(Reply(request="", failure=NO))
     stage.answers(SessionsListed(request="", sessions=()))
@@ -288,14 +288,14 @@ def test_a_refusal_fails_the_waiting_commands_and_the_next_command_asks_again() 
 
 
 def test_a_silent_backend_fails_the_waiting_commands() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.send([submit("r")])
     stage.time.passes(Limits().accept_deadline)
     assert [requests for _, requests in stage.failed] == [["r"]]
 
 
 def test_an_unreachable_backend_fails_waiting_commands_but_not_our_own_request() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.send([submit("r")])
     stage.loader.lost("away", [stage.asked[-1]])
     assert stage.failed == [("away", ["r"])]
@@ -304,7 +304,7 @@ def test_an_unreachable_backend_fails_waiting_commands_but_not_our_own_request()
 
 
 def test_losing_the_backend_between_pages_keeps_the_pages_so_far() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.opened()
     stage.pages(["2"], more=True)
@@ -315,7 +315,7 @@ def test_losing_the_backend_between_pages_keeps_the_pages_so_far() -> None:
 
 def test_a_page_that_is_refused_ends_the_history_and_clients_are_told_why() -> None:
     """A codewhale 0.10.2 reads no thread of more than 8 MiB (docs/dialects/codewhale.md, section 12)."""
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.opened()
     stage.pages(["2"], more=True)
@@ -327,7 +327,7 @@ def test_a_page_that_is_refused_ends_the_history_and_clients_are_told_why() -> N
 
 def test_a_refused_history_is_read_again_after_the_next_turn() -> None:
     """A codewhale 0.10.2 shows an unloaded thread only after an input (docs/dialects/codewhale.md, section 12)."""
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.opened()
     stage.answers(Reply(request="", failure=NO))
@@ -343,7 +343,7 @@ def test_a_refused_history_is_read_again_after_the_next_turn() -> None:
 
 
 def test_clients_are_told_once_that_a_history_is_refused() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.opened()
     stage.answers(Reply(request="", failure=NO))
@@ -353,7 +353,7 @@ def test_clients_are_told_once_that_a_history_is_refused() -> None:
 
 
 def test_a_stopped_loader_waits_for_nothing() -> None:
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.loader.rest()
     stage.loader.stop()
@@ -365,7 +365,7 @@ def test_a_stopped_loader_waits_for_nothing() -> None:
 
 def test_a_resuming_client_is_answered_once_the_history_is_loaded() -> None:
     """The answer of a codewhale contains the history (docs/translation.md, section 1)."""
-    stage = Stage()
+    stage = HistoryLoaderStage()
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
     assert stage.told == []
@@ -377,7 +377,7 @@ def test_a_resuming_client_is_answered_once_the_history_is_loaded() -> None:
 
 def test_a_resuming_client_is_answered_also_if_its_history_does_not_come() -> None:
     for lost in (True, False):
-        stage = Stage()
+        stage = HistoryLoaderStage()
         stage.loader.send([ResumeSession(request="open", session="c1")])
         stage.opened()
         stage.loader.lost("away", []) if lost else stage.time.passes(PATIENCE)
@@ -386,7 +386,7 @@ def test_a_resuming_client_is_answered_also_if_its_history_does_not_come() -> No
 
 
 def test_a_client_that_resumes_a_session_without_history_is_answered_too() -> None:
-    stage = Stage()
+    stage = HistoryLoaderStage()
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
     stage.pages([])
@@ -395,7 +395,7 @@ def test_a_client_that_resumes_a_session_without_history_is_answered_too() -> No
 
 
 def test_a_client_that_resumes_an_open_session_is_answered_with_what_is_newer() -> None:
-    stage = Stage()
+    stage = HistoryLoaderStage()
     stage.state.transcript = [message("1")]
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
@@ -407,7 +407,7 @@ def test_a_client_that_resumes_an_open_session_is_answered_with_what_is_newer() 
 
 def test_a_prompt_in_a_conversation_adds_its_messages_to_the_history() -> None:
     """A codewhale stores the messages of a `prompt/run` in the thread that it names (its page, section 3)."""
-    stage = Stage()
+    stage = HistoryLoaderStage()
     stage.state.transcript = [message("1")]
     stage.loader.send([PromptOnce(request="p", session="c1", prompt="2")])
     stage.loader.receive([Burst(items=[Reply(request="p")])])
@@ -421,7 +421,7 @@ def test_a_prompt_in_a_conversation_adds_its_messages_to_the_history() -> None:
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_client_that_resumes_an_open_session_is_answered_also_if_no_history_comes(lost: bool) -> None:
-    stage = Stage()
+    stage = HistoryLoaderStage()
     stage.state.transcript = [message("1")]
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
@@ -430,7 +430,7 @@ def test_a_client_that_resumes_an_open_session_is_answered_also_if_no_history_co
 
 
 def test_a_client_whose_resume_is_refused_gets_only_the_refusal() -> None:
-    stage = Stage()
+    stage = HistoryLoaderStage()
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.answers(Reply(request="", failure=NO))
     assert stage.told == [Reply(request="open", failure=NO)]
@@ -444,9 +444,9 @@ def test_a_client_whose_resume_is_refused_gets_only_the_refusal() -> None:
 AGAIN = [Burst[Event](items=[SessionOpened(request="", session="c1")])]
 
 
-def severed(*known: str, stored: bool = True) -> Stage:
+def severed(*known: str, stored: bool = True) -> HistoryLoaderStage:
     """Return a loader whose session knows these messages, and whose connection was lost."""
-    stage = Stage(stored=stored)
+    stage = HistoryLoaderStage(stored=stored)
     stage.state.backend_ids = keep(sessionId="s1", conversationId="c1")
     stage.state.transcript = [message(text) for text in known]
     stage.loader.lost("away", [])
@@ -499,15 +499,15 @@ def test_the_messages_are_asked_for_again_if_the_new_connection_is_lost_too() ->
 
 
 def test_a_backend_that_never_opened_the_conversation_is_asked_for_no_messages() -> None:
-    stage = Stage()
+    stage = HistoryLoaderStage()
     stage.loader.lost("away", [])
     stage.loader.send([submit("r")])
     assert stage.asked == [submit("r")]
 
 
-def refused_and_severed() -> Stage:
+def refused_and_severed() -> HistoryLoaderStage:
     """Return a loader whose backend refused the history of a resumed conversation, before the connection was lost."""
-    stage = Stage("c1")
+    stage = HistoryLoaderStage("c1")
     stage.loader.start()
     stage.opened()
     stage.answers(Reply(request="", failure=NO))

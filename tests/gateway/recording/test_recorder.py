@@ -33,7 +33,7 @@ def _word(line: Line) -> str:
     return f"{line.link or 'log'}: {type(line.item).__name__}"
 
 
-class Stage:
+class RecorderStage:
     def __init__(self, everything: bool = False) -> None:
         self.disk = Disk(Folder(Path("/rec")))
         recordings = Recordings(
@@ -73,8 +73,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def stage() -> RecorderStage:
+    return RecorderStage()
 
 
 def happens(session: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "") -> None:
@@ -87,7 +87,7 @@ def happens(session: SessionRecorder, *taps: Tap, text: str = "x", begins: str =
     session.leave(before)
 
 
-def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage: Stage) -> None:
+def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage: RecorderStage) -> None:
     up = stage.recorder.upstream(POD, "a")
     stage.sends(
         stage.client,
@@ -104,19 +104,19 @@ def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage
 
 
 def test_a_bad_frame_belongs_to_the_route_and_its_answer_to_the_session_of_the_link() -> None:
-    stage = Stage(everything=True)
+    stage = RecorderStage(everything=True)
     stage.client.note_attached("a")
     stage.sends(stage.client, "bad", lambda: stage.client.record_frames([b"error"]))
     assert stage.told() == {"": ["smooth-1 > bad"], "a": ["smooth-1 < error"]}
 
 
-def test_backend_frames_belong_to_their_session(stage: Stage) -> None:
+def test_backend_frames_belong_to_their_session(stage: RecorderStage) -> None:
     up = stage.recorder.upstream(POD, "b")
     stage.sends(up, "delta", lambda: happens(stage.b))
     assert stage.told() == {"b": ["up > delta", "log: TextDelta"]}
 
 
-def test_frames_of_one_read_on_a_link_of_one_session_are_one_step(stage: Stage) -> None:
+def test_frames_of_one_read_on_a_link_of_one_session_are_one_step(stage: RecorderStage) -> None:
     up = stage.recorder.upstream(POD, "a")
     up.begin_step([b"1", b"2"])
     happens(stage.a)
@@ -125,7 +125,7 @@ def test_frames_of_one_read_on_a_link_of_one_session_are_one_step(stage: Stage) 
     assert stage.told() == {"a": ["up > 1", "up > 2", "log: TextDelta"]}
 
 
-def test_a_frame_that_affects_a_second_session_is_one_step_in_both_recordings(stage: Stage) -> None:
+def test_a_frame_that_affects_a_second_session_is_one_step_in_both_recordings(stage: RecorderStage) -> None:
     up = stage.recorder.upstream(POD, "a")
     up.begin_step([b"1"])
     stage.b.enter()
@@ -135,7 +135,7 @@ def test_a_frame_that_affects_a_second_session_is_one_step_in_both_recordings(st
     assert stage.told() == {"a": ["up > 1"], "b": ["log: TextDelta"]}
 
 
-def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reaches(stage: Stage) -> None:
+def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reaches(stage: RecorderStage) -> None:
     up = stage.recorder.upstream(PANDO, "")
     sessions = {b"1": stage.a, b"2": stage.b}
 
@@ -153,14 +153,14 @@ def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reach
     }
 
 
-def test_a_frame_that_the_translator_keeps_belongs_to_the_session_it_names(stage: Stage) -> None:
+def test_a_frame_that_the_translator_keeps_belongs_to_the_session_it_names(stage: RecorderStage) -> None:
     up = stage.recorder.upstream(PANDO, "")
     text = b'{"topic":"llm.token","payload":{"session_id":"theirs","token":"x"}}'
     up.receive([Parts("sub", b"", (b"llm.token\x00" + text,))], lambda _frames: None)
     assert stage.told() == {"b": ["up > None"]}
 
 
-def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: Stage) -> None:
+def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: RecorderStage) -> None:
     for session in (stage.a, stage.b):
         stage.sends(stage.client, "go", lambda: stage.client.note_command(PauseTurn()), session.enter)
     happens(stage.a, stage.client, text="of a")
@@ -170,7 +170,7 @@ def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: Stage) ->
     assert told["b"][-1] == "smooth-1 < heartbeat"  # of the session that it spoke of last
 
 
-def test_by_default_only_frames_of_the_client_that_began_the_turn_are_recorded(stage: Stage) -> None:
+def test_by_default_only_frames_of_the_client_that_began_the_turn_are_recorded(stage: RecorderStage) -> None:
     for tap in (stage.client, stage.other):
         tap.note_attached("a")
     happens(stage.a, stage.client, stage.other, text="1", begins="smooth-2")
@@ -178,14 +178,14 @@ def test_by_default_only_frames_of_the_client_that_began_the_turn_are_recorded(s
     assert stage.told() == {"a": ["log: TurnAccepted", "smooth-2 < 1", "log: TextDelta", "smooth-2 < 2"]}
 
 
-def test_frames_with_a_command_are_recorded_for_every_client(stage: Stage) -> None:
+def test_frames_with_a_command_are_recorded_for_every_client(stage: RecorderStage) -> None:
     happens(stage.a, begins="smooth-2")
     stage.sends(stage.client, "stop", lambda: stage.client.note_command(PauseTurn()), stage.a.enter)
     assert stage.told()["a"][1:] == ["smooth-1 > stop", "smooth-1: PauseTurn"]
 
 
 def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_route() -> None:
-    stage = Stage(everything=True)
+    stage = RecorderStage(everything=True)
     for tap in (stage.client, stage.other):
         tap.note_attached("a")
     happens(stage.a, stage.client, stage.other, text="1")
@@ -203,7 +203,7 @@ def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_rout
     }
 
 
-def test_by_default_client_frames_without_a_session_are_not_recorded(stage: Stage) -> None:
+def test_by_default_client_frames_without_a_session_are_not_recorded(stage: RecorderStage) -> None:
     stage.sends(
         stage.client,
         "ping",
@@ -213,7 +213,7 @@ def test_by_default_client_frames_without_a_session_are_not_recorded(stage: Stag
     assert stage.told() == {}
 
 
-def test_a_reply_is_recorded_with_its_link(stage: Stage) -> None:
+def test_a_reply_is_recorded_with_its_link(stage: RecorderStage) -> None:
     stage.sends(
         stage.client,
         "pause",
@@ -224,7 +224,7 @@ def test_a_reply_is_recorded_with_its_link(stage: Stage) -> None:
     assert stage.told()["a"][-1] == "smooth-1: Reply"
 
 
-def test_links_of_a_closed_session_begin_no_other_recording(stage: Stage) -> None:
+def test_links_of_a_closed_session_begin_no_other_recording(stage: RecorderStage) -> None:
     up = stage.recorder.upstream(POD, "a")
     stage.recorder.end_session("a")
     stage.sends(up, "late")

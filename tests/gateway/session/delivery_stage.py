@@ -41,7 +41,7 @@ SESSION = "5f0c4b1e-0000-4000-8000-000000000001"
 TURN = "5f0c4b1e-0000-4000-8000-00000000000a"
 
 
-class Stage:
+class DeliveryStage:
     """The delivery of a session, with links in memory; tests play turns in normal form by hand."""
 
     def __init__(
@@ -142,9 +142,9 @@ async def stage(
     coalesce: bool = True,
     source: str = "pod",
     recorder: SessionRecorder | None = None,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[DeliveryStage]:
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, soft=soft, log_bytes=log_bytes, coalesce=coalesce, source=source, recorder=recorder)
+        made = DeliveryStage(group, soft=soft, log_bytes=log_bytes, coalesce=coalesce, source=source, recorder=recorder)
         yield made
         for link in made.links:
             link.end(CloseReason.DONE)

@@ -20,8 +20,8 @@ FORM = InteractionRequired(question="i", kind="identity_intake", spec=Raw(b'{"fi
 OURS = Origin(link="smooth-1", request="r1")
 
 
-class Session:
-    """A normal form with its state, fed by hand."""
+class NormalFormHarness:
+    """A normal form with its state, whose events the test feeds by hand."""
 
     def __init__(self, *, tells_model_turns: bool = True, asks_in_words: bool = True) -> None:
         numbers = count(1)
@@ -51,14 +51,14 @@ def kinds(events: Sequence[Event]) -> list[str]:
     return [type(event).__name__ for event in events]
 
 
-def accepted() -> Session:
+def accepted() -> NormalFormHarness:
     """Return a session whose turn begins with an accepted input."""
-    session = Session()
+    session = NormalFormHarness()
     session.accept()
     return session
 
 
-def asked(*before: Event) -> Session:
+def asked(*before: Event) -> NormalFormHarness:
     """Return a session whose turn waits for an approval."""
     session = accepted()
     session.feed(*before, MAY_I)

@@ -25,12 +25,12 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.state import prelude
 from dragoman.mappings.canonical.values import Origin, Reasoning, ToolCall
-from tests.gateway.session.hand_fed import Session, accepted, kinds
+from tests.gateway.session.hand_fed import NormalFormHarness, accepted, kinds
 from tests.step_counter import GROWTH, growth
 
 
 def test_content_without_a_turn_opens_a_turn_of_the_backend() -> None:
-    session = Session()
+    session = NormalFormHarness()
     said = session.feed(TextDelta(text="news"))
     assert kinds(said) == ["StatusChanged", "TextDelta"]
     assert session.runs[-1].origin == Origin()
@@ -54,14 +54,14 @@ def test_a_finished_block_that_contradicts_its_deltas_is_a_gap() -> None:
 
 
 def test_a_block_received_from_its_middle_is_complete_for_later_clients() -> None:
-    session = Session()
+    session = NormalFormHarness()
     said = session.feed(TextDelta(text="world"), TextDone(text="hello world"))
     assert [event.text for event in said if isinstance(event, Gap)] == ["the beginning of a block was not received"]
     assert [e for e in prelude(session.state) if isinstance(e, TextDelta)] == [TextDelta(text="hello world")]
 
 
 def test_reasoning_received_from_its_middle_is_complete_in_the_transcript() -> None:
-    session = Session()
+    session = NormalFormHarness()
     session.feed(ReasoningDelta(text="so"), ReasoningDone(text="and so"), StatusChanged(status="idle"))
     assert [item.text for item in session.state.transcript if isinstance(item, Reasoning)] == ["and so"]
 
@@ -145,7 +145,7 @@ def test_calls_without_ids_are_distinguished_by_name_and_order() -> None:
 
 
 def test_a_result_of_an_unknown_call_gets_a_call_start() -> None:
-    session = Session()
+    session = NormalFormHarness()
     said = session.feed(ToolCallFinished(call="c", name="ls", output="x"))
     assert kinds(said)[-3:] == ["ToolCallStarted", "ToolCallArguments", "ToolCallFinished"]
     assert said[-3] == ToolCallStarted(call="c", name="ls")
@@ -153,7 +153,7 @@ def test_a_result_of_an_unknown_call_gets_a_call_start() -> None:
 
 
 def test_a_result_of_an_open_call_of_an_earlier_turn_gets_no_call_start() -> None:
-    session = Session()
+    session = NormalFormHarness()
     session.feed(ToolCallStarted(call="b", name="ls"), StatusChanged(status="idle"))
     said = kinds(session.feed(ToolCallFinished(call="b", output="y")))
     assert said[-1] == "ToolCallFinished"
@@ -165,7 +165,7 @@ CALL = ("ToolCallStarted", "ToolCallArguments", "ToolCallFinished")
 
 def test_a_call_with_the_id_of_a_finished_call_of_an_earlier_turn_gets_a_start() -> None:
     """Some models number the calls of each answer from 0, and some pandos tell only the ends."""
-    session = Session()
+    session = NormalFormHarness()
     for output in ("x", "y"):
         assert kinds(session.feed(ToolCallFinished(call="ls:0", name="ls", output=output)))[-3:] == [*CALL]
         session.feed(StatusChanged(status="idle"))
@@ -183,7 +183,7 @@ def test_a_call_with_the_id_of_a_finished_call_of_its_turn_is_another_call() -> 
 
 def test_the_result_of_an_unknown_call_costs_the_same_however_long_the_transcript_is() -> None:
     def unknown_result(transcript: int) -> Callable[[], object]:
-        session = Session()
+        session = NormalFormHarness()
         session.state.transcript += [Reasoning(text="", at=0)] * transcript
         return lambda: session.feed(ToolCallFinished(call="c", name="ls", output="x"))
 

@@ -21,7 +21,7 @@ from dragoman.mappings.canonical.events import (
     UsageReported,
 )
 from dragoman.mappings.canonical.values import Failure, Message, Usage
-from tests.gateway.session.hand_fed import Session, accepted, kinds
+from tests.gateway.session.hand_fed import NormalFormHarness, accepted, kinds
 
 CALL = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
 
@@ -46,7 +46,7 @@ def test_a_contradicting_terminal_closes_the_open_block_with_its_text() -> None:
     ],
 )
 def test_a_terminal_corrects_contradicting_blocks(streamed: tuple[str, str], final: str, kept: list[str]) -> None:
-    session = Session()
+    session = NormalFormHarness()
     first, second = streamed
     session.feed(TextDelta(text=first), TextDone(text=first), *CALL, TextDelta(text=second), TextDone(text=second))
     session.feed(TurnEnded(end="completed", text=final))
@@ -138,7 +138,7 @@ def test_usage_of_a_terminal_is_reported_if_no_other_event_did() -> None:
 
 
 def test_a_complete_turn_ends_its_open_model_turn_before_its_result() -> None:
-    session = Session()
+    session = NormalFormHarness()
     said = session.feed(ModelTurnStarted(index=3), TextDelta(text="a"), TurnResult(end="completed"))
     assert said[-3:] == [TextDone(text="a"), ModelTurnEnded(index=3), TurnResult(end="completed")]
     assert kinds(session.feed(StatusChanged(status="idle"))) == ["StatusChanged", "TurnEnded"], "once"
@@ -146,7 +146,7 @@ def test_a_complete_turn_ends_its_open_model_turn_before_its_result() -> None:
 
 @pytest.mark.parametrize("end", ["limit_reached", "cancelled", "paused", "rolled_back"])
 def test_no_end_but_completion_ends_a_model_turn(end: Any) -> None:
-    session = Session()
+    session = NormalFormHarness()
     said = session.feed(ModelTurnStarted(index=3), TurnResult(end=end), StatusChanged(status="idle"))
     assert "ModelTurnEnded" not in kinds(said)
 

@@ -33,11 +33,11 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
 )
 from dragoman.mappings.canonical.values import Failure, Message, Text
-from tests.gateway.session.hand_fed import FORM, MAY_I, OURS, Session, accepted, asked, kinds
+from tests.gateway.session.hand_fed import FORM, MAY_I, OURS, NormalFormHarness, accepted, asked, kinds
 
 
 def test_an_accepted_input_opens_its_turn_with_the_users_message_once() -> None:
-    session = Session()
+    session = NormalFormHarness()
     assert kinds(session.accept()) == ["TurnAccepted", "MessageAppended", "StatusChanged"]
     assert session.feed(StatusChanged(status="running")) == []
     assert session.runs[0].origin == OURS
@@ -56,14 +56,14 @@ def test_an_accepted_input_opens_its_turn_with_the_users_message_once() -> None:
     ids=lambda event: type(event).__name__,
 )
 def test_log_lane_items_status_and_errors_open_no_turn(event: Event) -> None:
-    session = Session()
+    session = NormalFormHarness()
     session.feed(event)
     assert session.state.turn is None
     assert all(run.turn == "" for run in session.runs)
 
 
 def test_the_list_of_a_store_only_adds_to_what_the_session_knows() -> None:
-    session = Session()
+    session = NormalFormHarness()
     known, new = Message(role="user", text="1", id="1"), Message(role="user", text="2", id="2")
     session.feed(HistorySnapshot(items=(known,)))
     assert session.feed(HistorySnapshot(items=(known,))) == []
@@ -90,7 +90,9 @@ def test_the_session_counts_on_from_the_number_that_the_backend_told() -> None:
 
 
 def test_a_question_before_any_model_turn_is_shown_again_in_a_turn_that_a_pod_can_number() -> None:
-    assert Session().form.last_model_turn == 0, "a pod's `turn` is no negative number (docs/dialects/pod.md, section 6)"
+    assert NormalFormHarness().form.last_model_turn == 0, (
+        "a pod's `turn` is no negative number (docs/dialects/pod.md, section 6)"
+    )
 
 
 def test_later_events_of_a_turn_ended_by_the_gateway_are_discarded_and_counted() -> None:
@@ -125,7 +127,7 @@ def test_any_other_content_closes_the_question(more: Event) -> None:
 
 
 def test_answer_outside_of_a_turn_opens_no_turn() -> None:
-    session = Session()
+    session = NormalFormHarness()
     said = session.take_runs(session.form.questions.noted("No.", 9, segments=(Text(text="code 1"),)))
     assert kinds(said) == ["QuestionAnswered", "QuestionAsked"]
     assert session.runs[-1].turn == ""
@@ -162,7 +164,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 
 @given(st.lists(EVENTS, max_size=40), st.booleans())
 def test_any_order_of_events_gives_complete_turns(events: list[Event], ours: bool) -> None:
-    session = Session()
+    session = NormalFormHarness()
     if ours:
         session.accept()
     for event in events:

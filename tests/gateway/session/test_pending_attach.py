@@ -19,7 +19,7 @@ from dragoman.mappings.canonical import SessionState
 from tests.services import services
 
 
-class Stage:
+class PendingAttachStage:
     """A PendingAttach with a timer that the test fires."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ def link(name: str) -> Any:
 
 
 def test_links_wait_until_the_history_is_known_and_attach_once() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     one, two = link("one"), link("two")
     stage.pending.enter(one)
     stage.pending.enter(two)
@@ -82,7 +82,7 @@ def test_links_wait_until_the_history_is_known_and_attach_once() -> None:
 
 
 def test_a_link_attaches_when_its_wait_is_over() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.pending.enter(link("one"))
     stage.timers[0][1]()
     stage.pending.note_history()
@@ -90,7 +90,7 @@ def test_a_link_attaches_when_its_wait_is_over() -> None:
 
 
 def test_a_link_attaches_when_it_sends_a_command() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     one = link("one")
     stage.pending.enter(one)
     stage.pending.admit(one)
@@ -98,7 +98,7 @@ def test_a_link_attaches_when_it_sends_a_command() -> None:
 
 
 def test_no_link_waits_once_the_history_is_known() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.pending.note_history()
     stage.pending.enter(link("one"))
     assert (stage.inside, stage.timers) == (["one"], [])
@@ -106,7 +106,7 @@ def test_no_link_waits_once_the_history_is_known() -> None:
 
 @pytest.mark.parametrize("close", [False, True])
 def test_a_link_that_leaves_while_it_waits_never_attaches(close: bool) -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     one = link("one")
     stage.pending.enter(one)
     if close:
@@ -119,7 +119,7 @@ def test_a_link_that_leaves_while_it_waits_never_attaches(close: bool) -> None:
 
 @pytest.mark.parametrize("moment", ["known", "over", "later"])
 def test_links_of_a_long_history_attach_in_a_step_each(moment: str) -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.cost = STEP
     names = [str(number) for number in range(5)]
     if moment == "later":
@@ -139,7 +139,7 @@ def test_links_of_a_long_history_attach_in_a_step_each(moment: str) -> None:
 
 
 def test_a_link_that_leaves_while_it_waits_for_its_step_never_attaches() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.pending.note_history()
     stage.queue.budget.left = 0
     one = link("one")
@@ -150,7 +150,7 @@ def test_a_link_that_leaves_while_it_waits_for_its_step_never_attaches() -> None
 
 
 def test_a_long_history_is_rendered_in_several_steps_and_once_for_all_clients() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.slices = 10
     stage.pending.note_history()
     for number in range(50):
@@ -164,7 +164,7 @@ def test_a_long_history_is_rendered_in_several_steps_and_once_for_all_clients() 
 
 
 def test_commands_of_a_client_wait_until_it_is_shown_a_long_history() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.slices = 10
     stage.pending.note_history()
     one = stage.link("one")
@@ -178,7 +178,7 @@ def test_commands_of_a_client_wait_until_it_is_shown_a_long_history() -> None:
 
 @pytest.mark.parametrize("slices", [0, 1])
 def test_commands_of_a_client_never_wait_for_a_short_history(slices: int) -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.slices = slices
     stage.pending.note_history()
     one = stage.link("one")
@@ -187,7 +187,7 @@ def test_commands_of_a_client_never_wait_for_a_short_history(slices: int) -> Non
 
 
 def test_commands_of_a_client_are_released_if_the_session_ends_while_its_history_is_rendered() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.slices = 10
     stage.pending.note_history()
     one = stage.link("one")
@@ -197,7 +197,7 @@ def test_commands_of_a_client_are_released_if_the_session_ends_while_its_history
 
 
 def test_the_slices_of_a_history_are_dropped_with_the_last_client_that_waits() -> None:
-    stage = Stage()
+    stage = PendingAttachStage()
     stage.slices = 10
     stage.pending.note_history()
     one = stage.link("one")

@@ -22,7 +22,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Origin, Text
-from tests.gateway.session.hand_fed import FORM, MAY_I, Session, accepted, asked, kinds
+from tests.gateway.session.hand_fed import FORM, MAY_I, NormalFormHarness, accepted, asked, kinds
 
 THEIRS = Origin(link="pod-1", request="p1")
 
@@ -39,21 +39,21 @@ def test_a_question_gets_an_id_and_its_words_after_the_text_before_it_is_closed(
 
 
 def test_a_form_keeps_its_own_id_and_names_its_kind() -> None:
-    session = Session()
+    session = NormalFormHarness()
     words = session.feed(FORM)[-1]
     assert isinstance(words, QuestionAsked)
     assert (words.question, words.kind) == ("i", "identity_intake")
 
 
 def test_a_question_in_words_is_the_last_of_its_run() -> None:
-    session = Session()
+    session = NormalFormHarness()
     session.feed(MAY_I, ToolCallStarted(call="c", name="rm"))
     assert kinds(session.runs[-2].events)[-1] == "QuestionAsked"
     assert kinds(session.runs[-1].events) == ["ToolCallStarted"]
 
 
 def test_a_question_that_the_route_answers_is_not_put_in_words() -> None:
-    session = Session(asks_in_words=False)
+    session = NormalFormHarness(asks_in_words=False)
     assert kinds(session.feed(MAY_I))[-1] == "ApprovalRequested"
     resolved = session.form.questions.answered(Given(resolved=ApprovalResolved(approved=False)), 9)
     assert kinds([event for run in resolved for event in run.events]) == ["ApprovalResolved"]
@@ -102,7 +102,7 @@ def test_a_typed_answer_continues_as_a_run_of_its_link() -> None:
 
 
 def test_a_question_that_continues_is_answered_and_asked_in_one_run() -> None:
-    session = Session()
+    session = NormalFormHarness()
     session.feed(FORM)
     said = session.take_runs(session.form.questions.asked_again("And?", 9, segments=(Text(text="Al"),), origin=THEIRS))
     assert kinds(said) == ["TurnAccepted", "QuestionAnswered", "QuestionAsked"]
@@ -121,7 +121,7 @@ def test_a_resolution_by_the_backend_closes_the_open_question() -> None:
 
 
 def test_a_requested_code_parks_no_turn_and_is_asked_for_in_words_within_the_turn() -> None:
-    session = Session()
+    session = NormalFormHarness()
     session.accept("Pay")
     said = session.feed(
         TextDelta(text="Hm."),
@@ -136,7 +136,7 @@ def test_a_requested_code_parks_no_turn_and_is_asked_for_in_words_within_the_tur
 
 
 def test_without_model_turns_of_the_backend_each_run_begins_with_the_next_number() -> None:
-    session = Session(tells_model_turns=False)
+    session = NormalFormHarness(tells_model_turns=False)
     said = [*session.accept(), *session.feed(MAY_I, TextDelta(text="x"), TurnEnded(end="completed"))]
     indices = [
         event.model_turn if isinstance(event, QuestionAnswered) else event.index
@@ -147,7 +147,7 @@ def test_without_model_turns_of_the_backend_each_run_begins_with_the_next_number
 
 
 def test_a_code_sent_outside_of_turns_is_a_run_of_its_own() -> None:
-    session = Session()
+    session = NormalFormHarness()
     assert kinds(session.feed(OtpSent(channel="sms", destination="*"))) == [
         "OtpSent",
         "QuestionAnswered",
