@@ -61,6 +61,7 @@ class Watched:
 )
 def test_a_backend_of_another_dialect_is_disconnected_after_a_second(dialect: str, frame: bytes, words: str) -> None:
     watched = Watched(dialect)
+    assert not watched.frames.take([b""])
     assert not watched.frames.take([frame])
     assert watched.given_up == []
     watched.frames.take([frame])

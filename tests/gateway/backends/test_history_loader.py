@@ -287,6 +287,14 @@ def test_a_refusal_fails_the_waiting_commands_and_the_next_command_asks_again() 
     assert stage.last(ResumeSession).session == "c1"
 
 
+def test_a_conversation_is_not_resumed_again_after_an_answer_without_a_session() -> None:
+    stage = HistoryLoaderStage("c1")
+    stage.loader.send([submit("r")])
+    stage.answers(Reply(request=""))
+    stage.loader.send([submit("r2")])
+    assert [command.request for command in stage.asked[1:]] == ["r", "r2"]
+
+
 def test_a_silent_backend_fails_the_waiting_commands() -> None:
     stage = HistoryLoaderStage("c1")
     stage.loader.send([submit("r")])

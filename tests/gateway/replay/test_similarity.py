@@ -100,6 +100,15 @@ def test_a_redacted_code_matches_any_code() -> None:
     assert not is_same(AnswerOtp(code="123455"), AnswerOtp(code="123456"))
 
 
+@pytest.mark.parametrize(("url", "fits"), [("file:///a?key=sk-1", True), ("file:///b?key=sk-1", False)])
+def test_a_placeholder_of_redaction_in_an_attachment_matches_any_value(url: str, fits: bool) -> None:
+    recorded, now = (
+        SubmitInput(segments=(FileAttachment(name="a", url=where),))
+        for where in ("file:///a?key=[redacted:api_key:0a1b2c3d]", url)
+    )
+    assert is_same(recorded, now) is fits
+
+
 def test_text_with_a_few_typing_errors_is_near_and_another_sentence_is_not() -> None:
     near = compared(said("Where is my order A-1042?"), said("Wher is my ordr A-1042?"))
     assert (near.level, NEAR <= near.ratio < 1) == ("near", True)

@@ -244,6 +244,12 @@ def test_the_channel_of_a_delta_in_a_result_tells_reasoning_from_text() -> None:
     assert isinstance(meant(DIALECT.events, told(frame))[0], events.TextDelta)
 
 
+@pytest.mark.parametrize(("name", "end"), [("turn_complete", "completed"), ("turn_aborted", "cancelled")])
+def test_a_turn_in_a_result_was_completed_or_cancelled(name: str, end: str) -> None:
+    result = meant(DIALECT.events, told({"event": name, "turn_id": "t", "reason": "r"}))[0]
+    assert (type(result), result.end) == (events.TurnResult, end)
+
+
 def test_the_frames_of_a_prompt_are_no_turn() -> None:
     frame = json.dumps({"jsonrpc": "2.0", "id": 1, "result": PROMPTED}).encode()
     assert [type(item) for item in meant(DIALECT.events, frame)] == [events.Reply]
