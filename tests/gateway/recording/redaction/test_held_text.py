@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, Finder
+from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, Detector, Finder
 from dragoman.gateway.recording.redaction.held_text import BEHIND, HeldDelta, HeldText, Released
 from dragoman.gateway.recording.redaction.rules import pattern
-from dragoman.gateway.recording.redaction.shapes import BUILT_IN, Detector
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.spans import Span, placeholders, replaced
 from tests.gateway.recording.redaction.corpus import SAID
 
