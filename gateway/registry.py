@@ -159,20 +159,15 @@ def recorded(header: Header) -> Dialect:
         return dialect(spoken[0] if len(spoken) == 1 else "pod")
 
 
-def _transports(name: str) -> Mapping[str, str]:
-    """Return the transports of a known dialect, in the form of TRANSPORTS."""
-    return TRANSPORTS.get(name, OF_BYTES)
-
-
 def forms(name: str, *, listen: bool) -> list[str]:
-    """Return how endpoints of a dialect begin, for listening or for dialling."""
-    specs = {transport: _import_spec(path) for transport, path in _transports(name).items()}
+    """Return how endpoints of a known dialect begin, for listening or for dialling."""
+    specs = {transport: _import_spec(path) for transport, path in TRANSPORTS.get(name, OF_BYTES).items()}
     return [f"{name}+{t}:" for t, spec in specs.items() if (spec.listen if listen else spec.dial) is not None]
 
 
 def free_form(name: str) -> str:
     """Return an endpoint of a known dialect to listen on at a free address, which may be below `{folder}`."""
-    specs = {transport: _import_spec(path) for transport, path in _transports(name).items()}
+    specs = {transport: _import_spec(path) for transport, path in TRANSPORTS.get(name, OF_BYTES).items()}
     return next(f"{name}+{transport}:{spec.free}" for transport, spec in specs.items() if spec.free)
 
 
@@ -286,7 +281,7 @@ def _check_generation(endpoint: Endpoint, known: Dialect) -> None:
 
 
 def _find(endpoint: Endpoint) -> TransportSpec | None:
-    path = PLAYED.get(endpoint.dialect, _transports(endpoint.dialect)).get(endpoint.transport)
+    path = (TRANSPORTS | PLAYED).get(endpoint.dialect, OF_BYTES).get(endpoint.transport)
     return _import_spec(path) if path is not None else None
 
 
