@@ -1,5 +1,5 @@
-"""The memory that a session holds: its log, its transcript, its history as pod clients are shown it and its commands
-without an answer, counted in the budget of the gateway.
+"""The memory that a session holds: its log, its transcript, its history as pod clients are shown it, the command that
+opened it and its commands without an answer, counted in the budget of the gateway.
 
 The transcript is counted as it grows (digest.py).
 """
@@ -13,9 +13,12 @@ from dragoman.adapters.meter import Meter
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.digest import TranscriptDigest
 from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.weight import of_command
 from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.commands import OpenSession
 from dragoman.mappings.dialect import Loss
 
+NO_MEMORY = "the gateway is out of memory"
 SHARED = 1024 * 1024  # bytes of a rendered history that is kept for further clients: a shorter one takes 3 ms to render
 
 _FRAME = attrgetter("frame")
@@ -27,7 +30,17 @@ class SessionMemory:
     If most of it is commands without an answer, `drop_commands` is called instead.
     """
 
-    __slots__ = ("_commands", "_drop_commands", "_log", "_meter", "_services", "_state", "digest")
+    __slots__ = (
+        "_commands",
+        "_drop_commands",
+        "_log",
+        "_meter",
+        "_opening",
+        "_opening_size",
+        "_services",
+        "_state",
+        "digest",
+    )
 
     def __init__(self, state: SessionState, log: Log, services: Services, drop_commands: Callable[[], None]) -> None:
         self._state = state
@@ -35,6 +48,8 @@ class SessionMemory:
         self._services = services
         self._drop_commands = drop_commands
         self._commands = 0  # bytes of the commands without an answer
+        self._opening: OpenSession | None = None  # the command that opens the session again, as it was counted
+        self._opening_size = 0  # bytes
         self._meter = Meter()
         self.digest = TranscriptDigest()
         services.memory.watch(self._meter, self._relieve)
@@ -50,9 +65,15 @@ class SessionMemory:
         self._trim(self._services.limits.transcript_max, "older than transcript_max")
 
     def count_commands(self, change: int) -> None:
-        """Count more bytes of commands without an answer, or fewer if `change` is negative."""
+        """Count more bytes of commands without an answer, or fewer if `change` is negative.
+
+        One of them may open the session, and is kept.
+        """
         self._commands += change
-        self._meter.add(change)
+        opening = self._state.opening
+        if opening is not self._opening:
+            self._opening, self._opening_size = opening, of_command(opening) if opening is not None else 0
+        self._count()
 
     def count_rendered(self) -> None:
         """Count the history that a client was just shown, or drop it if it is short."""
@@ -82,15 +103,19 @@ class SessionMemory:
         self._count()
 
     def _relieve(self) -> None:
-        if 2 * self._commands > self._meter.size:
+        if 2 * self._commands > self._meter.size - self._opening_size:
             self._drop_commands()
             return
         self._log.drop_half()
         self._state.rendered.clear()
-        self._trim(self.digest.size // 2, "the gateway is out of memory")
+        if 2 * self._opening_size > self._meter.size:  # after a lost connection it is opened without these details
+            self._state.opening = self._opening = OpenSession()
+            self._opening_size = 0
+            self._services.ledger.record([Loss(kind="OpenSession", why=NO_MEMORY)], session=self._state.id)
+        self._trim(self.digest.size // 2, NO_MEMORY)
 
     def _count(self) -> None:
         """Count the log and the transcript: while a client reads slowly, the log may have turns of the transcript."""
         texts = self._log.size + self.digest.size
         rendered = sum(map(len, map(_FRAME, self._state.rendered.values())))
-        self._meter.add(texts + rendered + self._commands - self._meter.size)
+        self._meter.add(texts + rendered + self._commands + self._opening_size - self._meter.size)

@@ -15,6 +15,7 @@ from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.memory import SHARED, SessionMemory
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.commands import OpenSession
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.state import RenderedHistory
 from dragoman.mappings.canonical.values import Message, Origin
@@ -72,6 +73,19 @@ def test_commands_count_and_are_dropped_if_they_are_most_of_a_session() -> None:
     given.memory.limit = 42 * STEP
     log.append([TextDelta(text="y" * 2 * STEP)], "t", Origin(), 0, 2 * STEP)
     assert (dropped, log.size >= 12 * STEP) == (["commands"], True)
+
+
+def test_the_command_that_opens_a_session_again_counts_and_is_dropped_if_it_is_most_of_it() -> None:
+    given, state = services(), SessionState(id="s")
+    log = Log(state, given.limits)
+    memory = SessionMemory(state, log, given, unexpected)
+    state.opening = OpenSession(title="x" * 30 * STEP)
+    for change in (STEP, -STEP):
+        memory.count_commands(change)
+    assert 30 * STEP <= given.memory.used <= 32 * STEP
+    given.memory.limit = 32 * STEP
+    log.append([TextDelta(text="y" * 4 * STEP)], "t", Origin(), 0, 4 * STEP)
+    assert (state.opening, given.memory.used < 8 * STEP) == (OpenSession(), True)
 
 
 def test_items_beyond_transcript_max_are_not_counted() -> None:
