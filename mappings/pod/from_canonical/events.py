@@ -80,7 +80,7 @@ def _start(event: events.HistorySnapshot, context: Context) -> object:
     """
     own = carried(event.ext, "entry")
     if own is None:
-        return segment_start(context.session, event.items, context.at)
+        return segment_start(event.conversation or context.session, event.items, context.at)
     entry = json.decode(own)
     shown = event.summed_up or len(LoggedConversation([entry]).items)
     history = entry.get("history", []) if isinstance(entry, dict) else None

@@ -40,5 +40,5 @@ def described(name: str, status: Status) -> dict[str, object]:
 
 def rotation(state: SessionState, at: int) -> wire.SegmentRotated:
     """Return the session as a rotation, for a client that already has its snapshot."""
-    entry = segment_start(state.id, state.transcript, at)
+    entry = segment_start(state.conversation or state.id, state.transcript, at)
     return wire.SegmentRotated(data=wire.SegmentRotated.Data(entry=entry))

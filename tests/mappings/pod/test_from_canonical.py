@@ -236,6 +236,12 @@ def test_a_rotation_carries_the_whole_transcript() -> None:
     assert [item["content"][0]["text"] for item in entry["history"]] == ["q", "a"]
 
 
+def test_a_made_rotation_has_the_id_of_the_pods_own_conversation() -> None:
+    shown = json.decode(DIALECT.events.codec.encode(rotation(SessionState(id=SESSION, conversation="own"), 0)))
+    (told,) = said(events.HistorySnapshot(items=(), rotated=True, conversation="own"))
+    assert [one["data"]["entry"]["session_id"] for one in (shown, told)] == ["own", "own"]
+
+
 # -- context ---------------------------------------------------------------------------------------------
 
 
