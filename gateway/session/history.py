@@ -238,6 +238,7 @@ def _same_inputs(told: Sequence[RunPlace], known: Sequence[RunPlace]) -> dict[in
 
     Users repeat their words. So two runs are one if their inputs are the same, and one answer is a part of the other.
     Between two such runs, all are the same if all inputs are: a backend may store another answer than was seen.
+    Otherwise only runs without an answer, right before such a run, are the same: a list may begin with them.
     """
     theirs = {run.id for run in told if run.id}
     by_id = {run.id: place for place, run in enumerate(known) if run.id in theirs}
@@ -254,8 +255,11 @@ def _same_inputs(told: Sequence[RunPlace], known: Sequence[RunPlace]) -> dict[in
     same = {told[number].at: known[place].at for number, place in pairs[1:]}
     for (number, place), (end, last) in pairwise([*pairs, (len(told), len(known))]):
         some, others = told[number + 1 : end], known[place + 1 : last]
-        if [run.input for run in some] == [run.input for run in others]:
-            same |= {one.at: other.at for one, other in zip(some, others, strict=True)}
+        all_same = [run.input for run in some] == [run.input for run in others]
+        for one, other in zip(reversed(some), reversed(others), strict=False):
+            if not all_same and (one.input != other.input or (one.answer and other.answer)):
+                break
+            same[one.at] = other.at
     return same
 
 

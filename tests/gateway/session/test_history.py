@@ -501,8 +501,17 @@ def test_the_newest_messages_are_added_in_their_place_if_inputs_are_alike(heard:
         ("g: g:b", "g:bc", "g: g:bc"),
         ("g:a s:b", "g:a s:", "g:a s:b"),
         ("g:a s:x g:b", "g:a s:y g:b", "g:a s:xy g:b"),
+        ("x:y s: g:a", "s: g:a", "x:y s: g:a"),
     ],
-    ids=["heard in part", "missed", "in the middle", "cancelled before", "not stored yet", "stored otherwise"],
+    ids=[
+        "heard in part",
+        "missed",
+        "in the middle",
+        "cancelled before",
+        "not stored yet",
+        "stored otherwise",
+        "cut list",
+    ],
 )
 def test_a_repeated_input_is_that_of_the_run_with_its_answer(known: str, listed: str, becomes: str) -> None:
     transcript = conversation(known)
