@@ -72,8 +72,10 @@ class SessionMemory:
         self._commands += change
         opening = self._state.opening
         if opening is not self._opening:
-            self._opening, self._opening_size = opening, of_command(opening) if opening is not None else 0
-        self._count()
+            size = of_command(opening) if opening is not None else 0
+            change += size - self._opening_size
+            self._opening, self._opening_size = opening, size
+        self._meter.add(change)
 
     def count_rendered(self) -> None:
         """Count the history that a client was just shown, or drop it if it is short."""

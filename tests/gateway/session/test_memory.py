@@ -12,7 +12,7 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.digest import summary_of
 from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.memory import SHARED, SessionMemory
+from dragoman.gateway.session.memory import NO_MEMORY, SHARED, SessionMemory
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import OpenSession
@@ -76,7 +76,7 @@ def test_commands_count_and_are_dropped_if_they_are_most_of_a_session() -> None:
 
 
 def test_the_command_that_opens_a_session_again_counts_and_is_dropped_if_it_is_most_of_it() -> None:
-    given, state = services(), SessionState(id="s")
+    given, state = services(ledger=Ledger()), SessionState(id="s")
     log = Log(state, given.limits)
     memory = SessionMemory(state, log, given, unexpected)
     state.opening = OpenSession(title="x" * 30 * STEP)
@@ -86,6 +86,7 @@ def test_the_command_that_opens_a_session_again_counts_and_is_dropped_if_it_is_m
     given.memory.limit = 32 * STEP
     log.append([TextDelta(text="y" * 4 * STEP)], "t", Origin(), 0, 4 * STEP)
     assert (state.opening, given.memory.used < 8 * STEP) == (OpenSession(), True)
+    assert [(entry.kind, entry.why) for entry in given.ledger.entries()] == [("OpenSession", NO_MEMORY)]
 
 
 def test_items_beyond_transcript_max_are_not_counted() -> None:
