@@ -38,6 +38,12 @@ def test_the_example_shows_every_key() -> None:
         assert not keys - known.keys(), f"config.example.toml has keys that {name} has not"
 
 
+def test_each_limit_is_read_by_a_module_of_the_gateway() -> None:
+    texts = [path.read_text("utf-8") for path in (EXAMPLE.parent / "gateway").rglob("*.py")]
+    unread = [name for name in Limits.__struct_fields__ if not any(f".{name}" in text for text in texts)]
+    assert not unread, f"no module of the gateway reads these keys of [limits]: {unread}"
+
+
 def test_the_example_s_route_can_be_served() -> None:
     for route in load(EXAMPLE).routes:
         registry.check_upstream(route.upstream)
