@@ -85,9 +85,7 @@ class ClientTranslator(Translator[Event, Command]):
                 self._await_status(items, step)
             if self._pending.entries and events.ModelTurnStarted in map(type, items):
                 # The pod has dropped the stops that came before this turn (docs/dialects/pod.md, section 8).
-                step.frames += [
-                    STOP_FRAMES[entry.kind] for entry in self._pending.entries if entry.kind in commands.STOPS
-                ]
+                step.frames += [STOP_FRAMES[kind] for kind in self._pending.repeat_stops()]
         for fault in step.faults:
             if _is_status(fault.value) and self._status == "running":  # a running pod can only have stopped
                 step.bursts.append(Burst(items=[*self._handle(events.StatusChanged(status="idle"))]))

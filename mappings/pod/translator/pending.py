@@ -36,7 +36,8 @@ class PendingMethod(Struct, kw_only=True):
 class PendingMethods(Struct):
     """The commands of one link that have no answer, oldest first.
 
-    `late` counts the stops that the end of a run has answered; the pod will still send an error for each.
+    `late` counts the stops that the end of a run has answered, and those that were written again. For each the pod may
+    still send an error.
     """
 
     entries: list[PendingMethod] = field(default_factory=list)
@@ -88,6 +89,12 @@ class PendingMethods(Struct):
         for entry in self.entries:
             if entry.kind in commands.STOPS:
                 entry.running = True
+
+    def repeat_stops(self) -> list[type]:
+        """Return the kinds of the stops that have no answer: they are written again."""
+        kinds: list[type] = [entry.kind for entry in self.entries if entry.kind in commands.STOPS]
+        self.late += len(kinds)
+        return kinds
 
     def end_run(self) -> Iterator[PendingMethod]:
         """Remove and yield the stops that came too late for the run; the pod will still send `not_running` for each."""

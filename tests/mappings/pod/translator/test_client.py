@@ -274,8 +274,10 @@ def test_a_stop_before_the_first_model_turn_is_written_again(command: Command, m
     pod.sent(run("a", "x"), command)
     assert pod.link.receive([echo("x"), RUNNING]).frames == []
     assert list(map(json.decode, pod.link.receive([begun]).frames)) == [{"method": method}]
-    pod.sends(frame("run_end", result="rolled_back"), IDLE)
-    assert pod.link.receive([RUNNING, begun]).frames == []  # it is answered: the next run goes on
+    assert answered(pod.sends(frame("run_end", result="rolled_back"), IDLE)) == [done("b")]
+    pod.sent(run("c", "y"), commands.CancelTurn(request="d"))
+    assert (pod.sends(error("not_running")), pod.losses) == ([], [])  # both arrived: this is about the second one
+    assert list(map(json.decode, pod.link.receive([echo("y"), RUNNING, begun]).frames)) == [{"method": "cancel"}]
 
 
 def test_pausing_a_paused_pod_succeeds_at_once() -> None:
