@@ -1,7 +1,7 @@
-"""The memory that a session holds: its log, its transcript, its history as pod clients are shown it, the command that
-opened it and its commands without an answer, counted in the budget of the gateway.
+"""The memory that a session holds, counted in the budget of the gateway.
 
-The transcript is counted as it grows (digest.py).
+It is its log, its transcript, its history as pod clients are shown it, the command that opened it and its commands
+without an answer. The transcript is counted as it grows (digest.py).
 """
 
 from __future__ import annotations
