@@ -118,6 +118,7 @@ class SessionMemory:
 
     def _count(self) -> None:
         """Count the log and the transcript: while a client reads slowly, the log may have turns of the transcript."""
-        texts = self._log.size + self.digest.size
-        rendered = sum(map(len, map(_FRAME, self._state.rendered.values())))
+        state = self._state
+        texts = self._log.size + self.digest.size + len(state.title) + len(state.agent)
+        rendered = sum(map(len, map(_FRAME, state.rendered.values())))
         self._meter.add(texts + rendered + self._commands + self._opening_size - self._meter.size)

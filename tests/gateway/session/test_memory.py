@@ -75,6 +75,15 @@ def test_commands_count_and_are_dropped_if_they_are_most_of_a_session() -> None:
     assert (dropped, log.size >= 12 * STEP) == (["commands"], True)
 
 
+@pytest.mark.parametrize("name", ["title", "agent"])
+def test_the_names_of_a_session_count(name: str) -> None:
+    given, _, memory, state = holding(STEP)
+    before = given.memory.used
+    setattr(state, name, "x" * 10 * STEP)
+    memory.trim_transcript()
+    assert given.memory.used - before >= 10 * STEP
+
+
 def test_the_command_that_opens_a_session_again_counts_and_is_dropped_if_it_is_most_of_it() -> None:
     given, state = services(ledger=Ledger()), SessionState(id="s")
     log = Log(state, given.limits)
