@@ -813,6 +813,17 @@ async def test_frames_that_wait_when_their_link_ends_are_counted_and_not_process
     assert (entry.kind, entry.count) == ("frame", FLOOD - heard)
 
 
+async def test_frames_that_wait_in_a_queue_closed_to_clients_are_counted_when_their_link_ends() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue, limited=True) as made:
+        await made.transport.says(*[b"flood"] * FLOOD)
+        steps.queue.close_to_clients()
+        heard = len(made.heard)
+        made.link.end(CloseReason.DONE)
+        await settle()
+    assert [(entry.kind, entry.count) for entry in made.ledger.entries()] == [("frame", FLOOD - heard)]
+
+
 async def test_frames_behind_one_that_ends_the_stream_are_counted_and_not_processed() -> None:
     steps = Steps()
     bad: Step[Any] = Step(faults=[fault(can_continue=False)])
