@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -40,8 +40,10 @@ class Loop:
 
 
 @pytest.fixture
-def loop() -> Loop:
-    return Loop()
+def loop() -> Iterator[Loop]:
+    made = Loop()
+    yield made
+    made.worker.stop()  # its thread ends
 
 
 @pytest.fixture
