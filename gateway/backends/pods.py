@@ -12,6 +12,7 @@ next. A list is made from the folders that were read, without a connection.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -159,6 +160,8 @@ class PodsKind(BackendKind):
                 link.log.exception("cannot find a pod for the client, disconnecting it")
                 link.end(CloseReason.INTERNAL)
             self._choice = Choice()
+            if len(self._queue) > 1:
+                await asyncio.sleep(0)  # each action takes its own step of the event loop
             self._queue.popleft()
             self._waiting[link.id] -= 1
             if not self._waiting[link.id]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
+from itertools import count, pairwise
 from pathlib import Path
 from stat import S_IFSOCK
 from threading import current_thread, main_thread
@@ -215,6 +216,21 @@ async def test_opens_at_once_connect_once_each_in_one_thread_and_get_a_pod_each(
         assert names == [f"{number:04}" for number in range(100)]
         assert pods.calls["connect"] == 100
         assert pods.pods.probes == 1
+
+
+async def test_actions_that_wait_together_do_not_keep_the_loop_from_other_work(many_pods: Any) -> None:
+    steps = count()
+
+    async def work() -> None:
+        while True:
+            next(steps)
+            await asyncio.sleep(0)
+
+    async with many_pods(FEW) as pods, asyncio.TaskGroup() as group:
+        other = group.create_task(work())
+        performed = await asyncio.gather(*(pods.perform(OpenSession(), lambda: next(steps)) for _ in range(10)))
+        other.cancel()
+        assert all(later - earlier > 1 for earlier, later in pairwise(performed))
 
 
 async def test_a_pod_that_ends_while_its_client_waits_is_passed_over(many_pods: Any, tmp_path: Path) -> None:
