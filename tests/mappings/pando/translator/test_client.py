@@ -921,6 +921,17 @@ def test_a_primary_that_publishes_the_start_of_runs_is_not_asked_after_a_silence
     primary.publishes("llm.start")
     primary.passes(5)
     assert primary.publishes("llm.token", token="Hel") == [events.TextDelta(text="Hel")]
+    primary.passes(5)
+    assert len(primary.publishes("tool.start", tool_name="bash", call_id="c", params="")) == 1
+    assert primary.asked() == []
+
+
+def test_the_result_of_an_open_call_is_of_the_same_run_after_any_silence() -> None:
+    primary = accepted()
+    for params in ("", "{}"):
+        primary.publishes("tool.start", tool_name="bash", call_id="c", params=params)
+    primary.passes(5)
+    assert len(primary.publishes("tool.end", tool_name="bash", call_id="c", result="x")) == 1
     assert primary.asked() == []
 
 
@@ -958,6 +969,12 @@ def test_a_published_input_is_not_asked_for() -> None:
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hel")]
     assert primary.sends("message.list", stored) == DONE
+    primary.sent(run())  # the next run has another input
+    primary.sends("message.send", {"ok": True})
+    primary.publishes("llm.token", token="Hel")
+    primary.publishes("llm.end")
+    stored += [message("m4", "user", "hi"), message("m5", "assistant", "Hello")]
+    assert primary.sends("message.list", stored) == [events.TextDelta(text="lo"), *DONE]
 
 
 def test_our_own_input_is_not_repeated_though_the_primary_stores_it_with_context() -> None:
