@@ -320,7 +320,7 @@ async def listen(
 
     A stale file is replaced; a live one raises OSError EADDRINUSE. The file is never open to more users than `file`
     says: it has its mode from the beginning, and nobody can connect before it has its owner and group. If somebody puts
-    a link in its place, the file behind the link is not changed.
+    a symbolic link in its place, the file behind the link is not changed.
     """
     bound = inherited if inherited is not None else bind_socket(path, file.mode)
     try:
