@@ -309,7 +309,7 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
     """Return the transcript with the messages that only a store has; None if there are none."""
     merged: list[Item] = []
     new: list[Message] = []
-    changed, at, turn = False, 0, ""
+    at, turn = 0, ""
     for message, place in [*_placed(listed, transcript), (None, len(transcript))]:
         if place is None:
             assert message is not None  # noqa: S101  # the last pair has a place
@@ -322,14 +322,13 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
         for one in new:
             turn = new_id() if one.role == "user" else turn
             merged.append(structs.replace(one, id=one.id or new_id(), turn=turn))
-        changed |= bool(new or corrected)
         merged += gap[begin:]
         new = []
         if message is not None:
             merged.append(transcript[place])
             turn = transcript[place].turn
         at = place + 1
-    return merged if changed else None
+    return merged if merged != list(transcript) else None
 
 
 def _placed(listed: Sequence[Item], transcript: Sequence[Item]) -> Iterator[tuple[Message, int | None]]:

@@ -297,6 +297,17 @@ def test_a_message_that_the_store_has_in_another_place_is_added_only_once() -> N
     assert folded([said("user", "1", "m1"), said("assistant", "a", "m3"), why], transcript) is None
 
 
+def test_an_answer_that_is_corrected_by_an_equal_one_is_no_change() -> None:
+    transcript: list[Item] = [
+        said("user", "no"),
+        said("assistant", "done", "m5"),
+        said("assistant", "o"),
+        said("user", "no"),
+    ]
+    listed = [said("user", "no", "m0"), said("assistant", "done", "m1"), said("user", "no", "m4")]
+    assert folded([*listed, said("assistant", "ok", "m5")], transcript) is None
+
+
 def test_equal_inputs_are_told_apart_by_their_ids() -> None:
     known = said("user", "go on", "m2", "t")
     items = fold_in([said("user", "go on", "m1"), said("assistant", "a", "m3"), known], [known], lambda: "new")
