@@ -26,7 +26,7 @@ from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import LATEST, Ingress
 from dragoman.gateway.pods import live
-from dragoman.gateway.pods.index import NEWEST
+from dragoman.gateway.pods.index import NEWEST, SLICE
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.quota import Refused
@@ -210,12 +210,19 @@ async def test_each_open_connects_only_to_its_pod_and_stats_the_directory(many_p
         assert pods.calls == {"connect": 100, "stat directory": 100, "stat": 300, "open": 100}
 
 
-async def test_opens_at_once_connect_once_each_in_one_thread_and_get_a_pod_each(many_pods: Any) -> None:
+async def test_opens_at_once_connect_once_each_in_few_threads_and_get_a_pod_each(many_pods: Any) -> None:
     async with many_pods(FEW) as pods:
-        names = await asyncio.gather(*(pods.open(link(f"{number}")) for number in range(100)))
-        assert names == [f"{number:04}" for number in range(100)]
-        assert pods.calls["connect"] == 100
-        assert pods.pods.probes == 1
+        names = await asyncio.gather(*(pods.open(link(f"{number}")) for number in range(SLICE + 1)))
+        assert names == [f"{number:04}" for number in range(SLICE + 1)]
+        assert pods.calls["connect"] == SLICE + 1
+        assert pods.pods.probes == 2
+
+
+async def test_pods_that_were_found_for_refused_clients_are_free_and_asked_again(many_pods: Any) -> None:
+    async with many_pods(FEW) as pods:
+        await asyncio.gather(*(pods.perform(OpenSession(), lambda: None, link(f"{number}")) for number in range(3)))
+        pods.dead.add("0000")
+        assert [await pods.open() for _ in range(3)] == ["0001", "0002", "0003"]
 
 
 async def test_actions_that_wait_together_do_not_keep_the_loop_from_other_work(many_pods: Any) -> None:

@@ -291,6 +291,11 @@ def test_an_equal_id_counts_more_than_an_equal_text() -> None:
     assert folded([said("user", "x and its context", "m1"), said("assistant", "y", "m2")], transcript) is None
 
 
+def test_a_message_under_an_id_that_the_store_does_not_have_is_known_by_its_text() -> None:
+    transcript: list[Item] = [said("user", "x", "ours-1"), said("assistant", "y", "ours-2")]
+    assert folded([said("user", "x", "m1"), said("assistant", "y", "m2")], transcript) is None
+
+
 def test_a_message_that_the_store_has_in_another_place_is_added_only_once() -> None:
     why = said("system", "broken", "m2", "t")
     transcript: list[Item] = [said("user", "1", turn="t"), why, said("assistant", "a", turn="t")]
@@ -445,6 +450,8 @@ NOTE = Message(role="system", text="note")
         ([asks("1"), answer("x"), asks("2"), answer("a")], [asks("1"), answer("a"), asks("2")], [*"1xa2a"]),
         ([asks("1"), answer("a"), asks("2"), answer("b")], [asks("2"), answer("b"), asks("3")], [*"1a2b3"]),
         ([asks("0")], [asks("1"), answer("a")], [*"01a"]),
+        ([asks("1"), answer("a"), asks("2")], [asks("1"), answer("a"), answer("b")], [*"1ab2"]),
+        ([asks("1"), answer("a"), asks("2")], [asks("1"), answer("a"), answer("b"), asks("3")], [*"1ab23"]),
     ],
 )
 def test_a_history_adds_missed_messages_in_their_place(known: list[Item], told: list[Item], becomes: list[str]) -> None:
@@ -513,6 +520,9 @@ def test_the_newest_messages_are_added_in_their_place_if_inputs_are_alike(heard:
         ("g:a s:b", "g:a s:", "g:a s:b"),
         ("g:a s:x g:b", "g:a s:y g:b", "g:a s:xy g:b"),
         ("x:y s: g:a", "s: g:a", "x:y s: g:a"),
+        ("g:a g:ab", "g:ab", "g:a g:ab"),
+        ("g:z g:bc", "g:abc", "g:z g:abc"),
+        ("x:y g:", "g: x:y", "g: x:y g:"),
     ],
     ids=[
         "heard in part",
@@ -522,6 +532,9 @@ def test_the_newest_messages_are_added_in_their_place_if_inputs_are_alike(heard:
         "not stored yet",
         "stored otherwise",
         "cut list",
+        "an equal answer",
+        "heard at its end",
+        "another one without an answer",
     ],
 )
 def test_a_repeated_input_is_that_of_the_run_with_its_answer(known: str, listed: str, becomes: str) -> None:
