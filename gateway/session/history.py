@@ -9,6 +9,7 @@ does so for a whole history, and for the newest page of one:
 
     of the history                            in the transcript
     a message that is there                   stays as it was seen, with its id and time
+    the beginning of an answer that is there  stays as it was seen: a store may be behind
     an answer that was seen in part           becomes the whole answer, under its id; its blocks may be one there
     a call, result, thought or system item    stays if it is there anywhere: a log may order them otherwise
     an input                                  is one of these words whose run has this answer, or a part of it
@@ -191,7 +192,7 @@ class Addition:
             if last is None and not text.startswith(seen) and text.endswith(seen):  # joined in its middle
                 self._known[place] = structs.replace(self._known[place], text=text)
                 return place
-            if not text.startswith(seen, at):
+            if not (text.startswith(seen, at) or seen.startswith(text[at:])):
                 break
             last, at = place, at + len(seen)
             self._at = place + 1

@@ -440,6 +440,8 @@ NOTE = Message(role="system", text="note")
         ([asks("1"), answer("lo")], [asks("1"), answer("Hello")], ["1", "Hello"]),
         ([asks("1"), answer("He"), CALL, answer("l")], [asks("1"), CALL, answer("Hel")], ["1", "He", "ToolCall", "l"]),
         ([asks("1"), answer("He"), answer("l")], [asks("1"), answer("Hello")], ["1", "He", "llo"]),
+        ([asks("1"), answer("Hello")], [asks("1"), answer("Hel")], ["1", "Hello"]),
+        ([asks("1"), answer("He"), answer("llo")], [asks("1"), answer("Hel")], ["1", "He", "llo"]),
         ([asks("1"), answer("a")], [asks("1"), answer("a"), asks("1"), answer("a")], ["1", "a", "1", "a"]),
         ([asks("1"), answer("cut")], [asks("1"), asks("2"), answer("cut off")], ["1", "cut", "2", "cut off"]),
         ([asks("1"), CALL, RESULT], [asks("1"), RESULT, CALL, NOTE], ["1", "ToolCall", "ToolResult", "note"]),
