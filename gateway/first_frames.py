@@ -78,7 +78,7 @@ class FirstFrames:
 
             first = masked_text(self._data[: 4 * QUOTED].decode("utf-8", "replace"))
             text += f"; its first frame is {redact_text(first[:QUOTED], cut=len(first) > QUOTED)}"
-        return f"{text}: is it a {' or a '.join(others)}?" if others else text
+        return f"{text}: if it is {' or '.join(others)}, name that in the endpoint" if others else text
 
     @property
     def _data(self) -> bytes:

@@ -52,10 +52,14 @@ class Watched:
 @pytest.mark.parametrize(
     ("dialect", "frame", "words"),
     [
-        ("pod", WHALE, "speaks something else than pod: is it a codewhale?"),
-        ("codewhale", POD, "speaks something else than codewhale: is it a pod?"),
-        ("smooth", POD, "speaks something else than smooth: is it a pod?"),
-        ("pod", b'{"type":"error","error":{"code":"X","message":"x"},"timestamp":1}', "than pod: is it a smooth?"),
+        ("pod", WHALE, "speaks something else than pod: if it is codewhale, name that in the endpoint"),
+        ("codewhale", POD, "speaks something else than codewhale: if it is pod, name that in the endpoint"),
+        ("smooth", POD, "speaks something else than smooth: if it is pod, name that in the endpoint"),
+        (
+            "pod",
+            b'{"type":"error","error":{"code":"X","message":"x"},"timestamp":1}',
+            "than pod: if it is smooth, name that in the endpoint",
+        ),
         ("pod", b"Welcome!", "speaks something else than pod"),
     ],
 )
@@ -83,7 +87,7 @@ def test_a_wrong_frame_is_compared_with_the_other_dialects_once() -> None:
     watched = Watched("pod", dialects)
     watched.frames.take([WHALE])
     for quoted in (False, True, False):
-        assert watched.frames.complaint(quoted=quoted).endswith("is it a codewhale?")
+        assert watched.frames.complaint(quoted=quoted).endswith("if it is codewhale, name that in the endpoint")
     assert compared == ["compared"]
 
 
@@ -161,12 +165,12 @@ async def test_a_wrong_backend_is_reported_to_its_client_within_a_second_and_log
             for number in (1, 2):
                 await client.say("hello")
                 await client.until(lambda number=number: len(errors(client)) == number)
-    assert "it speaks something else than pod: is it a codewhale?" in errors(client)[0]
+    assert "it speaks something else than pod: if it is codewhale, name that in the endpoint" in errors(client)[0]
     assert str(path) not in errors(client)[0]
     (warning,) = [entry for entry in logs if entry["event"] == "backend of another dialect, trying again"]
     assert warning["log_level"] == "warning"
     assert "its first frame is {" in warning["cause"]
-    assert warning["cause"].endswith("is it a codewhale?")
+    assert warning["cause"].endswith("if it is codewhale, name that in the endpoint")
 
 
 async def test_the_last_stderr_lines_and_the_exit_status_of_a_child_reach_client_and_log() -> None:

@@ -83,7 +83,7 @@ async def test_a_backend_of_another_dialect_is_reported_with_its_first_frame(tmp
     async with asyncio.timeout(DEADLINE), await asyncio.start_unix_server(greets, tmp_path / "sock"):
         wrong, right = await probe(config(f"codewhale+unix:{tmp_path}/sock", f"pod+unix:{tmp_path}/sock"))
     assert wrong.startswith(f"codewhale+unix:{tmp_path}/sock speaks something else than codewhale; its first frame is ")
-    assert wrong.endswith(": is it a pod?")
+    assert wrong.endswith(": if it is pod, name that in the endpoint")
     assert right == ""
 
 
