@@ -280,6 +280,16 @@ def test_a_stop_before_the_first_model_turn_is_written_again(command: Command, m
     assert list(map(json.decode, pod.link.receive([echo("y"), RUNNING, begun]).frames)) == [{"method": "cancel"}]
 
 
+def test_a_stop_of_an_idle_pod_is_refused_also_after_a_stop_that_was_written_twice() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"), commands.CancelTurn(request="b"))
+    pod.sends(echo("x"), RUNNING, frame("turn_start", turn=4))
+    pod.sends(frame("run_end", result="rolled_back"), IDLE)
+    pod.sent(commands.PauseTurn(request="c"))
+    (refused,) = answered(pod.sends(error("not_running")))
+    assert (refused.request, refused.failure.cause) == ("c", "not_running")
+
+
 def test_pausing_a_paused_pod_succeeds_at_once() -> None:
     pod = Pod()
     pod.sends(PAUSED)
