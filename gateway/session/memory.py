@@ -18,7 +18,6 @@ from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import OpenSession
 from dragoman.mappings.dialect import Loss
 
-NO_MEMORY = "the gateway is out of memory"
 SHARED = 1024 * 1024  # bytes of a rendered history that is kept for further clients: a shorter one takes 3 ms to render
 
 _FRAME = attrgetter("frame")
@@ -110,11 +109,7 @@ class SessionMemory:
             return
         self._log.drop_half()
         self._state.rendered.clear()
-        if 2 * self._opening_size > self._meter.size:  # after a lost connection it is opened without these details
-            self._state.opening = self._opening = OpenSession()
-            self._opening_size = 0
-            self._services.ledger.record([Loss(kind="OpenSession", why=NO_MEMORY)], session=self._state.id)
-        self._trim(self.digest.size // 2, NO_MEMORY)
+        self._trim(self.digest.size // 2, "the gateway is out of memory")
 
     def _count(self) -> None:
         """Count the log and the transcript: while a client reads slowly, the log may have turns of the transcript."""

@@ -12,7 +12,7 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.digest import summary_of
 from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.memory import NO_MEMORY, SHARED, SessionMemory
+from dragoman.gateway.session.memory import SHARED, SessionMemory
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import OpenSession
@@ -84,18 +84,18 @@ def test_the_names_of_a_session_count(name: str) -> None:
     assert given.memory.used - before >= 10 * STEP
 
 
-def test_the_command_that_opens_a_session_again_counts_and_is_dropped_if_it_is_most_of_it() -> None:
-    given, state = services(ledger=Ledger()), SessionState(id="s")
+def test_the_command_that_opens_a_session_again_counts_and_is_kept() -> None:
+    given, state = services(), SessionState(id="s")
     log = Log(state, given.limits)
     memory = SessionMemory(state, log, given, unexpected)
-    state.opening = OpenSession(title="x" * 30 * STEP)
+    state.opening = OpenSession(agent="x" * 30 * STEP)
     for change in (STEP, -STEP):
         memory.count_commands(change)
     assert 30 * STEP <= given.memory.used <= 32 * STEP
     given.memory.limit = 32 * STEP
-    log.append([TextDelta(text="y" * 4 * STEP)], "t", Origin(), 0, 4 * STEP)
-    assert (state.opening, given.memory.used < 8 * STEP) == (OpenSession(), True)
-    assert [(entry.kind, entry.why) for entry in given.ledger.entries()] == [("OpenSession", NO_MEMORY)]
+    for _ in range(2):
+        log.append([TextDelta(text="y" * 2 * STEP)], "t", Origin(), 0, 2 * STEP)
+    assert (state.opening.agent, log.size < 4 * STEP) == ("x" * 30 * STEP, True)
 
 
 def test_items_beyond_transcript_max_are_not_counted() -> None:
