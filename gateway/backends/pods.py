@@ -37,6 +37,7 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
+AT_ONCE = 8  # actions in one step of the event loop: a connect takes 0.3 to 0.5 ms of it
 NONE_FREE = Failure(
     cause="busy", text="no pod is free; each stays with its client until `session_ttl` after the client has left"
 )
@@ -149,6 +150,7 @@ class PodsKind(BackendKind):
 
     async def _serve(self) -> None:
         """Perform the actions that wait, each once its pod is known."""
+        number = 0
         while self._queue:
             waiting = self._queue[0]
             link = waiting.link
@@ -160,8 +162,9 @@ class PodsKind(BackendKind):
                 link.log.exception("cannot find a pod for the client, disconnecting it")
                 link.end(CloseReason.INTERNAL)
             self._choice = Choice()
-            if len(self._queue) > 1:
-                await asyncio.sleep(0)  # each action takes its own step of the event loop
+            number += 1
+            if not number % AT_ONCE:
+                await asyncio.sleep(0)  # other clients get a step of the event loop
             self._queue.popleft()
             self._waiting[link.id] -= 1
             if not self._waiting[link.id]:
