@@ -9,6 +9,9 @@ to a TCP address.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -20,7 +23,7 @@ THREADS = 6  # as many as asyncio starts on a machine with two cores; each takes
 async def start_threads(count: int = THREADS) -> None:
     """Start the threads of `asyncio.to_thread` and of libuv. Raise DragomanError if the system refuses."""
     loop = asyncio.get_running_loop()
-    executor, all_run = ThreadPoolExecutor(count), Barrier(count + 1)
+    executor, all_run = ThreadPoolExecutor(count, initializer=run_in_background), Barrier(count + 1)
     try:
         for _ in range(count):
             executor.submit(all_run.wait)
@@ -30,3 +33,14 @@ async def start_threads(count: int = THREADS) -> None:
     all_run.wait()
     loop.set_default_executor(executor)
     await loop.getaddrinfo("127.0.0.1", None)
+
+
+def run_in_background() -> None:
+    """Let the calling thread wait for a free CPU when it wakes, instead of taking the one of the event loop.
+
+    The loop would soon take it back, because each of the two waits for the other's lock of the interpreter. The thread
+    keeps its share of the CPU. On other systems than Linux this does nothing.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # a sandbox may forbid it
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -13,6 +13,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import do_nothing
+from dragoman.gateway.process.threads import run_in_background
 
 BACKLOG_MAX = 64 * 1024 * 1024  # bytes: four of the largest messages
 CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the queue
@@ -99,6 +100,7 @@ class RedactionWorker:
             self._idle.set()
 
     def _run(self) -> None:
+        run_in_background()
         while (job := self._queue.get()) is not None:
             job.has_begun = True
             job.work()

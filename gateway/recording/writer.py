@@ -24,6 +24,7 @@ import structlog
 
 from dragoman.gateway.config.model import Recording
 from dragoman.gateway.process.private_files import make_folder
+from dragoman.gateway.process.threads import run_in_background
 from dragoman.gateway.recording.keeping import Keeper, lock, sync_file_system, sync_folder
 from dragoman.gateway.recording.places import Place
 
@@ -144,6 +145,7 @@ class Writer:
     # -- the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        run_in_background()
         keeper = self._keeper
         while True:
             with self._wake:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.process.threads import start_threads
+from dragoman.gateway.process.threads import THREADS, start_threads
 from dragoman.gateway.recording.session_redactor import INLINE_MAX
 from dragoman.mappings.errors import DragomanError
 from tests.awaited import until
@@ -41,3 +41,10 @@ async def test_a_gateway_that_the_system_refuses_a_thread_says_so(monkeypatch: p
     monkeypatch.setattr("threading.Thread.start", refuse)
     with pytest.raises(DragomanError, match="the limit of processes"):
         await start_threads()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a thread wait for a free CPU")
+async def test_a_thread_that_wakes_does_not_take_the_cpu_from_the_event_loop() -> None:
+    await start_threads()
+    policies = {await asyncio.to_thread(os.sched_getscheduler, 0) for _ in range(THREADS)}
+    assert (policies, os.sched_getscheduler(0)) == ({os.SCHED_BATCH}, os.SCHED_OTHER)
