@@ -82,7 +82,7 @@ class PodsKind(BackendKind):
         self._queue: deque[WaitingAction] = deque()
         self._waiting: Counter[str] = Counter()  # link -> its actions in the queue
         self._choice = Choice()
-        self._free: deque[Pod] = deque()  # for the clients that wait
+        self._free: deque[Pod] = deque()  # pods that were found free, for the clients that wait
         sessions.watchers.append(self._reconsider)
         sessions.on_rested.append(_disown)
 
@@ -235,7 +235,7 @@ class PodsKind(BackendKind):
         return name
 
     async def _free_candidate(self) -> str | None:
-        """Return the first free pod of the candidates. One thread looks for as many as clients wait."""
+        """Return the first free pod of the candidates. One thread looks for as many pods as clients wait."""
         while self._free and not self._is_still_free(self._free[0]):
             self._free.popleft()
         most = wanted = min(len(self._queue), SLICE)

@@ -21,7 +21,7 @@ THREADS = 6  # as many as asyncio starts on a machine with two cores; each takes
 
 
 async def start_threads(count: int = THREADS) -> None:
-    """Start the threads of `asyncio.to_thread` and of libuv. Raise DragomanError if the system refuses."""
+    """Start `count` threads for `asyncio.to_thread`, and those of libuv. Raise DragomanError if the system refuses."""
     loop = asyncio.get_running_loop()
     executor, all_run = ThreadPoolExecutor(count, initializer=run_in_background), Barrier(count + 1)
     try:
@@ -38,8 +38,8 @@ async def start_threads(count: int = THREADS) -> None:
 def run_in_background() -> None:
     """Let the calling thread wait for a free CPU when it wakes, instead of taking the one of the event loop.
 
-    The loop would soon take it back, because each of the two waits for the other's lock of the interpreter. The thread
-    keeps its share of the CPU. On other systems than Linux this does nothing.
+    The loop would soon take it back, because only one of the two can hold the lock of the interpreter. The thread keeps
+    its share of the CPU. On other systems than Linux this does nothing.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # a sandbox may forbid it

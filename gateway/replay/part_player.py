@@ -15,7 +15,7 @@ from dragoman.gateway.replay.replayed_events import ReplayedEvents
 from dragoman.gateway.timers import Deadline, Schedule
 from dragoman.mappings.canonical import Event
 
-BURST = 512  # events read at once if there are no pauses: some are left out
+BURST = 512  # events that are read at once if there are no pauses; not all of them are sent
 
 
 class Pace:

@@ -269,7 +269,11 @@ OpeningCommand = OpenSession | ResumeSession | GetSession
 Answer = AnswerApproval | AnswerInteraction
 """An answer to a question of a turn."""
 ANSWERS = (AnswerApproval, AnswerInteraction, AnswerOtp)
+"""Commands with what a backend asked the user for: the answer to a question, or a one-time code."""
+
 STOPS = (CancelTurn, PauseTurn)
+"""Commands that stop the agent in an open turn."""
+
 OF_A_TURN = (*STOPS, ResumeTurn, *ANSWERS)
 """Commands about an open turn."""
 

@@ -5,111 +5,109 @@ A new class of events.py or commands.py is added here, in the order of its modul
 
 from __future__ import annotations
 
-from typing import Union
-
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.unmapped import Unmapped
 
-Event = Union[  # noqa: UP007  # sixty names read better in a list than joined by bars
-    events.SessionOpened,
-    events.SessionUpdated,
-    events.SessionActivated,
-    events.SessionClosed,
-    events.SessionsListed,
-    events.HistorySnapshot,
-    events.MessageAppended,
-    events.TurnAccepted,
-    events.RunStarted,
-    events.ModelTurnStarted,
-    events.ModelTurnEnded,
-    events.ModelCallStarted,
-    events.ModelCallEnded,
-    events.TextDelta,
-    events.TextDone,
-    events.ReasoningStarted,
-    events.ReasoningDelta,
-    events.ReasoningDone,
-    events.Preamble,
-    events.ToolCallStarted,
-    events.ToolCallArguments,
-    events.ToolOutputDelta,
-    events.ToolCallFinished,
-    events.StateSnapshot,
-    events.ApprovalRequested,
-    events.ApprovalResolved,
-    events.OtpRequired,
-    events.OtpSent,
-    events.OtpVerified,
-    events.OtpInvalid,
-    events.InteractionRequired,
-    events.InteractionInvalid,
-    events.InteractionResolved,
-    events.QuestionAsked,
-    events.QuestionAnswered,
-    events.UsageReported,
-    events.ModelRetry,
-    events.ModelContinuation,
-    events.TurnResult,
-    events.TurnEnded,
-    events.StatusChanged,
-    events.Alert,
-    events.ErrorReported,
-    events.CompactionStarted,
-    events.CompactionDone,
-    events.CompactionFailed,
-    events.MemoryWork,
-    events.McpStartup,
-    events.GoalUpdated,
-    events.GoalCleared,
-    events.CompletionsListed,
-    events.PodInspected,
-    events.PodAttached,
-    events.LifecycleReport,
-    events.StoreChanged,
-    events.Heartbeat,
-    events.Pong,
-    events.BackendShutdown,
-    events.Reply,
-    events.Gap,
-    Unmapped,
-]
+Event = (
+    events.SessionOpened
+    | events.SessionUpdated
+    | events.SessionActivated
+    | events.SessionClosed
+    | events.SessionsListed
+    | events.HistorySnapshot
+    | events.MessageAppended
+    | events.TurnAccepted
+    | events.RunStarted
+    | events.ModelTurnStarted
+    | events.ModelTurnEnded
+    | events.ModelCallStarted
+    | events.ModelCallEnded
+    | events.TextDelta
+    | events.TextDone
+    | events.ReasoningStarted
+    | events.ReasoningDelta
+    | events.ReasoningDone
+    | events.Preamble
+    | events.ToolCallStarted
+    | events.ToolCallArguments
+    | events.ToolOutputDelta
+    | events.ToolCallFinished
+    | events.StateSnapshot
+    | events.ApprovalRequested
+    | events.ApprovalResolved
+    | events.OtpRequired
+    | events.OtpSent
+    | events.OtpVerified
+    | events.OtpInvalid
+    | events.InteractionRequired
+    | events.InteractionInvalid
+    | events.InteractionResolved
+    | events.QuestionAsked
+    | events.QuestionAnswered
+    | events.UsageReported
+    | events.ModelRetry
+    | events.ModelContinuation
+    | events.TurnResult
+    | events.TurnEnded
+    | events.StatusChanged
+    | events.Alert
+    | events.ErrorReported
+    | events.CompactionStarted
+    | events.CompactionDone
+    | events.CompactionFailed
+    | events.MemoryWork
+    | events.McpStartup
+    | events.GoalUpdated
+    | events.GoalCleared
+    | events.CompletionsListed
+    | events.PodInspected
+    | events.PodAttached
+    | events.LifecycleReport
+    | events.StoreChanged
+    | events.Heartbeat
+    | events.Pong
+    | events.BackendShutdown
+    | events.Reply
+    | events.Gap
+    | Unmapped
+)
 Events = tuple[Event, ...]  # the events that one message becomes
 
-Command = Union[  # noqa: UP007  # thirty-five names read better in a list than joined by bars
-    commands.OpenSession,
-    commands.ResumeSession,
-    commands.ListSessions,
-    commands.GetSession,
-    commands.GetHistory,
-    commands.SubmitInput,
-    commands.PromptOnce,
-    commands.InjectNote,
-    commands.CancelTurn,
-    commands.PauseTurn,
-    commands.ResumeTurn,
-    commands.Compact,
-    commands.AnswerApproval,
-    commands.AnswerOtp,
-    commands.AnswerInteraction,
-    commands.ListCompletions,
-    commands.ForkSession,
-    commands.RenameSession,
-    commands.ArchiveSession,
-    commands.UnarchiveSession,
-    commands.DeleteSession,
-    commands.SetGoal,
-    commands.GetGoal,
-    commands.ClearGoal,
-    commands.GetConfig,
-    commands.SetConfig,
-    commands.UnsetConfig,
-    commands.ListConfig,
-    commands.ReloadConfig,
-    commands.ListModels,
-    commands.GetCapabilities,
-    commands.Ping,
-    commands.ShutdownBackend,
-    commands.StoreWrite,
-    Unmapped,
-]
+Command = (
+    commands.OpenSession
+    | commands.ResumeSession
+    | commands.ListSessions
+    | commands.GetSession
+    | commands.GetHistory
+    | commands.SubmitInput
+    | commands.PromptOnce
+    | commands.InjectNote
+    | commands.CancelTurn
+    | commands.PauseTurn
+    | commands.ResumeTurn
+    | commands.Compact
+    | commands.AnswerApproval
+    | commands.AnswerOtp
+    | commands.AnswerInteraction
+    | commands.ListCompletions
+    | commands.ForkSession
+    | commands.RenameSession
+    | commands.ArchiveSession
+    | commands.UnarchiveSession
+    | commands.DeleteSession
+    | commands.SetGoal
+    | commands.GetGoal
+    | commands.ClearGoal
+    | commands.GetConfig
+    | commands.SetConfig
+    | commands.UnsetConfig
+    | commands.ListConfig
+    | commands.ReloadConfig
+    | commands.ListModels
+    | commands.GetCapabilities
+    | commands.Ping
+    | commands.ShutdownBackend
+    | commands.StoreWrite
+    | Unmapped
+)
 Commands = tuple[Command, ...]  # the commands that one message becomes
