@@ -39,8 +39,9 @@ def run_in_background() -> None:
     """Let the calling thread wait for a free CPU when it wakes, instead of taking the one of the event loop.
 
     The loop would soon take it back, because only one of the two can hold the lock of the interpreter. The thread keeps
-    its share of the CPU. On other systems than Linux this does nothing.
+    its share of the CPU. On other systems than Linux this does nothing, nor if an operator has chosen a policy for the
+    gateway: threads of an idle one would take the CPU from others, and those of a real-time one would wait for others.
     """
-    if sys.platform == "linux":
+    if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
         with contextlib.suppress(OSError):  # a sandbox may forbid it
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

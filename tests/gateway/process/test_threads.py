@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.process.threads import THREADS, start_threads
+from dragoman.gateway.process.threads import THREADS, run_in_background, start_threads
 from dragoman.gateway.recording.session_redactor import INLINE_MAX
 from dragoman.mappings.errors import DragomanError
 from tests.awaited import until
@@ -48,3 +49,14 @@ async def test_a_thread_that_wakes_does_not_take_the_cpu_from_the_event_loop() -
     await start_threads()
     policies = {await asyncio.to_thread(os.sched_getscheduler, 0) for _ in range(THREADS)}
     assert (policies, os.sched_getscheduler(0)) == ({os.SCHED_BATCH}, os.SCHED_OTHER)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this policy")
+def test_a_thread_keeps_the_policy_that_an_operator_has_chosen() -> None:
+    def policy() -> int:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # of this thread alone
+        run_in_background()
+        return os.sched_getscheduler(0)
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(policy).result() == os.SCHED_IDLE
