@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct, structs
@@ -23,8 +23,6 @@ from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = "smooth+ws://127.0.0.1:8787/ws or pod+unix:/run/x/sock"
 
-COMMAND = "stdio"  # the transport whose address is a command line, or nothing
-BEHIND_COMMAND = " -- ?"
 PATHS = ("unix", "dir", "file")  # the transports whose address is a path
 
 _GRAMMAR = re.compile(
@@ -70,6 +68,21 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return f"{self.dialect}@{self.generation}" if self.generation else self.dialect
 
     @property
+    def is_command(self) -> bool:
+        """True for `stdio:`. The address is a command line, or it is empty and means our own stdin and stdout."""
+        return self.transport == "stdio"
+
+    @property
+    def options_mark(self) -> str:
+        """The text between the address and the options."""
+        return " -- ?" if self.is_command else "?"
+
+    @property
+    def is_of_network(self) -> bool:
+        """True if the address is a host and a port."""
+        return self.address.startswith("//")
+
+    @property
     def is_pod_directory(self) -> bool:
         """True for `pod+dir:`, a folder with a socket for each pod."""
         return (self.dialect, self.transport) == ("pod", "dir")
@@ -82,7 +95,22 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def is_of_local_users(self) -> bool:
         """True if the kernel tells which user each client of a listener is: at a Unix socket, and on stdio."""
-        return self.transport in ("unix", "name", "stdio") or self.is_pod_directory
+        return self.is_socket or self.transport == "name" or self.is_command or self.is_pod_directory
+
+    @property
+    def is_socket(self) -> bool:
+        """True if the address is the path of a Unix socket."""
+        return self.transport == "unix"
+
+    @property
+    def pod_name(self) -> str:
+        """The name of a single pod: the folder of its socket (docs/dialects/pod.md, section 2); "" for no pod."""
+        if self.dialect != "pod" or self.is_pod_directory:
+            return ""
+        if self.transport == "name":
+            return self.address
+        path = PurePath(self.address)
+        return path.parent.name if path.name == "sock" else path.stem
 
     def option(self, key: str, default: str = "") -> str:
         """Return the last value of option `key`."""
@@ -132,19 +160,19 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def masked(self) -> str:
         """The endpoint for logs and errors: secrets masked, and a command line without its arguments."""
-        if not self.options and self.transport != COMMAND:
+        if not self.options and not self.is_command:
             return masked_text(str(self))
         options = tuple((key, MASK if _names_secret(key) else value) for key, value in self.options)
         address = self.address
-        if self.transport == COMMAND:
+        if self.is_command:
             program, _, arguments = address.strip().partition(" ")
             address = f"{program} ..." if arguments else program
         return masked_text(str(structs.replace(self, address=address, options=options)))
 
     def __str__(self) -> str:
         options = "&".join(f"{key.translate(_IN_KEY)}={value.translate(_IN_VALUE)}" for key, value in self.options)
-        mark = BEHIND_COMMAND if self.transport == COMMAND else "?"
-        return f"{self.versioned_dialect}+{self.transport}:{self.address}" + (f"{mark}{options}" if options else "")
+        address = f"{self.versioned_dialect}+{self.transport}:{self.address}"
+        return f"{address}{self.options_mark}{options}" if options else address
 
 
 @contextmanager
@@ -179,26 +207,20 @@ def parse(text: str) -> Endpoint:
         raise ConfigError(
             f"invalid endpoint {masked_text(text)!r}: write DIALECT+TRANSPORT:ADDRESS, for example {EXAMPLES}"
         )
-    of_command = match["transport"] == COMMAND
-    behind = BEHIND_COMMAND if of_command else "?"
-    address, _, query = match["address"].partition(behind)
-    if not address and not of_command:
+    endpoint = Endpoint(
+        dialect=match["dialect"], generation=match["generation"] or "", transport=match["transport"], address=""
+    )
+    mark = endpoint.options_mark
+    address, _, query = match["address"].partition(mark)
+    if not address and not endpoint.is_command:
         raise ConfigError(f"endpoint {masked_text(text)!r} has no address: write for example {EXAMPLES}")
     try:
         options = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else ()
     except ValueError as error:
-        raise ConfigError(
-            f"{masked_text(text)!r}: write the options after `{behind}` as KEY=VALUE&KEY=VALUE"
-        ) from error
+        raise ConfigError(f"{masked_text(text)!r}: write the options after `{mark}` as KEY=VALUE&KEY=VALUE") from error
     if empty := [key for key, value in options if not value]:
         raise ConfigError(f"{masked_text(text)!r}: write a value for `{empty[0]}`, or leave it out")
-    return Endpoint(
-        dialect=match["dialect"],
-        generation=match["generation"] or "",
-        transport=match["transport"],
-        address=address,
-        options=options,
-    ).in_homes
+    return structs.replace(endpoint, address=address, options=options).in_homes
 
 
 def split_url(endpoint: Endpoint) -> tuple[str, int, str]:

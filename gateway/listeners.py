@@ -53,7 +53,8 @@ class OpenListener:
     def can_move(self) -> bool:
         """True if its target may get another router: nothing is published, and no folder shows its sessions."""
         dialect = registry.dialect(self.endpoint.dialect)
-        return self.endpoint.transport not in ("dir", "name") and not dialect.publication and not dialect.served
+        shows = isinstance(self._listener, PodFolder | PodDirectory) or dialect.publication or dialect.served
+        return not shows
 
     @property
     def is_reachable(self) -> bool:
@@ -82,9 +83,7 @@ class Listeners:
         """Listen on an endpoint, and lead its clients to this target; raise OSError if that fails."""
         if endpoint.is_pod_directory:
             return await self._open_directory(endpoint, target)
-        ingress = Ingress(
-            endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spec_of(endpoint).spawned
-        )
+        ingress = Ingress(endpoint=str(endpoint), session=endpoint.option("session"), spawned=endpoint.is_command)
         listener = await self._listen(endpoint, target, ingress)
         if isinstance(listener, PodFolder):
             folder, router = listener, target.router

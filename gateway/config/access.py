@@ -89,7 +89,7 @@ def forward_faults(listen: Endpoints, upstreams: Endpoints, auth: Auth) -> Itera
 
 def is_public(endpoint: Endpoint) -> bool:
     """Return True if processes on other machines can reach a checked listener."""
-    if not endpoint.address.startswith("//"):
+    if not endpoint.is_of_network:
         return False
     return not is_loopback(urlsplit(f"ws:{endpoint.address}").hostname or "")
 

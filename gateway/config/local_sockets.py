@@ -26,9 +26,9 @@ LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
     """Return whether a server listens at a Unix socket or a loopback port; None if the tables do not tell."""
     try:
-        if endpoint.transport == "unix":
+        if endpoint.is_socket:
             return _has_unix_socket(endpoint.address, tables)
-        if endpoint.transport in ("ws", "wss", "tcp"):
+        if endpoint.is_of_network:
             return _has_port(endpoint, tables)
     except (OSError, ValueError):
         return None  # another system than Linux, or an address that is no URL
@@ -78,7 +78,7 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 def find_socket_hazard(endpoint: Endpoint) -> str:
     """Return why another user could replace the socket of a listener; "" if none can."""
-    if endpoint.transport == "unix":
+    if endpoint.is_socket:
         return find_path_hazard(Path(endpoint.address))
     return find_path_hazard(Path(endpoint.address) / "sock") if endpoint.is_pod_directory else ""
 

@@ -50,7 +50,7 @@ async def probe(config: Config, *, starting: bool = False) -> list[str]:
 
 
 async def _why_unreachable(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: bool) -> str:
-    if not registry.is_dialled(endpoint) or (starting and endpoint.transport == "stdio"):
+    if not registry.is_dialled(endpoint) or (starting and endpoint.is_command):
         return ""  # the file of a recording, and the program of a child, are checked before
     if starting and (listens := find_local_server(endpoint)) is not None:
         return "" if listens else f"{endpoint.masked} cannot be reached: {NOT_LISTENING}"

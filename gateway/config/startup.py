@@ -36,7 +36,7 @@ def find_hazards(config: Config) -> Iterator[str]:
             if not config.given and (why := find_socket_hazard(endpoint)):  # else the check of the file has said so
                 yield why
         for upstream in route.upstreams:
-            if upstream.transport == "stdio" and (why := find_missing_program(route, upstream, config)):
+            if upstream.is_command and (why := find_missing_program(route, upstream, config)):
                 yield why
     if config.ops is not None and config.ops.listen.startswith("unix:"):
         yield from filter(None, [find_path_hazard(Path(config.ops.listen.removeprefix("unix:")))])

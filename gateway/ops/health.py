@@ -100,7 +100,7 @@ class Health:
         at, found = self._probed.get(upstream, (0.0, ""))
         if time.monotonic() - at < PROBE_EVERY:
             return found
-        if upstream.transport == "stdio":
+        if upstream.is_command:
             found = find_missing_program(route, upstream, self._gateway.config)
         else:
             limits = structs.replace(self._gateway.config.limits, connect_deadline=PROBE_DEADLINE)
@@ -154,7 +154,7 @@ def _fault(route: Route, status: BackendStatus, config: Config) -> str:
     age = (time.time_ns() - status.fault_at) / NS
     # No connection is tried now. Only a child cannot be probed: it may die again.
     window = route.apply_limits(config.limits).restart_window
-    return status.fault if route.upstream.transport == "stdio" and age < window else ""
+    return status.fault if route.upstream.is_command and age < window else ""
 
 
 def _unready(status: Status, cause: str) -> Readiness:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
@@ -83,7 +82,7 @@ class SessionFactory:
             owner=owner,
             opened_at=self._services.clock(),
             opening=self._opening,
-            backend=BackendInfo(name=name or _pod_name(self._route)),
+            backend=BackendInfo(name=name or next((one.pod_name for one in self._route.listen if one.pod_name), "")),
             backend_ids=ids,
         )
 
@@ -111,16 +110,3 @@ class SessionFactory:
             cwd = command.cwd or upstream.option("cwd")
             command = structs.replace(command, model=model, cwd=cwd)
         return structs.replace(command, agent=agent, user_name=user)
-
-
-def _pod_name(route: Route) -> str:
-    """Return the name that pod clients know: the folder of the socket (docs/dialects/pod.md, section 2)."""
-    for endpoint in route.listen:
-        if endpoint.dialect != "pod":
-            continue
-        if endpoint.transport == "name":
-            return endpoint.address
-        if endpoint.transport == "unix":
-            path = PurePath(endpoint.address)
-            return path.parent.name if path.name == "sock" else path.stem
-    return ""

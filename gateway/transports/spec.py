@@ -82,8 +82,8 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     ConfigError: for any invalid endpoint, for an invalid upstream, and for an address on which this machine cannot
     listen. `places` returns what a listener occupies, and so what an upstream reaches; nothing that the system chooses.
     `free` is an address at which the system chooses the port, or one below `{folder}`; "" if there is no such address.
-    `owner_only`: only the gateway's own user can reach it. `spawned`: its only peer is the process that started us.
-    `counts_connections`: its listener counts the connections of each address from their accept.
+    `owner_only`: only the gateway's own user can reach it. `counts_connections`: its listener counts the connections of
+    each address from their accept.
     """
 
     listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
@@ -96,7 +96,6 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     places: Callable[[Endpoint], tuple[Place, ...]] = _occupy_nothing
     free: str = ""
     owner_only: bool = False
-    spawned: bool = False
     counts_connections: bool = False
 
 

@@ -107,5 +107,4 @@ STDIO = TransportSpec(
     check_place=_check_ours,
     places=_places,
     owner_only=True,
-    spawned=True,
 )

@@ -183,3 +183,17 @@ def test_different_hosts_and_ports_have_different_addresses_and_port_0_has_none(
     assert tcp_places("Agents.example", 80, 81) == (("tcp", "agents.example", 80), ("tcp", "agents.example", 81))
     assert set(tcp_places("127.0.0.1", 80)).isdisjoint(tcp_places("::1", 80))
     assert tcp_places("127.0.0.1", 0) == ()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "name"),
+    [
+        ("pod+name:atlas.2", "atlas.2"),
+        ("pod+unix:/run/pods/atlas/sock", "atlas"),
+        ("pod+unix:/run/atlas.sock", "atlas"),
+        ("pod+dir:/run/pods", ""),
+        ("codewhale+unix:/run/atlas/sock", ""),
+    ],
+)
+def test_a_pod_is_named_after_the_folder_of_its_socket(endpoint: str, name: str) -> None:
+    assert parse(endpoint).pod_name == name

@@ -23,13 +23,15 @@ from tests.gateway.played_backend import running
         ("pod+unix:TMP/s", True),
         ("codewhale+unix:TMP/s", True),
         ("pod+dir:TMP", False),
+        ("pod+name:atlas", False),
         ("pando+tcp://127.0.0.1:0?rpc=0", False),
     ],
 )
 async def test_a_listener_that_shows_sessions_stays_with_its_router(
-    tmp_path_factory: pytest.TempPathFactory, endpoint: str, can_move: bool
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, endpoint: str, can_move: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("s")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     listen = (parse(endpoint.replace("TMP", str(folder))),)
     async with running(Config(routes=(Route(name="a", listen=listen, upstream=parse("pod+unix:/played")),))) as (
         app,
