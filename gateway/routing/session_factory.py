@@ -48,6 +48,7 @@ class SessionFactory:
         self._route = route
         self._services = services
         self._opening = self.complete(OpenSession())
+        self._pod_name = next((one.pod_name for one in route.listen if one.pod_name), "")
 
     def make(
         self,
@@ -82,7 +83,7 @@ class SessionFactory:
             owner=owner,
             opened_at=self._services.clock(),
             opening=self._opening,
-            backend=BackendInfo(name=name or next((one.pod_name for one in self._route.listen if one.pod_name), "")),
+            backend=BackendInfo(name=name or self._pod_name),
             backend_ids=ids,
         )
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from dragoman.adapters import unix
 from dragoman.adapters.base import Listener
+from dragoman.adapters.line_transport import LineTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place, naming
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
@@ -49,7 +50,7 @@ async def _listen_at(
     callbacks: ListenerCallbacks,
     inherited: socket.socket | None = None,
 ) -> Listener:
-    def accept(transport: unix.UnixTransport) -> None:
+    def accept(transport: LineTransport) -> None:
         callbacks.accept_as(transport.facts)(transport)
 
     return await unix.listen(path, transport_limits(limits), accept, _file(endpoint), inherited)
