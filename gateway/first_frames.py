@@ -30,7 +30,8 @@ log = structlog.get_logger("dragoman.upstream")
 class FirstFrames:
     """The frames of one backend up to the first good one.
 
-    `dialects` returns those that a wrong frame is compared with. `give_up` is called if the backend is wrong.
+    `dialects` returns those that a wrong frame is compared with. `give_up` is called with these frames if
+    the backend is wrong, also if their connection has ended meanwhile.
     `prepare` is called at the first wrong frame: it may import in a thread what `complaint` needs, in 0.1 to 0.3 s.
     """
 
@@ -39,7 +40,7 @@ class FirstFrames:
         dialect: Dialect,
         dialects: Callable[[], Mapping[str, Dialect]],
         schedule: Schedule,
-        give_up: Callable[[], None],
+        give_up: Callable[[FirstFrames], None],
         prepare: Callable[[], object] = lambda: None,
     ) -> None:
         self._dialect = dialect
@@ -68,7 +69,7 @@ class FirstFrames:
 
     def _look(self) -> None:
         if self.are_wrong:
-            self._give_up()
+            self._give_up(self)
 
     def complaint(self, *, quoted: bool) -> str:
         """Return in words what is wrong with the backend; `quoted` adds the first frame, which clients must not see."""

@@ -240,11 +240,11 @@ class Upstream:
         self._report.note_heard()
         return True
 
-    def _give_up(self) -> None:
+    def _give_up(self, first: FirstFrames) -> None:
         """Disconnect a backend that speaks another dialect; what waits for it fails with these words."""
-        if self._first is not None and self._link is not None:
-            self._report.note_wrong_dialect(self._first)
-            self._link.end(CloseReason.PROTOCOL, f"it {self._first.complaint(quoted=False)}")
+        if first is self._first and self._link is not None:  # else they are those of an earlier connection
+            self._report.note_wrong_dialect(first)
+            self._link.end(CloseReason.PROTOCOL, f"it {first.complaint(quoted=False)}")
 
     def _link_over(self, link: Link) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""

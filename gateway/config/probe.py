@@ -89,7 +89,7 @@ async def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: 
 async def _first_answer(endpoint: Endpoint, transport: Transport) -> str:
     """Return why the backend cannot be one of this dialect, or "". One that is silent for a second may be one."""
     dialect, over = registry.dialect(endpoint.dialect), asyncio.Event()
-    first = FirstFrames(dialect, registry.ours, asyncio.get_running_loop().call_later, over.set)
+    first = FirstFrames(dialect, registry.ours, asyncio.get_running_loop().call_later, lambda _first: over.set())
     understood = False
 
     def take(frames: Sequence[Frame]) -> int:

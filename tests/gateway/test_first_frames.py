@@ -38,7 +38,7 @@ class Watched:
     def _schedule(self, seconds: float, callback: Any) -> Any:
         self.timers.append((seconds, callback))
 
-    def _give_up(self) -> None:
+    def _give_up(self, _first: FirstFrames) -> None:
         self.given_up.append("given up")
 
     def _prepare(self) -> None:

@@ -54,7 +54,7 @@ class Reported:
         self.report = ConnectionReport(SessionState(id="s"), self.target, lambda: NOW)
 
     def first(self, frame: bytes) -> FirstFrames:
-        first = FirstFrames(self.target.dialect, dict, cast("Any", lambda _delay, _call: None), lambda: None)
+        first = FirstFrames(self.target.dialect, dict, cast("Any", lambda _delay, _call: None), lambda _first: None)
         first.take([frame])
         return first
 

@@ -20,6 +20,7 @@ from dragoman.gateway.backends.spare_children import SpareChildren
 from dragoman.gateway.backends.target import UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.first_frames import PATIENCE
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Cause, Text
@@ -219,6 +220,16 @@ async def test_the_log_reports_a_lost_backend_once_and_not_each_attempt() -> Non
     told = [entry["event"] for entry in logs if entry["log_level"] == "warning"]
     gone = "backend not reachable, trying again"
     assert told == [gone, "backend lost, connecting again", gone]
+
+
+async def test_a_wrong_first_frame_is_no_fault_of_the_next_connection() -> None:
+    async with dialled(NEAR) as made:
+        await made.connect()
+        await made.pods[0].says(b"Welcome!")
+        await made.pods[0].hangs_up()
+        await until(made, 2)
+        await made.time.elapses(PATIENCE)
+        assert made.pods[1].closed is None
 
 
 async def test_an_attempt_that_takes_too_long_fails() -> None:
