@@ -71,8 +71,6 @@ def configure(level: str = "info", *, as_json: bool = False, content: bool = Fal
     LEVEL.change(level)
     LEVEL.shows_content = content
     processors: list[Any] = [
-        _by_level,
-        LineLimit(time.monotonic_ns),
         _with_component,
         structlog.processors.format_exc_info,
         _without_secrets,
@@ -91,9 +89,9 @@ def configure(level: str = "info", *, as_json: bool = False, content: bool = Fal
         ]
     else:
         processors += [_escape, structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])]
-    _STDERR.open(processors)
+    _STDERR.open(processors)  # without a filter: it reports dropped lines at each level
     structlog.configure(
-        processors=processors,
+        processors=[_by_level, LineLimit(time.monotonic_ns), *processors],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=LineLogger,
         cache_logger_on_first_use=False,

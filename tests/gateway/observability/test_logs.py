@@ -179,6 +179,26 @@ for number in range(100):
     assert found == [f"{word}-{number}" for number in range(100) for word in ("line", "told")]
 
 
+UNREAD = """
+import fcntl, os
+source, sink = os.pipe()
+fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, 4096)
+os.dup2(sink, 2)
+logs.configure({level!r})
+for number in range(20_000):
+    logs.tell("line", sys.stderr)
+read = b""
+while b"dropped" not in read and b"Traceback" not in read:
+    read += os.read(source, 65536)
+print(b"Traceback" in read)
+"""
+
+
+@pytest.mark.parametrize("level", ["info", "error"])
+def test_dropped_lines_are_reported_at_each_level(level: str) -> None:
+    assert python(BEGIN + UNREAD.format(level=level)).stdout == "False\n"
+
+
 class Broken:
     """A stream without a reader."""
 
