@@ -160,7 +160,7 @@ class Commands:
 
     def _force(self) -> None:
         """End the turn for its clients: the backend has no cancel, or did not end it in time."""
-        self.cancel_over()
+        self.forget_cancel()
         now = self._context.services.clock()
         unaccepted = self.accept_waiting(now)
         if self._context.state.turn is not None:
@@ -186,7 +186,7 @@ class Commands:
         else:
             self._context.log.warning("the backend went on with a turn that is over for clients; connection closed")
 
-    def cancel_over(self) -> None:
+    def forget_cancel(self) -> None:
         """Stop the deadline of a cancel, so that it does not end the next turn."""
         self._cancelled = False
         self._deadline.stop()
@@ -267,7 +267,7 @@ class Commands:
             return
         command = pending.command
         if failure is not None and isinstance(command, commands.CancelTurn | commands.SubmitInput):
-            self.cancel_over()
+            self.forget_cancel()
         _note_result(pending, failure)
         if isinstance(command, commands.OpeningCommand) and self._context.state.backend_ids is None:
             self._context.effects.refused()
@@ -284,7 +284,7 @@ class Commands:
                 titles.note_renamed(self._context, command)
         elif failure is None and isinstance(command, commands.ArchiveSession | commands.UnarchiveSession):
             self._context.state.archived = isinstance(command, commands.ArchiveSession)
-        if self._questions.replied(pending, failure) or pending.client is None:
+        if self._questions.note_reply(pending, failure) or pending.client is None:
             return
         in_own_dialect = pending.client.dialect.name == self._context.upstream.name
         result = event.result if event is not None and in_own_dialect else UNSET  # it is JSON of the backend's dialect
@@ -300,7 +300,7 @@ class Commands:
     def close(self) -> None:
         """Stop waiting for answers: the gateway ends."""
         self._in_flight.close()
-        self.cancel_over()
+        self.forget_cancel()
 
     def fail_unanswered(self, request: str, why: str) -> None:
         pending = self._in_flight.find_command(request)

@@ -133,7 +133,7 @@ class Content:
             self.complete(next(iter(turn.incomplete.values())))
             self._runs.lose(event, TOO_MANY_INCOMPLETE)
 
-    def _begun_call(self, turn: OpenTurn, event: events.ToolCallArguments | events.ToolCallFinished) -> CallBlock:
+    def _begin_call(self, turn: OpenTurn, event: events.ToolCallArguments | events.ToolCallFinished) -> CallBlock:
         """Begin and return a call of which the backend did not tell the start."""
         self.call_started(events.ToolCallStarted(call=event.call, name=event.name))
         return turn.calls[event.call or f"{turn.id}/{len(turn.calls) - 1}"]
@@ -141,23 +141,23 @@ class Content:
     def call_arguments(self, event: events.ToolCallArguments) -> None:
         """Add a fragment of the arguments, or all; begin the call if its start was not told."""
         turn = self._runs.require_turn()
-        block = _meant(turn, event.call, event.name, finished=False)
+        block = _find_call(turn, event.call, event.name, finished=False)
         if block is None and not event.done:  # heard from its middle on: its whole arguments, with its name, follow
             self._runs.lose(event, "a fragment of a call whose beginning was not received")
             return
-        block = block or self._begun_call(turn, event)
+        block = block or self._begin_call(turn, event)
         if block.arguments is None:
             self._runs.emit(structs.replace(event, call=block.call, name=block.name))
 
     def call_finished(self, event: events.ToolCallFinished) -> None:
         """Give a call its one result, after its arguments; some pandos tell only ends."""
         turn = self._runs.require_turn()
-        block = _meant(turn, event.call, event.name, finished=True)
-        if block is None and (known := self._call_of_before(event)):
+        block = _find_call(turn, event.call, event.name, finished=True)
+        if block is None and (known := self._find_earlier_call(event)):
             name = event.name or self._state.earlier_calls.get(known) or ""
             self._runs.emit(structs.replace(event, call=known, name=name))
             return
-        block = block or self._begun_call(turn, event)
+        block = block or self._begin_call(turn, event)
         if block.result is not None:
             if (event.output, event.summary) != (block.result.output, block.result.summary):
                 self._runs.lose(event, "a second result of the same call")
@@ -165,7 +165,7 @@ class Content:
         self.complete(block)
         self._runs.emit(structs.replace(event, call=block.call, name=block.name))
 
-    def _call_of_before(self, event: events.ToolCallFinished) -> str:
+    def _find_earlier_call(self, event: events.ToolCallFinished) -> str:
         """Return the open call of an earlier turn that this finishes, by id or else by name; "" if there is none."""
         calls = self._state.earlier_calls
         if not event.call:
@@ -184,7 +184,7 @@ class Content:
             self._runs.emit(events.ToolCallArguments(call=block.call, name=block.name, json=arguments, done=True))
 
 
-def _meant(turn: OpenTurn, call: str, name: str, *, finished: bool) -> CallBlock | None:
+def _find_call(turn: OpenTurn, call: str, name: str, *, finished: bool) -> CallBlock | None:
     """Return the call with this id, else the first open one of this name (docs/translation.md, rule 3.1)."""
     if call:
         return turn.calls.get(call)

@@ -43,7 +43,7 @@ class EndForm:
                 self._runs.emit(event)
         else:
             end, failure = _verdict(turn, event.status)
-            self.finish(turn, end, failure, event.status, said_status=event)
+            self.finish(turn, end, failure, event.status, backend_status=event)
 
     def end_turn(self, event: events.TurnEnded) -> None:
         turn = self._runs.require_turn()
@@ -51,7 +51,7 @@ class EndForm:
         if event.text and not sent.endswith(event.text) and not sent.rstrip().endswith(event.text):
             self._final_text(turn, sent, event.text)
         status: Status = "paused" if event.end == "paused" else "idle"
-        self.finish(turn, event.end, event.failure, status, said_end=event)
+        self.finish(turn, event.end, event.failure, status, backend_end=event)
 
     def _final_text(self, turn: OpenTurn, sent: str, text: str) -> None:
         """Send the text that the whole text of a turn has beyond its deltas; report a Gap if they contradict."""
@@ -73,12 +73,12 @@ class EndForm:
         failure: Failure | None,
         status: Status,
         *,
-        said_status: events.StatusChanged | None = None,
-        said_end: events.TurnEnded | None = None,
+        backend_status: events.StatusChanged | None = None,
+        backend_end: events.TurnEnded | None = None,
     ) -> None:
-        """End the open turn, in its one order; `said_status` and `said_end` are the backend's own events."""
+        """End the open turn, in its one order. `backend_status` and `backend_end` are the events of the backend, if any."""
         self._questions.close_question()
-        used = said_end.usage if said_end is not None and turn.usage is None else None
+        used = backend_end.usage if backend_end is not None and turn.usage is None else None
         if used is not None and turn.result is None:  # usage stands between the last text and the end of the output
             self._content.close_block()
             self._runs.emit(events.UsageReported(usage=used))
@@ -86,9 +86,9 @@ class EndForm:
         failure = self._tell_failure(turn, end, failure)
         if turn.result is None:
             self._runs.emit(events.TurnResult(end=end))
-        if said_status is not None or self._state.status != status:
-            self._runs.emit(said_status or events.StatusChanged(status=status))
-        terminal = said_end or events.TurnEnded(end=end)
+        if backend_status is not None or self._state.status != status:
+            self._runs.emit(backend_status or events.StatusChanged(status=status))
+        terminal = backend_end or events.TurnEnded(end=end)
         self._runs.end_turn(
             structs.replace(
                 terminal,

@@ -70,7 +70,7 @@ class Questions:
 
     # -- a question begins and ends --------------------------------------------------------------------
 
-    def note(self) -> None:
+    def note_question(self) -> None:
         """Take note of a question that was opened or closed by the events just delivered."""
         block = self.open
         shown = block.asked.question if block is not None else ""
@@ -229,7 +229,7 @@ class Questions:
 
     # -- what the backend says to an answer --------------------------------------------------------------
 
-    def replied(self, pending: PendingCommand, failure: Failure | None) -> bool:
+    def note_reply(self, pending: PendingCommand, failure: Failure | None) -> bool:
         """Act on the reply to an answer; return True if the client gets no reply, because it sees its turn go on."""
         command = pending.command
         if not isinstance(command, Answer):

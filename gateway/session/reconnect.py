@@ -197,11 +197,6 @@ class Reconnect:
             if events:
                 self._context.effects.deliver(self._context.form.feed(events, at), at)
 
-    def over(self) -> None:
-        """Answer the cancels that waited for the turn, which has failed."""
-        self.close()
-        self._commands.release(goes_on=False)
-
 
 def _is_whole_history(item: Any) -> bool:
     return isinstance(item, events.HistorySnapshot) and not item.request and not item.rotated

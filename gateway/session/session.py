@@ -236,10 +236,10 @@ class Session:
         if everything:
             self.commands.give_all(object, failure)
         now = self._services.clock()
-        self.commands.cancel_over()
+        self.commands.forget_cancel()
         self.form.states.on(Trigger.GIVEN_UP)
         self.deliver(self.form.cut("failed", failure, now), now)
-        self._reconnect.over()
+        self.commands.release(goes_on=False)
         self.pending.note_history()
 
     # -- effects of the parts --------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class Session:
                 if run.ended:
                     self.log.end_turn()
                     self.presence.note_use()
-                    self.commands.cancel_over()
+                    self.commands.forget_cancel()
                     self.describe()
         except Exception:  # a fault of ours
             if any(map(_ENDED, runs)):  # the turn has ended in the state, but some clients may wait for its end
@@ -269,7 +269,7 @@ class Session:
         if self.log.turn_weight > self._services.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
         self.note_quiet()
-        self.questions.note()
+        self.questions.note_question()
         while self.form.unwanted:
             self.questions.deny(self.form.unwanted.pop())
         if self.form.losses:

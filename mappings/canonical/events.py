@@ -1,4 +1,4 @@
-"""Events: the messages of a backend to its clients (docs/translation.md, section 2, in its order).
+"""Events: the messages of a backend to its clients (docs/translation.md, section 2).
 
 An event carries only content and `ext`; its batch has the session, turn, origin and time. An event with a `request`
 answers one command and goes to the link that asked. All others go to every attached client. Facts about a kind of event

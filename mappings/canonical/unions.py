@@ -1,6 +1,6 @@
 """The unions Event and Command: every kind of canonical event, and every kind of command.
 
-A new class of events.py or commands.py is added here, in the order of its module.
+A new class of events.py or commands.py is added here. The fidelity matrix has the order of the unions.
 """
 
 from __future__ import annotations
