@@ -40,9 +40,9 @@ RIDDLE = re.compile(
 
 # Names in the folder of each dialect -> the modules that each dialect has in a package of that name.
 SKELETON: dict[str, set[str]] = {
-    "wire": {"codecs", "values"},
+    "wire": {"codecs"},
     "to_canonical": {"commands", "events"},
-    "from_canonical": {"context", "commands", "events", "replies"},
+    "from_canonical": {"context", "commands", "events"},
     "translator": {"client", "server"},
     "directions": set(),
     "projection": set(),

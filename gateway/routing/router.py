@@ -41,7 +41,7 @@ from dragoman.mappings.canonical.commands import (
     StoreWrite,
 )
 from dragoman.mappings.canonical.events import BackendShutdown, Pong, Reply
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Dialect
 

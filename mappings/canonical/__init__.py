@@ -2,17 +2,15 @@
 
 commands  the requests of a client to a backend
 events    the messages of a backend to its clients
-unions    Event and Command, the unions of all kinds
+unions    Event and Command, the unions of all kinds, and Unmapped: a message with an unknown name
 facts     what is true of each kind of event
-unmapped  a message with an unknown name
 values    the small parts of these
 state     a session, as it follows from its log
 """
 
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.state import Batch, OpenTurn, SessionState, prelude
-from dragoman.mappings.canonical.unions import Command, Commands, Event, Events
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Command, Commands, Event, Events, Unmapped
 
 __all__ = [
     "Batch",

@@ -1,4 +1,4 @@
-"""The unions Event and Command: every kind of canonical event, and every kind of command.
+"""The unions Event and Command: every kind of canonical event, and every kind of command. Unmapped is in both.
 
 A new class of events.py or commands.py is added here. The fidelity matrix has the order of the unions.
 """
@@ -6,7 +6,25 @@ A new class of events.py or commands.py is added here. The fidelity matrix has t
 from __future__ import annotations
 
 from dragoman.mappings.canonical import commands, events
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.facts import Facts
+
+
+class Unmapped(Facts, frozen=True, kw_only=True, gc=False, tag_field="type", tag="unmapped"):
+    """A whole message with an unknown name.
+
+    It is logged, recorded and counted. It goes out again only to its own dialect, and only if clients of that dialect
+    survive it. `raw` is the frame as text. An event with the `request` of a command goes to the client that sent it.
+    """
+
+    visibility = "internal"
+    answers = "by_request"
+
+    dialect: str
+    tag: str
+    raw: str
+    request: str = ""
+    session: str = ""
+
 
 Event = (
     events.SessionOpened

@@ -2,7 +2,7 @@
 
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.pod.directions import FROM_CLIENT, FROM_SERVER
-from dragoman.mappings.pod.from_canonical.snapshot import render_snapshot
+from dragoman.mappings.pod.from_canonical.replies import render_snapshot
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.client import ClientTranslator
 from dragoman.mappings.pod.translator.server import ServerTranslator

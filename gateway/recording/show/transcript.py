@@ -24,7 +24,7 @@ from dragoman.gateway.recording.show.projected import Losses
 from dragoman.gateway.recording.show.turns import TurnNumbers
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import SubmitInput
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import Failure, Usage, flatten
 
 Kind = Literal[

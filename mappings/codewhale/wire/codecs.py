@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, inspect
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.codec import check_depth, is_utf8, read_json
 from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.wire import lines, requests, results

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.mappings.canonical import commands
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import attachments
 from dragoman.mappings.losses import CLIENT_DETAILS, Losses
 from dragoman.mappings.pod.vocabulary import (

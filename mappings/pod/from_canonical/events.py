@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec import UNSET, json
 
 from dragoman.mappings.canonical import events
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import BackendInfo, Cause, Failure, SessionSummary, Status, attachments
 from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.pod.entries import (

@@ -19,8 +19,7 @@ from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerErrorCode
 from dragoman.mappings.pod.directions import FROM_CLIENT
 from dragoman.mappings.pod.entries import opaque
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
-from dragoman.mappings.pod.from_canonical.replies import described, rotation
-from dragoman.mappings.pod.from_canonical.snapshot import snapshot_line
+from dragoman.mappings.pod.from_canonical.replies import described, rotation, snapshot_line
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from dragoman.mappings.pod.vocabulary import BAD_METHOD, keep

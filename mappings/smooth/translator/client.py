@@ -16,7 +16,7 @@ import msgspec
 from dragoman.mappings.alike import TEXT
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import (

@@ -25,7 +25,7 @@ from dragoman.gateway.recording.format import (
 )
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, ToolOutputDelta
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Missed, Oversize, Parts
 from dragoman.mappings.errors import ConfigError

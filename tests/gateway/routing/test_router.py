@@ -13,7 +13,7 @@ from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical.commands import ListSessions, SetGoal
 from dragoman.mappings.canonical.events import TextDelta
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import LIMITS, NEVER, in_memory_gateway
 from tests.gateway.listed import listed

@@ -14,7 +14,7 @@ from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import BackendInfo, Message, Text
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.from_canonical.snapshot import SLICE, render_snapshot, snapshot_line
+from dragoman.mappings.pod.from_canonical.replies import SLICE, render_snapshot, snapshot_line
 from tests.mappings.pod.data import CAPTURES, captured
 from tests.step_counter import count_steps
 

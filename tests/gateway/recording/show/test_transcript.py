@@ -11,7 +11,7 @@ from dragoman.gateway.recording.show.projected import find_losses
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of, transcript
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.commands import CancelTurn
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import Failure, Message, SessionSummary, Text
 from tests.gateway.recording.lines import FROZEN
 from tests.samples import full
