@@ -91,8 +91,8 @@ class FrameIntake:
         self._transport = transport
         if peer.limited:
             limits = CommandLimits(services.limits, peer.dialect)
-            self._unchecked, self._each = limits.unchecked, FRAME * peer.dialect.request_work
-            expect = partial(expected_work, peer.dialect.input_commands)
+            self._unchecked, self._each = limits.unchecked, FRAME * peer.dialect.cost.work
+            expect = partial(expected_work, peer.dialect.cost.inputs)
             self.turns = Turns(services.queue, transport.resume, limits.check, self._each, expect)
         else:
             self._unchecked, self._each = sys.maxsize, EVENT

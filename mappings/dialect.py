@@ -471,8 +471,25 @@ class Instance(Struct, frozen=True, kw_only=True):
     topics: set[bytes] = field(default_factory=lambda: {b""})
 
 
-def _nothing(_command: object) -> int:
+def _nothing(_frame: bytes) -> int:
     return 0
+
+
+class CommandCost(Struct, frozen=True, kw_only=True):
+    """The cost of a client's frames, as far as it is known before they are decoded.
+
+    `work` is the CPU time of a small request, in pings of smooth. A frame that contains one of `inputs` may begin a
+    turn, which takes far more. `large_part` returns the size (bytes) of the parts of a frame that do not count for
+    `max_command`: attachments and the like.
+    """
+
+    work: int = 1
+    inputs: tuple[bytes, ...] = ()
+    large_part: Callable[[bytes], int] = _nothing
+
+
+def _own_id(session: str, _backend_ids: Ext | None) -> tuple[str, ...]:
+    return (session,)
 
 
 def _never(_command: object, _opening: object) -> bool:
@@ -480,7 +497,7 @@ def _never(_command: object, _opening: object) -> bool:
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """Everything that the gateway knows of a dialect."""
+    """Everything that the gateway knows of a dialect. The fields without a default are all that a small one needs."""
 
     name: str
     generations: tuple[str, ...]
@@ -491,57 +508,60 @@ class Dialect(Struct, frozen=True, kw_only=True):
     client: MakeClient
     # The factory of projections, called with a request and a view.
     projection: Callable[[str, str], SessionProjection]
-    # The ids by which clients know a canonical session, called with its id and its backend_ids.
-    public_ids: Callable[[str, Ext | None], tuple[str, ...]]
-    # Frames carry a request id: the link that began a turn gets frames that differ from those of other links.
-    has_request_ids: bool
+
+    # -- links and sessions ----------------------------------------------------------------------------
+
     # A connection to a backend has a single session.
-    single_session: bool
+    single_session: bool = False
+    # Set if one link carries all sessions of a backend: returns the backend_ids for the backend's own session id.
+    session_ref: Callable[[str], Ext | None] | None = None
+    # The ids by which clients know a canonical session, called with its id and its backend_ids.
+    public_ids: Callable[[str, Ext | None], tuple[str, ...]] = _own_id
+    # Frames carry a request id: the link that began a turn gets frames that differ from those of other links.
+    has_request_ids: bool = False
+    # Returns a copy of this record for one listener, given its identity.
+    served: Callable[[Instance], Dialect] | None = None
+    # Makes the translator of the link that publishes to all clients, if `server` only answers calls
+    # (docs/design.md, section 5).
+    publication: Callable[[Clock, NewId], Translator[Command, Event]] | None = None
+
+    # -- its servers -----------------------------------------------------------------------------------
+
     # A turn goes on while we are not connected; the client translator may be opened again on the next connection.
     turn_outlives_connection: bool = False
+    # A server may still run a turn, or know a question, of an earlier connection that has ended.
+    keeps_turns: bool = False
+    # A command about a turn opens its session on the server, because the turn may be of an earlier connection.
+    seeks_turns: bool = False
+    # Servers store every message and answer requests for history at any time; else the session's transcript answers.
+    stores_history: bool = False
+    # A history that the server sends without a request contains tool calls, not only messages.
+    tells_calls: bool = True
+    # The ext of a ResumeSession that brings a history from elsewhere into a conversation, if a server accepts one.
+    takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     # Servers list a session from its start, not only after its first message.
     lists_silent: bool = False
+    # A rename names a session as lists do; the other commands use another id, which servers look up.
+    renames_listed: bool = False
     # Inputs may have images, as `data:` URLs.
     takes_images: bool = False
     # The model of a server may have forgotten a conversation that the server still knows.
     forgets_context: bool = False
     # Why a server may not answer in time, and what to do: a part of that error.
     why_late: str = ""
-    # Set if one link carries all sessions of a backend: returns the backend_ids for the backend's own session id.
-    session_ref: Callable[[str], Ext | None] | None = None
-    # Makes the translator of the link that publishes to all clients, if `server` only answers calls
-    # (docs/design.md, section 5).
-    publication: Callable[[Clock, NewId], Translator[Command, Event]] | None = None
-    # Returns a copy of this record for one listener, given its identity.
-    served: Callable[[Instance], Dialect] | None = None
     # Makes a reader that interprets a server's events without seeing the commands. Set if an answer's meaning
     # depends on its command.
     overheard: Callable[[], Callable[[Sequence[Event]], list[Event]]] | None = None
-    # A history that the server sends without a request contains tool calls, not only messages.
-    tells_calls: bool = True
-    # The ext of a ResumeSession that brings a history from elsewhere into a conversation, if a backend accepts one.
-    takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
-    # The number of history items that a client's ResumeSession contains.
-    brings_history: Callable[[ResumeSession], int] = _nothing
+
+    # -- its clients -----------------------------------------------------------------------------------
+
+    # The cost of their frames.
+    cost: CommandCost = CommandCost()
+    # A client cancels only the turn that its own link began, or that a client began which has left.
+    cancels_own_turns: bool = False
     # True for a ResumeSession that also changes its session, which was opened by this OpenSession: a server of this
     # dialect gets it for an open session too.
     changes_session: Callable[[ResumeSession, OpenSession | None], bool] = _never
-    # The CPU time of a small request of a client, in pings of smooth.
-    request_work: int = 1
-    # The size (bytes) of the parts of a client's command that do not count for `max_command`: attachments and the like.
-    large_part: Callable[[bytes], int] = _nothing
-    # A command that contains one of these byte strings may begin a turn, which takes far more work than a ping.
-    input_commands: tuple[bytes, ...] = ()
-    # Servers store every message and answer requests for history at any time; else the session's transcript answers.
-    stores_history: bool = False
-    # A client cancels only the turn that its own link began, or that a client began which has left.
-    cancels_own_turns: bool = False
-    # A server may still run a turn, or know a question, of an earlier connection that has ended.
-    keeps_turns: bool = False
-    # A command about a turn opens its session on the server, because the turn may be of an earlier connection.
-    seeks_turns: bool = False
-    # A rename names a session as lists do; the other commands use another id, which servers look up.
-    renames_listed: bool = False
     # A client that opens or reads a session is answered with its whole history.
     answers_with_history: bool = False
     # Renders in slices what `attach` shows of a history, keeps it in the state, and yields the bytes of each slice.

@@ -181,7 +181,5 @@ DIALECT = Dialect(
     server=ServerTranslator,
     client=ClientTranslator,
     projection=Projection,
-    public_ids=lambda session, _ids: (session,),
-    has_request_ids=False,
     single_session=True,
 )

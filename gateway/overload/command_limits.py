@@ -26,7 +26,7 @@ class CommandLimits:
         """Size (bytes) up to which a frame needs no check: each value has at least one byte."""
         self._size = limits.max_command
         self._values = limits.message_values
-        self._large_part = dialect.large_part
+        self._large_part = dialect.cost.large_part
 
     def check(self, frame: Frame) -> Frame:
         """Return the frame, or an Oversize in its place."""
@@ -47,7 +47,7 @@ class CommandLimits:
 def expected_work(inputs: Sequence[bytes], frame: Frame) -> int:
     """Return the least work (units) that a frame is expected to take: a quantum for an input, else that of its bytes.
 
-    `inputs` are the words by which a dialect's inputs are known (`Dialect.input_commands`).
+    `inputs` are the words by which a dialect's inputs are known (`CommandCost.inputs`).
     """
     return QUANTUM if any(word in part for part in _parts(frame) for word in inputs) else memory(frame)
 

@@ -29,7 +29,6 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.events import Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Failure, SessionSummary
-from dragoman.mappings.dialect import Loss
 
 ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 """The words of a real pando, the one dialect whose clients choose ids."""
@@ -112,7 +111,6 @@ class SessionCommands:
     def resume_session(self, link: Link, command: ResumeSession) -> None:
         """Show a client the session that it resumes, or let the backend change or find the session."""
         session, upstream = self.find_session(link, command.session), self._sessions.upstream
-        ledger = self._sessions.services.ledger
         may_open = link.roles is None or "open" in link.roles
         may_change = may_open and link.dialect.name == upstream.name
         if session is not None and may_change and link.dialect.changes_session(command, session.state.opening):
@@ -120,12 +118,8 @@ class SessionCommands:
             session.delivery.enter()
             session.commands.act(link, self._sessions.complete(command))
             return
-        if upstream.takes_history is None and (brought := link.dialect.brings_history(command)):
-            loss = Loss(kind="ResumeSession", field="history", why="the backend takes no history", count=brought)
-            own = session.state.id if session is not None else ""
-            ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
         if session is not None:
-            ledger.count_partial(link.dialect, upstream, [command], commands=True)
+            self._sessions.services.ledger.count_partial(link.dialect, upstream, [command], commands=True)
             self.show_session(link, session, command.request, self._backend.agent_of(session, command.agent))
             session.describe(SessionActivated)
         elif self._sessions.past.is_hidden(command.session):

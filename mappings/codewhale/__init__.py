@@ -3,14 +3,14 @@
 """
 
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
-from dragoman.mappings.codewhale.from_canonical.commands import changes_thread, history_for_resume, history_length
+from dragoman.mappings.codewhale.from_canonical.commands import changes_thread, history_for_resume
 from dragoman.mappings.codewhale.from_canonical.replies import public_ids
 from dragoman.mappings.codewhale.projection import Projection
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.translator.server import ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import GENERATIONS
 from dragoman.mappings.codewhale.wire.requests import LargeRequest
-from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.dialect import CommandCost, Dialect
 from dragoman.mappings.large_parts import part_size
 
 __all__ = ["DIALECT"]
@@ -30,11 +30,8 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
-    large_part=part_size(LargeRequest),
-    request_work=4,
-    input_commands=(b'"thread/message"',),
     has_request_ids=True,
-    single_session=False,
+    cost=CommandCost(work=4, inputs=(b'"thread/message"',), large_part=part_size(LargeRequest)),
     lists_silent=True,
     answers_with_history=True,
     takes_images=True,
@@ -43,6 +40,5 @@ DIALECT = Dialect(
     keeps_turns=True,
     overheard=Overheard,
     takes_history=history_for_resume,
-    brings_history=history_length,
     changes_session=changes_thread,
 )

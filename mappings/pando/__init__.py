@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.dialect import CommandCost, Dialect
 from dragoman.mappings.large_parts import part_size
 from dragoman.mappings.pando.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.pando.from_canonical.replies import public_ids
@@ -28,11 +28,7 @@ DIALECT: Dialect = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
-    large_part=part_size(StoredMessage),
-    request_work=2,
-    input_commands=(b'"message.send"',),
-    has_request_ids=False,
-    single_session=False,
+    cost=CommandCost(work=2, inputs=(b'"message.send"',), large_part=part_size(StoredMessage)),
     turn_outlives_connection=True,
     tells_calls=False,
     session_ref=lambda name: keep(id=name),

@@ -1,6 +1,6 @@
 """The pod dialect: newline-delimited JSON of a coding agent and its clients (docs/dialects/pod.md)."""
 
-from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.dialect import CommandCost, Dialect
 from dragoman.mappings.pod.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.pod.from_canonical.replies import render_snapshot
 from dragoman.mappings.pod.projection import Projection
@@ -18,9 +18,7 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=lambda _session, _backend_ids: (),  # pod messages name no session
-    request_work=2,
-    input_commands=(b'"run"',),
-    has_request_ids=False,
+    cost=CommandCost(work=2, inputs=(b'"run"',)),
     single_session=True,
     turn_outlives_connection=True,
     render_history=render_snapshot,

@@ -2,7 +2,7 @@
 (docs/dialects/smooth.md).
 """
 
-from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.dialect import CommandCost, Dialect
 from dragoman.mappings.large_parts import part_size
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.from_canonical.commands import changes_conversation
@@ -24,10 +24,8 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
-    large_part=part_size(Attachments),
-    input_commands=(b'"send_message"',),
     has_request_ids=True,
-    single_session=False,
+    cost=CommandCost(inputs=(b'"send_message"',), large_part=part_size(Attachments)),
     takes_images=True,
     stores_history=True,
     cancels_own_turns=True,

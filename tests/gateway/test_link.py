@@ -665,13 +665,13 @@ async def test_a_step_processes_fewer_frames_of_a_client_whose_requests_take_lon
         await made.transport.says(*(b"%d" % number for number in range(3 * STEP // FRAME)))
         heard = await steps.run_all(lambda: len(made.heard))
         most = max(heard[1:])
-        frame = FRAME * dialect.request_work
+        frame = FRAME * dialect.cost.work
         assert 0.8 * STEP / frame < most <= STEP // frame + 1
 
 
 @pytest.mark.parametrize("name", registry.OURS)
 def test_a_ping_of_any_dialect_is_a_short_turn(name: str) -> None:
-    assert FRAME * registry.dialect(name).request_work + PUT + 1024 <= QUICK
+    assert FRAME * registry.dialect(name).cost.work + PUT + 1024 <= QUICK
 
 
 @pytest.mark.parametrize("costly", [{"mended": 1}, {"losses": [Loss(kind="Reply", why="answers no call of ours")]}])

@@ -69,9 +69,10 @@ SETTINGS = (
     *("params.config", "params.base_instructions", "params.developer_instructions", "params.personality"),
 )
 """The settings of a thread that a resume changes."""
+HISTORY = "params.history"  # which a resume adds to its thread
 
 
-@TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,), ext=SETTINGS)
+@TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,), ext=(*SETTINGS, HISTORY))
 def resume(message: requests.Resume) -> Commands:
     return (commands.ResumeSession(**_head(message, message.params.thread_id, message.params)),)
 

@@ -107,7 +107,7 @@ INPUTS = {
 
 @pytest.mark.parametrize("name", registry.OURS)
 def test_an_input_is_expected_to_take_more_work_than_a_ping(name: str) -> None:
-    inputs = registry.dialects()[name].input_commands
+    inputs = registry.dialects()[name].cost.inputs
     data, ping = json.dumps(INPUTS[name]).encode(), b'{"action":"ping"}'
     assert expected_work(inputs, data) == QUANTUM
     assert expected_work(inputs, Parts("rpc", b"me", (b"", data))) == QUANTUM
