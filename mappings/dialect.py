@@ -329,8 +329,8 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
     codec: Format
     to_canonical: Rules[[], T]
     from_canonical: RuleTable
-    envelope: Callable[[Any], tuple[str, int]] | None
     write: Callable[[Burst[T]], Rendered]
+    envelope: Callable[[Any], tuple[str, int]] | None = None
     place: Callable[[Any], tuple[str, Ext | None]] | None = None
     unwrap: Callable[[Parts], bytes] | None = None
     lines: LineForm | None = None

@@ -1,8 +1,8 @@
 """Counts of everything that a writer of a dialect could not express, by kind, field and reason, with a sample.
 
 Rules report a loss with `context.lose(...)`; the writer takes all losses once a batch. Rows and samples are bounded, so
-nothing that a peer sends makes the counts grow. The rules of commands need no other context: `command_writer` calls
-them.
+nothing that a peer sends makes the counts grow. The rules of commands need no other context: the
+`command_direction` calls them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from msgspec import Raw, json, structs
 
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.values import Ext
-from dragoman.mappings.dialect import Burst, Loss, Rendered
+from dragoman.mappings.codec import Format
+from dragoman.mappings.dialect import Burst, Direction, LineForm, Loss, Parts, Rendered
 from dragoman.mappings.extras import read_raw
 from dragoman.mappings.rules import Rules
 
@@ -85,13 +86,26 @@ def find_ext(ext: Ext, dialect: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def command_writer(rules: Rules[[Losses], Any], encode: Callable[[Any], bytes]) -> Callable[[Burst[Command]], Rendered]:
-    """Return the `write` of a Direction of commands: each command is written by itself, under its own request id."""
+def command_direction(
+    codec: Format,
+    to_canonical: Rules[[], Command],
+    from_canonical: Rules[[Losses], Any],
+    unwrap: Callable[[Parts], bytes] | None = None,
+    lines: LineForm | None = None,
+) -> Direction[Command]:
+    """Return a direction of commands, each of which is written by itself, under its own request id."""
 
     def write(burst: Burst[Command]) -> Rendered:
         losses = Losses()
-        functions = rules.functions
-        frames = [encode(message) for item in burst.items for message in functions[type(item)](item, losses)]
+        functions = from_canonical.functions
+        frames = [codec.encode(message) for item in burst.items for message in functions[type(item)](item, losses)]
         return Rendered(frames=frames, losses=losses.take_losses())
 
-    return write
+    return Direction(
+        codec=codec,
+        to_canonical=to_canonical,
+        from_canonical=from_canonical,
+        write=write,
+        unwrap=unwrap,
+        lines=lines,
+    )

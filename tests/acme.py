@@ -26,7 +26,7 @@ from dragoman.mappings.dialect import (
     TextWriter,
     Translator,
 )
-from dragoman.mappings.losses import Losses, command_writer
+from dragoman.mappings.losses import Losses, command_direction
 from dragoman.mappings.rules import Lossy, Rules
 
 # -- the wire ----------------------------------------------------------------------------------------
@@ -105,16 +105,8 @@ def write_events(burst: Burst[Event]) -> Rendered:
     return Rendered(frames=[SERVER.encode(message) for message in messages], losses=context.take_losses())
 
 
-FROM_SERVER = Direction(
-    codec=SERVER, to_canonical=TO_EVENT, from_canonical=FROM_EVENT, envelope=None, write=write_events
-)
-FROM_CLIENT = Direction(
-    codec=CLIENT,
-    to_canonical=TO_COMMAND,
-    from_canonical=FROM_COMMAND,
-    envelope=None,
-    write=command_writer(FROM_COMMAND, CLIENT.encode),
-)
+FROM_SERVER = Direction(codec=SERVER, to_canonical=TO_EVENT, from_canonical=FROM_EVENT, write=write_events)
+FROM_CLIENT = command_direction(CLIENT, TO_COMMAND, FROM_COMMAND)
 
 
 class ServerTranslator(Translator[Command, Event]):

@@ -18,7 +18,7 @@ from dragoman.mappings.codewhale.to_canonical.events import TO_EVENT, envelope, 
 from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered
-from dragoman.mappings.losses import command_writer
+from dragoman.mappings.losses import command_direction
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
@@ -40,13 +40,7 @@ FROM_SERVER = Direction(
     write=_write_events,
 )
 
-FROM_CLIENT = Direction(
-    codec=REQUESTS,
-    to_canonical=TO_COMMAND,
-    from_canonical=FROM_COMMAND,
-    envelope=None,
-    write=command_writer(FROM_COMMAND, REQUESTS.encode),
-)
+FROM_CLIENT = command_direction(REQUESTS, TO_COMMAND, FROM_COMMAND)
 
 
 def is_blank(frame: Frame) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.dialect import Burst, Direction, LineForm, Parts, Rendered
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.losses import command_writer
+from dragoman.mappings.losses import command_direction
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.context import Context
 from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
@@ -85,12 +85,6 @@ FROM_SERVER = Direction(
     lines=LineForm(read=_read_event, write=_write_line),
 )
 
-FROM_CLIENT = Direction(
-    codec=REQUESTS,
-    to_canonical=TO_COMMAND,
-    from_canonical=FROM_COMMAND,
-    envelope=None,
-    write=command_writer(FROM_COMMAND, REQUESTS.encode),
-    unwrap=_request,
-    lines=LineForm(read=_read_request, write=_write_line),
+FROM_CLIENT = command_direction(
+    REQUESTS, TO_COMMAND, FROM_COMMAND, _request, LineForm(read=_read_request, write=_write_line)
 )

@@ -6,7 +6,7 @@ import msgspec
 
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.dialect import Burst, Direction, Rendered
-from dragoman.mappings.losses import command_writer
+from dragoman.mappings.losses import command_direction
 from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.smooth.from_canonical.context import Context
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
@@ -41,10 +41,4 @@ FROM_SERVER = Direction(
     codec=EVENTS, to_canonical=TO_EVENT, from_canonical=FROM_EVENT, envelope=envelope, write=_write_events
 )
 
-FROM_CLIENT = Direction(
-    codec=ACTIONS,
-    to_canonical=TO_COMMAND,
-    from_canonical=FROM_COMMAND,
-    envelope=None,
-    write=command_writer(FROM_COMMAND, ACTIONS.encode),
-)
+FROM_CLIENT = command_direction(ACTIONS, TO_COMMAND, FROM_COMMAND)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical import Command, commands
+from dragoman.mappings.codec import Codec
 from dragoman.mappings.dialect import Burst
-from dragoman.mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses, command_writer, sample_text
+from dragoman.mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses, command_direction, sample_text
 from dragoman.mappings.rules import Rules
 
 
@@ -79,6 +80,7 @@ def test_each_command_is_written_under_its_own_id_and_the_others_are_counted() -
         return (command.request, "again")
 
     pings = [commands.Ping(request=request) for request in "ab"]
-    rendered = command_writer(rules, str.encode)(Burst(items=[*pings, commands.PauseTurn()]))
-    assert rendered.frames == [b"a", b"again", b"b", b"again"]
+    direction = command_direction(Codec("test", str, max_depth=1), Rules[[], Command]("test"), rules)
+    rendered = direction.write(Burst(items=[*pings, commands.PauseTurn()]))
+    assert rendered.frames == [b'"a"', b'"again"', b'"b"', b'"again"']
     assert [(loss.kind, loss.why) for loss in rendered.losses] == [("PauseTurn", "it cannot pause")]
