@@ -490,15 +490,16 @@ class FollowedSessions(dict[str, FollowedSession]):
         if isinstance(event, events.SessionClosed):
             following.input.stop_learning()
             _release_held(following, now, step)
-        return [] if following.hold_event(burst, event, now) else _follow_on(following, event, now, step)
+        if following.hold_event(burst, event, now):
+            return []
+        _pass_on(following, following.held.take_all(), now, step)  # no further event may be held
+        return _follow_on(following, event, now, step)
 
     def begin_turn(self, session: str, input: str, now: int, step: Step[Event]) -> None:
         """Begin the turn of our accepted input, after the runs of others whose events came before it was sent."""
         following = self.current(session, step)
         earlier = following.held.take_runs(following.input.held)
-        for burst, event in earlier:
-            if items := _follow_on(following, event, now, step):
-                step.bursts.append(replace(burst, items=items, request=""))
+        _pass_on(following, earlier, now, step)
         if earlier:
             step.bursts.append(Burst(items=following.take_list(None, now), session=session))
         following.begin_turn(now, input)
@@ -569,14 +570,21 @@ def _follow_on(following: FollowedSession, event: Event, now: int, step: Step[Ev
     return following.take_event(event, now)
 
 
+def _pass_on(
+    following: FollowedSession, held: Sequence[tuple[Burst[Event], Any]], now: int, step: Step[Event]
+) -> None:
+    """Act on events that were held, in their order."""
+    for burst, event in held:
+        if items := _follow_on(following, event, now, step):
+            step.bursts.append(replace(burst, items=items, request=""))
+
+
 def _release_held(following: FollowedSession, now: int, step: Step[Event]) -> None:
     """Pass on the held events, up to the first one that must wait for a further answer."""
     if following.input.waits:
         return
     for burst, event in following.held.take_all():
-        if following.hold_event(burst, event, now):  # the next run waits for its own input
-            continue
-        if items := _follow_on(following, event, now, step):
-            step.bursts.append(replace(burst, items=items, request=""))
+        if not following.hold_event(burst, event, now):  # the next run waits for its own input
+            _pass_on(following, [(burst, event)], now, step)
     if following.held_severed:
         following.reconnected(now)

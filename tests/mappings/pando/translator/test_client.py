@@ -17,6 +17,7 @@ from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, 
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.to_canonical.replies import MESSAGES_MAX, SESSIONS_MAX
+from dragoman.mappings.pando.translator import followed_session
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
     CHANGED_QUIET,
@@ -761,6 +762,16 @@ def test_a_history_ends_before_the_input_of_a_run_that_is_told_after_it() -> Non
     assert [item.id for item in history.items] == [one["id"] for one in OLD]
     assert (typed(words), run) == ("1", [BEGUN, events.TextDelta(text="on")])
     assert primary.sends("message.list", [*OLD, *AHEAD]) == []
+
+
+def test_too_many_events_for_the_wait_for_an_answer_stay_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed_session, "HELD_MAX", 2)
+    primary = attached()
+    primary.sends("message.list", [])
+    primary.sent(run())
+    told = [event for token in "abcd" for event in primary.publishes("llm.token", token=token)]
+    told += primary.sends("message.send", {"queued": True})
+    assert "".join(event.text for event in told if isinstance(event, events.TextDelta)) == "abcd"
 
 
 def test_a_history_is_told_again_before_the_input_of_a_held_run() -> None:
