@@ -76,7 +76,7 @@ class EndForm:
         backend_status: events.StatusChanged | None = None,
         backend_end: events.TurnEnded | None = None,
     ) -> None:
-        """End the open turn, in its one order. `backend_status` and `backend_end` are the events of the backend, if any."""
+        """End the open turn, in its one order; `backend_status` and `backend_end` are the backend's events, if any."""
         self._questions.close_question()
         used = backend_end.usage if backend_end is not None and turn.usage is None else None
         if used is not None and turn.result is None:  # usage stands between the last text and the end of the output

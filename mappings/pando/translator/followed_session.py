@@ -570,9 +570,7 @@ def _follow_on(following: FollowedSession, event: Event, now: int, step: Step[Ev
     return following.take_event(event, now)
 
 
-def _pass_on(
-    following: FollowedSession, held: Sequence[tuple[Burst[Event], Any]], now: int, step: Step[Event]
-) -> None:
+def _pass_on(following: FollowedSession, held: Sequence[tuple[Burst[Event], Any]], now: int, step: Step[Event]) -> None:
     """Act on events that were held, in their order."""
     for burst, event in held:
         if items := _follow_on(following, event, now, step):
