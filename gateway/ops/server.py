@@ -104,13 +104,24 @@ class OpsServer:
             Operation("get", "/openapi.json", "Show this description.", self._openapi),
         ]
         self._heartbeat.start()
-        self._thread.start()
-        await asyncio.wrap_future(self._started)
+        try:
+            self._thread.start()
+            await asyncio.wrap_future(self._started)
+        except BaseException:
+            for bound in self._sockets:
+                bound.close()
+            self._release()
+            raise
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the thread has failed, and has logged why
+            self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.to_thread(self._thread.join, 2 * CLOSE_DEADLINE)
+        self._release()
+
+    def _release(self) -> None:
+        """Stop the heartbeat, and remove the file of the socket."""
         self._heartbeat.stop()
         if self._file is not None and self.is_reachable:  # else the file is another process's
             with contextlib.suppress(OSError):

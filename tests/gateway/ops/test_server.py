@@ -25,6 +25,8 @@ from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ops import gateway_loop
 from dragoman.gateway.ops.server import OpsServer, RequestLogger
+from dragoman.mappings.errors import DragomanError
+from tests.awaited import until
 from tests.gateway.ops.running import operated
 
 STUCK = Ops(listen="http://127.0.0.1:0", stuck_after=0.05)
@@ -81,6 +83,39 @@ async def test_a_gateway_whose_loop_is_stuck_is_neither_alive_nor_ready(monkeypa
         assert "ask_blocking" in logs[0]["stack"], "the log shows where"
         alive = [(await port.ask("/livez"))[0] for _ in range(20)]
         assert alive[-1] == 200, "the loop turns again"
+
+
+async def test_an_ops_port_that_failed_is_logged_and_ends_with_the_gateway(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(_heartbeat: object) -> float:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("dragoman.gateway.ops.server.LOOK", 0.01)
+    monkeypatch.setattr("dragoman.gateway.ops.server.LoopHeartbeat.look", fail)
+    with capture_logs() as logs:
+        async with operated(ops=Ops(listen=f"unix:{tmp_path}/ops")):
+            await until(lambda: bool(logs))
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["the ops port failed"]
+
+
+async def test_an_ops_port_that_cannot_start_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    beats: list[int] = []
+    monkeypatch.setattr("dragoman.gateway.ops.heartbeat.BEAT", 0.01)
+    monkeypatch.setattr("dragoman.gateway.ops.heartbeat.LoopHeartbeat.beat", lambda _heartbeat: beats.append(1))
+
+    async def refuse(_count: int) -> None:
+        raise DragomanError("the limit of processes is too low")
+
+    monkeypatch.setattr("dragoman.gateway.ops.server.start_threads", refuse)
+    path = tmp_path / "ops"
+    with pytest.raises(DragomanError, match="limit of processes"):
+        async with operated(ops=Ops(listen=f"unix:{path}")):
+            pass
+    await asyncio.sleep(0.05)
+    assert (path.exists(), beats) == (False, [])
 
 
 class ExhaustedSocket(socket.socket):
