@@ -109,8 +109,8 @@ class Upstreams:
         spawner = structs.replace(self._spawner(route), end_one=self._children.end_one)
         pool = None
         if route.failover:
-            connectors = [(one, registry.connector(one, services.limits, spawner)) for one in route.upstreams]
-            pool = UpstreamPool(route.name, connectors, services.limits, services.monotonic)
+            connectors = [(one, partial(_connect, one, sessions, spawner)) for one in route.upstreams]
+            pool = UpstreamPool(route.name, connectors, lambda: sessions.services.limits, services.monotonic)
         dialer = RouteDialer(
             route=route,
             sessions=sessions,
@@ -208,6 +208,11 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
             name=endpoint.masked,
             tells_model_turns=tells_model_turns,
         )
+
+
+async def _connect(endpoint: Endpoint, sessions: Sessions, spawner: Spawner) -> Transport:
+    """Connect to an endpoint with the limits that are in force now."""
+    return await registry.connector(endpoint, sessions.services.limits, spawner)()
 
 
 def kind_of(

@@ -8,7 +8,8 @@
 A failure is a connection that cannot be made, or that ends before the backend has said anything. A session that its
 backend has opened stays at its upstream, however the circuit stands; all others go to the first upstream that takes
 them. If no upstream takes any, the one whose circuit has been open for longest is tried. The inputs of a session whose
-upstream is away are refused, and a listener of one session leads its next clients to a new one.
+upstream is away are refused, and a listener of one session leads its next clients to a new one. The limits are those in
+force now: a reload changes those of open circuits, too.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ log = structlog.get_logger("dragoman.upstream")
 
 
 class CircuitBreaker:
-    """The circuit of one upstream. Times are those of `clock`, which is monotonic, in nanoseconds."""
+    """The circuit of one upstream. Times are those of `clock`, which is monotonic, in nanoseconds.
 
-    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+    `limits` returns the limits in force.
+    """
+
+    def __init__(self, limits: Callable[[], Limits], clock: Callable[[], int]) -> None:
+        self._limits = limits
         self._clock = clock
-        self._period = int(limits.fail_timeout * NS)
-        self._failures: deque[int] = deque(maxlen=limits.max_fails)
+        self._failures: deque[int] = deque()  # the times of the latest, at most `max_fails`
         self._probed_at: int | None = None  # a connection is tried since then
         self.opened_at: int | None = None
 
@@ -63,7 +67,7 @@ class CircuitBreaker:
 
     def _is_recent(self, at: int) -> bool:
         """Return True if less than `fail_timeout` has passed since `at`."""
-        return self._clock() - at < self._period
+        return self._clock() - at < self._limits().fail_timeout * NS
 
     def note_attempt(self) -> None:
         if self.state == "half-open":
@@ -71,9 +75,11 @@ class CircuitBreaker:
 
     def note_failure(self) -> None:
         """Count a failure. It opens a half-open circuit again, and a closed one if there were too many."""
-        now, state = self._clock(), self.state
+        now, state, most = self._clock(), self.state, self._limits().max_fails
         self._failures.append(now)
-        is_full = len(self._failures) == self._failures.maxlen and now - self._failures[0] < self._period
+        while len(self._failures) > most:
+            self._failures.popleft()
+        is_full = len(self._failures) == most and self._is_recent(self._failures[0])
         if state == "half-open" or (state == "closed" and is_full):
             self.opened_at, self._probed_at = now, None
 
@@ -95,10 +101,14 @@ class PooledUpstream(Struct, kw_only=True, eq=False):
 
 
 class UpstreamPool:
-    """The upstreams of one route, in the order of preference."""
+    """The upstreams of one route, in the order of preference. `limits` returns the limits in force."""
 
     def __init__(
-        self, route: str, upstreams: Sequence[tuple[Endpoint, Connect]], limits: Limits, clock: Callable[[], int]
+        self,
+        route: str,
+        upstreams: Sequence[tuple[Endpoint, Connect]],
+        limits: Callable[[], Limits],
+        clock: Callable[[], int],
     ) -> None:
         self.limits = limits
         self.upstreams = [
@@ -194,7 +204,7 @@ class FailoverConnection:
         The attempts share `connect_deadline` in equal parts.
         """
         upstreams = self._usable()
-        seconds = self._pool.limits.connect_deadline / len(upstreams)
+        seconds = self._pool.limits().connect_deadline / len(upstreams)
         for upstream in upstreams:
             upstream.breaker.note_attempt()
             self._last = upstream

@@ -44,6 +44,9 @@ class Admission:
         )
 
     def change_limits(self, limits: Limits) -> None:
+        """Apply new limits at once. Each address begins anew if the rate has changed."""
+        if _rate_of(limits) != _rate_of(self._limits):
+            self._rates.clear()
         self._limits = limits
 
     def connect(self, address: str) -> str:
@@ -53,7 +56,7 @@ class Admission:
             return self._refuse(reason, text)
         rate = self._rates.get(address)
         if rate is None:
-            rate = TokenBucket(self._limits.connection_rate, self._limits.connection_burst, self._clock)
+            rate = TokenBucket(*_rate_of(self._limits), self._clock)
         rate.take()
         remember(self._rates, address, rate, ADDRESSES_MAX)
         self._connections[address] += 1
@@ -106,6 +109,10 @@ class Admission:
     def flush(self) -> None:
         """Log the number of refusals that no line has counted yet."""
         self._lines.flush()
+
+
+def _rate_of(limits: Limits) -> tuple[float, float]:
+    return limits.connection_rate, limits.connection_burst
 
 
 class ClientRates:

@@ -18,8 +18,8 @@ from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.backends.single import SingleKind
 from dragoman.gateway.backends.upstream import Upstream
-from dragoman.gateway.config.model import Route
-from dragoman.gateway.endpoint import parse
+from dragoman.gateway.config.model import Limits, Route
+from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.gateway.replay import playing
 from dragoman.gateway.routing.sessions import Sessions
@@ -94,6 +94,25 @@ async def test_the_connection_of_a_new_session_has_the_limits_that_its_route_has
     assert connection._target.dials._limits().connect_deadline == 1.5
 
 
+async def test_one_of_several_upstreams_is_connected_with_the_limits_that_its_route_has_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = (parse(f"smooth+ws://127.0.0.1:{port}/ws") for port in (1, 2))
+    route = Route(name="test", listen=(), upstream=first, failover=(second,))
+    sessions = Sessions(route, services(), registry.upstream(first), lambda _link: None, None)
+    upstreams = Upstreams(lambda _route: spawner_of(Children(1)))
+    upstreams.make_kind(route, None, None, sessions)
+    changed = structs.replace(route, limits={"max_message": 2048})
+    sessions.change_route(changed, services().for_route(changed))
+
+    def connector(_endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> NoReturn:
+        raise ConnectionRefusedError(limits.max_message)
+
+    monkeypatch.setattr(registry, "connector", connector)
+    with pytest.raises(ConnectionRefusedError, match="2048"):
+        await upstreams.pools["test"].upstreams[1].connect()
+
+
 async def test_a_backend_in_this_process_replaces_the_upstream() -> None:
     def make(_session: BackendEvents) -> Backend:
         raise AssertionError("no session was opened")
@@ -130,6 +149,6 @@ async def test_an_upstream_takes_no_session_while_it_is_dialled_in_vain_or_its_c
     assert [upstreams.find_takers(route) for route in (alone, both)] == [[first], [first, second]]
     upstreams.statuses["alone"].wanted = 1
     pool = upstreams.pools["both"]
-    for _ in range(pool.limits.max_fails):
+    for _ in range(pool.limits().max_fails):
         pool.note_failure(pool.upstreams[0], "refused")
     assert [upstreams.find_takers(route) for route in (alone, both)] == [[], [second]]

@@ -8,6 +8,7 @@ import gc
 from contextlib import suppress
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
@@ -23,7 +24,7 @@ LIMITS = Limits(max_fails=3, fail_timeout=10.0, connect_deadline=0.02)
 
 def failed(clock: ManualClock, times: int = 3) -> CircuitBreaker:
     """Return the circuit of an upstream that has failed so many times."""
-    circuit = CircuitBreaker(LIMITS, clock.monotonic)
+    circuit = CircuitBreaker(lambda: LIMITS, clock.monotonic)
     for _ in range(times):
         circuit.note_failure()
     return circuit
@@ -91,7 +92,8 @@ class Backends:
         upstreams = [
             (endpoint, lambda name=name: self._dial(name)) for name, endpoint in zip("abc", self.endpoints, strict=True)
         ]
-        self.pool = UpstreamPool("test", upstreams, LIMITS, self.clock.clock)
+        self.limits = LIMITS
+        self.pool = UpstreamPool("test", upstreams, lambda: self.limits, self.clock.clock)
 
     async def _dial(self, name: str) -> Transport:
         self.dialled.append(name)
@@ -133,6 +135,16 @@ async def test_an_upstream_whose_circuit_is_open_is_passed_over_until_its_probe_
     assert await made.connect() == "b"
     probe.note_heard()
     assert await made.connect() == "a"
+
+
+async def test_circuits_have_the_limits_that_are_in_force_now() -> None:
+    made = Backends()
+    made.down = {"a": REFUSED}
+    assert [await made.connect() for _ in range(2)] == ["ab", "ab"]
+    made.limits = structs.replace(LIMITS, max_fails=2, fail_timeout=5.0)
+    assert [await made.connect() for _ in range(2)] == ["ab", "b"]
+    made.clock.passes(5.0)
+    assert await made.connect() == "ab"
 
 
 async def test_a_silent_upstream_has_its_part_of_the_deadline() -> None:
@@ -235,7 +247,8 @@ async def test_an_attempt_that_failed_leaves_nothing_to_the_garbage_collector() 
     async def refuse() -> Transport:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "nothing listens there")
 
-    pool = UpstreamPool("test", [(endpoint, refuse) for endpoint in Backends().endpoints], LIMITS, ManualClock().clock)
+    upstreams = [(endpoint, refuse) for endpoint in Backends().endpoints]
+    pool = UpstreamPool("test", upstreams, lambda: LIMITS, ManualClock().clock)
     gc.collect()
     gc.disable()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Limits
@@ -39,6 +40,19 @@ def test_an_address_connects_in_a_burst_and_then_at_its_rate() -> None:
     assert admits.connect("b") == ""
     time.passes(0.6)
     assert admits.connect("a") == ""
+
+
+def test_another_rate_counts_at_once_for_addresses_that_are_known() -> None:
+    admits = admitting(ManualClock())
+    for _ in range(5):
+        assert admits.connect("a") == ""
+        admits.disconnect("a")
+    admits.change_limits(structs.replace(LIMITS, links=9))
+    assert "`connection_rate`" in admits.connect("a")
+    admits.change_limits(structs.replace(LIMITS, connection_burst=1))
+    assert admits.connect("a") == ""
+    admits.disconnect("a")
+    assert "`connection_rate`" in admits.connect("a")
 
 
 def test_a_link_counts_with_its_connection_unless_its_listener_counted_that() -> None:
