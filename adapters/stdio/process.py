@@ -27,6 +27,7 @@ from dragoman.adapters.base import do_nothing
 from dragoman.adapters.stdio.ends import File
 from dragoman.mappings.errors import ConfigError
 
+OTHER_USER = "its rlimits cannot be set, because it runs as another user; set them there, for example by prlimit"
 POLL = 0.02  # seconds between two polls for grandchildren, whose exit sends us no signal
 
 
@@ -89,12 +90,15 @@ class Process:
         self._ended = ended
         self._told_over = over
         self._loop = asyncio.get_running_loop()
-        self._popen = _spawned(argv, env, cwd)
+        self._popen = popen = _spawned(argv, env, cwd)
         self._over = False  # no process of the group is left
-        self.pid = self._popen.pid
+        self.pid = popen.pid
         self.exited = asyncio.Event()
-        self._set_rlimits(rlimits or {})
-        popen = self._popen
+        try:
+            self._set_rlimits(rlimits or {})
+        except PermissionError as error:
+            _discard(popen)
+            raise PermissionError(error.errno, OTHER_USER, argv[0]) from error
         self.streams = Streams(*(_ours(file) for file in (popen.stdin, popen.stdout, popen.stderr)))
         self._watch()
 
@@ -208,6 +212,15 @@ def _spawned(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> su
         )
     except OSError as error:
         raise OSError(error.errno, _advice(error, argv[0], env, cwd), argv[0]) from error
+
+
+def _discard(popen: subprocess.Popen[bytes]) -> None:
+    """End a child that has only just been started. If we may not signal it, its closed pipes end it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(popen.pid, signal.SIGKILL)
+        popen.wait()
+    for file in (popen.stdin, popen.stdout, popen.stderr):
+        cast(File, file).close()
 
 
 def _least(one: int, other: int) -> int:
