@@ -114,7 +114,8 @@ def check_directory(base: str, name: str) -> None:
 
 
 def _check_named(endpoint: Endpoint) -> None:
-    check_name(endpoint.address)
+    with naming(endpoint):
+        unix.check_path(str(_folder(endpoint).socket))
     _check_access(endpoint)
 
 

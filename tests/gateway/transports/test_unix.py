@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from dragoman.adapters.base import Transport
 from dragoman.adapters.stdio import Children
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.pods.folder import RUNTIME
 from dragoman.gateway.transports import unix
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
@@ -57,6 +59,19 @@ def test_two_spellings_of_one_path_are_one_address(tmp_path: Path) -> None:
     assert unix.UNIX.places(one) != unix.UNIX.places(parse(f"pod+unix:{tmp_path}/other"))
 
 
-def test_a_name_that_is_a_path_is_refused() -> None:
-    with pytest.raises(ConfigError, match="invalid pod name"):
-        unix.NAME.check(parse("pod+name:../atlas"))
+@pytest.mark.parametrize(
+    ("name", "folder", "words"),
+    [
+        ("../atlas", "/run/pods", "invalid pod name"),
+        ("atlas", "", "no runtime directory for pods: set INSOMNIA_RUNTIME_DIR"),
+        ("x" * 100, "/run/pods", "at most 107 bytes"),
+    ],
+)
+def test_a_name_that_is_no_socket_in_the_runtime_directory_is_refused(
+    name: str, folder: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in RUNTIME:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", folder)
+    with pytest.raises(ConfigError, match=rf"^pod\+name:{re.escape(name)}: .*{words}"):
+        unix.NAME.check(parse(f"pod+name:{name}"))
