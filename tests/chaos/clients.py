@@ -20,6 +20,8 @@ import zmq
 import zmq.asyncio
 from msgspec import Struct, field
 
+from tests.dialects import parts
+
 ROOM = 1 << 24
 CALL_DEADLINE = 8.0  # seconds for the answer to a call: above every deadline of the gateway under test
 SUBSCRIBED = 0.05  # seconds between two looks whether a subscription has begun
@@ -414,17 +416,9 @@ class PandoChaosClient(ChaosClient):
         await self.call("session.list", {})
 
 
-CLIENTS: dict[str, type[ChaosClient]] = {
-    "smooth": SmoothChaosClient,
-    "pod": PodChaosClient,
-    "pando": PandoChaosClient,
-    "codewhale": CodewhaleChaosClient,
-}
-
-
 @asynccontextmanager
 async def connected(dialect: str, address: str) -> AsyncIterator[ChaosClient]:
     """Connect a client of this dialect, which has no session yet; the address has no `DIALECT+` before it."""
-    client = CLIENTS[dialect]()
+    client = parts(dialect).chaos_client()
     async with client.connect(address):
         yield client

@@ -213,21 +213,18 @@ async def process_harness(folder: Path, tally: KillTally) -> AsyncIterator[tuple
     """Start a gateway, its backends and the innocent client; end all of them, and read the recordings."""
     (folder / "story.jsonl").write_text(_story())
     async with AsyncExitStack() as stack:
-        ports = [stack.enter_context(reserved_port(neighbours=1)) for _ in range(3)]
-        upstreams = {
-            "smooth": f"smooth+ws://127.0.0.1:{ports[0]}/ws",
-            "pod": f"pod+unix:{folder}/backend-pod/sock",
-            "pando": f"pando+tcp://127.0.0.1:{ports[1]}",
-            "codewhale": f"codewhale+unix:{folder}/backend-codewhale/sock",
-            "child": f"codewhale+stdio:{CHILD} {folder}/story.jsonl",
-        }
-        for dialect in ("pod", "codewhale"):
-            (folder / f"backend-{dialect}").mkdir()
-        made = ProcessHarness(folder, upstreams, ports[2], tally)
+        upstreams = {}
+        for dialect in DIALECTS:
+            port, home = stack.enter_context(reserved_port(neighbours=1)), folder / f"backend-{dialect}"
+            home.mkdir()
+            upstreams[dialect] = LISTEN[dialect].format(folder=home).replace(":0", f":{port}")
+        upstreams["child"] = f"codewhale+stdio:{CHILD} {folder}/story.jsonl"
+        innocent_port = stack.enter_context(reserved_port(neighbours=1))
+        made = ProcessHarness(folder, upstreams, innocent_port, tally)
         await asyncio.gather(*(made.start_backend(dialect) for dialect in DIALECTS))
         await made.start_gateway()
         try:
-            address = f"ws://127.0.0.1:{ports[2]}/ws"
+            address = f"ws://127.0.0.1:{innocent_port}/ws"
             async with running("tests.chaos.innocent", address, listeners=0) as innocent:
                 yield made, innocent
         finally:

@@ -34,10 +34,11 @@ from dragoman.mappings.canonical.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from tests.chaos.clients import CLIENTS, ChaosClient, connected
+from tests.chaos.clients import ChaosClient, connected
 from tests.chaos.faults import Fault, FaultKind, Round
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.waiting import comes_true
+from tests.dialects import parts
 from tests.pairs.gateway import serving
 from tests.pairs.table import LISTEN
 
@@ -160,7 +161,7 @@ class FaultyPair:
         fault = each.fault
         proxy = self.near if fault.side == "client" else self.far
         struck, twice = proxy.struck, self.turns.ended_twice()
-        client = CLIENTS[self.client]()
+        client = parts(self.client).chaos_client()
         answered, gone = await self._faulty_turn(client, proxy, each)
         self.near.calm()
         self.far.calm()

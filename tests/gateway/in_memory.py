@@ -38,23 +38,19 @@ from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstreams import kind_of
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst, Parts
+from tests.dialects import parts
 from tests.gateway.pod_messages import run, say, snapshot
 from tests.gateway.smooth_client_messages import CREATE, opened, send
 from tests.gateway.smooth_server_messages import CREATED, acknowledged, create, told
 from tests.idle import run_turns, settle
 from tests.memory_transport import MemoryTransport
-from tests.oracle import ORACLES, PandoOracle, PodOracle, SmoothOracle, heard
+from tests.oracle import PandoOracle, PodOracle, SmoothOracle, heard
 from tests.services import services
 from tests.smooth_frame_check import check
 
 LISTEN = (parse("smooth+ws://127.0.0.1:1/ws"),)
-UPSTREAMS = {
-    "pod": parse("pod+unix:/pod"),
-    "smooth": parse("smooth+ws://127.0.0.1:2/ws"),
-    "codewhale": parse("codewhale+unix:/codewhale?cwd=/src&model=whale-1"),
-    "pando": parse("pando+tcp://127.0.0.1:1"),
-}
-SESSION = session_id("test", "pod+unix:/pod")
+POD = parse("pod+unix:/pod")
+SESSION = session_id("test", str(POD))
 START = 1_700_000_000_000_000_000  # ns
 AT_ONCE = 1e-9
 NEVER = 1e6  # seconds: a backoff that no test waits for
@@ -177,7 +173,7 @@ class InMemoryPeer:
         """Return the open requests and turns; raise AssertionError if the frames are not in a legal order for a client.
         `gaps` is the number of gaps that the gateway counted, `lost_pod` True if it connected to its pod again.
         """
-        oracle = ORACLES[dialect]()
+        oracle = parts(dialect).oracle()
         if isinstance(oracle, SmoothOracle):
             oracle.gaps = gaps
         elif isinstance(oracle, PandoOracle | PodOracle):
@@ -198,7 +194,7 @@ class InMemoryGateway:
         group: asyncio.TaskGroup,
         limits: Limits,
         overflow: Overflow,
-        upstream: Endpoint = UPSTREAMS["pod"],
+        upstream: Endpoint = POD,
         *,
         keeps: bool = True,
         dial: Callable[[], Awaitable[Transport]] | None = None,
@@ -350,11 +346,12 @@ class InMemoryGateway:
 async def in_memory_gateway(
     *, limits: Limits = LIMITS, overflow: Overflow = "coalesce", upstream: str = "pod", **options: Any
 ) -> AsyncIterator[InMemoryGateway]:
-    """Run an in-memory gateway; all its tasks have ended when the block is left. `upstream` is the dialect of its
-    backend, `options` are further keys of its route.
+    """Run an in-memory gateway; all its tasks have ended when the block is left. `upstream` is the endpoint of its
+    backend, or only its dialect; `options` are further keys of its route.
     """
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = InMemoryGateway(group, limits, overflow, UPSTREAMS[upstream], **options)
+        endpoint = parse(upstream) if "+" in upstream else parts(upstream).upstream
+        made = InMemoryGateway(group, limits, overflow, endpoint, **options)
         yield made
         await made.end()
 

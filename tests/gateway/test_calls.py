@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from dragoman.mappings.dialect import DeltaType
 from tests.awaited import until
 from tests.conformance.fake_pod import FakePod
 from tests.conformance.fake_smooth import FakeSmooth, of_turn
+from tests.dialects import parts
 from tests.gateway.pod_messages import say
 from tests.pairs.gateway import LIMITS, SmoothClient, bridged, serving, socket_path
 from tests.pairs.pod_client import PodClient
@@ -41,15 +42,6 @@ from tests.pairs.turn_clients import join
 CALLS_MAX = 10
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(f"{ROOT}/dragoman/{name}/" for name in ("gateway", "adapters", "mappings"))
-READS = {"smooth": 5, "pod": 5, "codewhale": 6, "pando": 17}
-"""Calls from the read of a backend's token to the session.
-
-A pando's token is a ZeroMQ message. It has a time, which is read, and a session, which is looked up. Its turn ends in
-silence, so the time and the text of each token are kept. A call of either side happens once a second only.
-"""
-
-WRITES = {"smooth": 4, "pod": 4, "codewhale": 5, "pando": 8}
-"""Calls from the session to the write of a client's token. For a pando it is a ZeroMQ message, with a time."""
 WARM = 5  # tokens before the one that is counted: the turn is open and streams
 
 
@@ -247,15 +239,6 @@ async def test_a_token_is_not_encoded_for_a_pando_listener_without_subscribers(t
     assert len(called) <= CALLS_MAX + 2, "a call that writes nothing, and a write of nothing"
 
 
-TOLD: dict[str, Callable[[Any], int]] = {
-    "smooth": tokens,
-    "pod": lambda client: client.names().count("text_delta"),
-    "pando": lambda client: client.topics().count("llm.token"),
-    "codewhale": lambda client: sum(line.get("type") == "response_delta" for line in client.lines),
-}
-"""Dialect of a client -> the number of tokens that it was told."""
-
-
 @pytest.mark.parametrize(("client", "backend"), PAIRS)
 async def test_a_lone_token_of_any_pair_takes_few_calls(client: str, backend: str, tmp_path: Path) -> None:
     for name in ("backend", "own"):
@@ -269,15 +252,15 @@ async def test_a_lone_token_of_any_pair_takes_few_calls(client: str, backend: st
         await peer.begin("stream", tokens=WARM)
         counted: list[list[str]] = []
         while len(counted) < 2:  # a pando client's time is written anew when the second changes
-            told = TOLD[client](peer.client)
+            told = peer.tokens()
             with counting() as called:
-                await peer.client.until(lambda told=told: TOLD[client](peer.client) > told)
+                await peer.client.until(lambda told=told: peer.tokens() > told)
             if called.count("text_stream.TextStream.add_text") == 1:  # else tokens came together: this process was busy
                 counted.append(called)
         await peer.cancel()
         await peer.finish()
     called = min(counted, key=len)
-    assert len(called) <= READS[backend] + 1 + WRITES[client], "\n".join(called)
+    assert len(called) <= parts(backend).token_reads + 1 + parts(client).token_writes, "\n".join(called)
 
 
 @asynccontextmanager

@@ -25,18 +25,13 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst
 from tests.chaos.clients import ChaosClient, LineClient, PandoChaosClient, SmoothChaosClient, connected
 from tests.chaos.pair import NO_TURN
+from tests.dialects import parts
 from tests.legal_samples import SESSION, legal_samples
 from tests.pairs.gateway import serving
 from tests.pairs.table import DIALECTS, LISTEN
 
 MOST = 4  # lines of one kind in this test
 ROUNDS = MOST + 2
-CANCELS = {
-    "smooth": '{"action":"cancel","requestId":"c","sessionId":"%s"}',
-    "pod": '{"method":"cancel"}',
-    "pando": '{"method":"session.interrupt","params":{"session_id":"%s"}}',
-    "codewhale": '{"jsonrpc":"2.0","id":"c","method":"thread/interrupt","params":{"thread_id":"%s"}}',
-}
 
 
 @contextlib.contextmanager
@@ -78,7 +73,7 @@ async def visit(dialect: str, address: str, frames: list[str]) -> None:
         await client.open()
         turn = await client.ask("wait")
         while not turn.over.is_set():
-            await send(client, CANCELS[dialect].replace("%s", session_of(client)))
+            await send(client, parts(dialect).cancel.replace("%s", session_of(client)))
             await client.ping()
         for frame in frames:
             with contextlib.suppress(*NO_TURN):

@@ -1,94 +1,43 @@
-"""Golden frames of each dialect, in one collection for tests about all dialects."""
+"""The golden frames of each dialect, from tests/mappings/*/golden.py."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
 
 from msgspec import UNSET, Struct, inspect
 
 from dragoman.mappings.dialect import Direction
-from tests.mappings.codewhale import data as codewhale_data
-from tests.mappings.codewhale import test_directions as codewhale
-from tests.mappings.pando import data as pando_data
-from tests.mappings.pando import test_directions as pando
-from tests.mappings.pod import test_directions as pod
-from tests.mappings.pod.data import CAPTURES, VECTORS, captured
-from tests.mappings.smooth import test_directions as smooth
-
-POD_EVENTS = [
-    b'{"event":"llm_continuation","data":{"llm_call":1,"attempt":2,"max_attempts":3,"reason":"r"}}',
-    (
-        b'{"event":"user_message","data":{"segments":[{"kind":"paste","id":1,"chars":2,"lines":1,"content":"ab"},'
-        b'{"kind":"workflow_invoke","slug":"w"}]}}'
-    ),
-]
-SMOOTH_EVENTS = [
-    (
-        b'{"type":"stream_chunk","requestId":"r","timestamp":1,"node":"n",'
-        b'"data":{"requestId":"r","node":"n","state":{"pendingOtpVerification":{"a":1}}}}'
-    )
-]
-"""Events that occur in no other collection of messages."""
 
 
-def _vectors(*directions: str) -> list[bytes]:
-    return [row["canonical"].encode() for row in VECTORS if row["accept"] and row["direction"] in directions]
+class Golden(Struct, frozen=True, kw_only=True):
+    """Golden frames of a dialect, which have every field that they do not omit, and the types of its messages.
+
+    `spellings` are the fields of `ext` that tell a client of another dialect nothing, or that it gets in another form.
+    """
+
+    events: list[bytes]
+    commands: list[bytes]
+    event_types: set[Any]
+    command_types: set[Any]
+    event_spellings: set[str]
+    command_spellings: set[str]
+    inexact: tuple[type, ...] = ()
+    """The events that lose something toward the dialect itself. Some answers are read by what was asked, not word by
+    word. A list of messages has no pages and no calls but in smooth.
+    """
+
+    def frames(self, side: str) -> list[bytes]:
+        """Return the frames of "events" or "commands"."""
+        return self.events if side == "events" else self.commands
 
 
-def _captured(way: str) -> list[bytes]:
-    """Return frames of real pods and their clients, without the capture of bad lines."""
-    good = [path for path in CAPTURES if not path.stem.startswith("13-")]
-    return list(dict.fromkeys(frame for path in good for _, to, frame in captured(path) if to == way and frame.strip()))
-
-
-def _pando(*ways: str) -> list[bytes]:
-    """Return frames of real primaries and their clients, without the capture of raw calls."""
-    rows = [row for row in pando_data.VECTORS if ".bad." not in row["name"] and ".ok." not in row["name"]]
-    said = [(row["kind"], row["frames"]) for row in rows]
-    for path in pando_data.CAPTURES:
-        if not path.stem.startswith("15-"):
-            said += [(way, frames) for _, way, frames in pando_data.captured(path)]
-    direction = pando_data.direction_of(ways[0])
-    found = [pando_data.read_of(frames, direction) for way, frames in said if way in ways]
-    return [frame for frame in dict.fromkeys(found) if frame not in PANDO_WRONG]
-
-
-PANDO_WRONG = {
-    frames[-1].encode()
-    for path in pando_data.CAPTURES
-    for _, way, frames in pando_data.captured(path)
-    if way == "c2s" and frames[-1].endswith(('"params":{"session_id":5}}', '"params":[]}'))
-}
-"""Calls with params of a wrong type, which a primary refuses."""
-
-
-def _codewhale(*, to_server: bool) -> list[bytes]:
-    """Return frames of real servers and their clients, without refused requests and lines of another form."""
-    rows = [row for row in codewhale_data.LINES if ".bad." not in row["name"] and ".positional_" not in row["name"]]
-    said = [row["wire"] for row in rows if (row["direction"] == "client_to_server") is to_server]
-    for path in codewhale_data.CAPTURES:
-        if path.stem[:2] not in ("04", "06", "09"):
-            said += [line for _, way, line in codewhale_data.captured(path) if (way == "c2s") is to_server]
-    return [line.encode() for line in dict.fromkeys(said)]
-
-
-def _frames(cases: list[Any]) -> list[bytes]:
-    return [json.dumps(case["frame"]).encode() for case in cases]
-
-
-GOLDEN: dict[tuple[str, str], list[bytes]] = {
-    ("pod", "events"): [*_vectors("pod_to_client"), *_captured("s2c"), *pod.EVENTS, *POD_EVENTS],
-    ("pod", "commands"): [*_vectors("client_to_pod"), *_captured("c2s"), *pod.METHODS],
-    ("smooth", "events"): _frames(smooth.EVENTS) + SMOOTH_EVENTS,
-    ("smooth", "commands"): _frames(smooth.ACTIONS),
-    ("pando", "events"): [*_pando("pub", "rpc_reply", "s2c"), *pando.EVENTS],
-    ("pando", "commands"): [*_pando("rpc_request", "c2s"), *pando.REQUESTS],
-    ("codewhale", "events"): [*_codewhale(to_server=False), *codewhale.EVENTS],
-    ("codewhale", "commands"): [*_codewhale(to_server=True), *codewhale.REQUESTS],
-}
-"""Dialect and direction -> frames that are canonical: every field that they do not omit stands in them."""
+@cache
+def golden(dialect: str) -> Golden:
+    """Return the golden frames of a dialect."""
+    return cast("Golden", import_module(f"tests.mappings.{dialect}.golden").GOLDEN)
 
 
 def said(value: Any) -> Iterator[str]:

@@ -11,52 +11,16 @@ from dragoman.gateway import registry
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME
 from dragoman.mappings.codewhale.wire.frames import EventFrame
-from dragoman.mappings.codewhale.wire.lines import Line
-from dragoman.mappings.codewhale.wire.requests import REQUESTS
-from dragoman.mappings.codewhale.wire.results import Answer
 from dragoman.mappings.dialect import Direction
 from dragoman.mappings.losses import find_ext
-from dragoman.mappings.pando.wire.replies import Reply
-from dragoman.mappings.pando.wire.requests import Request
-from dragoman.mappings.pando.wire.topics import Topic
-from dragoman.mappings.pod.wire.events import Event as PodEvent
-from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Nothing, RuleTable
-from dragoman.mappings.smooth.wire.actions import AnyAction
-from dragoman.mappings.smooth.wire.events import AnyEvent
-from tests.mappings.golden import GOLDEN
+from tests.mappings.golden import golden
 from tests.mappings.round_trip import back_and_forth
-
-WIRE: dict[str, tuple[set[Any], set[Any]]] = {
-    "smooth": (set(get_args(AnyEvent)), set(get_args(AnyAction))),
-    "pod": (set(get_args(PodEvent)), set(get_args(Method))),
-    "pando": ({*get_args(Topic), Reply}, set(get_args(Request))),
-    "codewhale": ({*get_args(Line), Answer}, set(REQUESTS)),
-}
-"""The types of each dialect's messages: those of a server, and those of a client."""
 
 INSIDE = {msgspec.Raw, *get_args(EventFrame)}
 """The types of what rules write inside of a message."""
 
-SPELLINGS: dict[tuple[str, str], set[str]] = {
-    ("smooth", "events"): {
-        *("code", "data", "details", "done", "message", "node", "requestId", "state", "status", "timestamp")
-    },
-    ("smooth", "commands"): {
-        *("conversationId", "cursor", "declined", "files", "images", "kind", "limit", "model", "query", "requestId"),
-        *("sessionId", "stream", "supports", "userEmail", "userName"),
-        "skill",  # an input with one is refused
-    },
-    ("pod", "events"): {"code"},
-    ("pod", "commands"): {"pod_event"},  # the note is its text
-    ("pando", "events"): {"instance_id", "sessions"},
-    ("pando", "commands"): {"meta", "params", "project_id", "sync"},
-    ("codewhale", "events"): {"data", "frame", "message", "result"},
-    ("codewhale", "commands"): {"absent", "answers", "images", "jsonrpc", "kind", "method", "thread_id"},
-}
-"""The fields of `ext` that tell a client of another dialect nothing, or that it gets in another form."""
-
-dialects = pytest.mark.parametrize("name", WIRE)
+dialects = pytest.mark.parametrize("name", registry.OURS)
 
 
 def from_canonical(name: str) -> list[RuleTable]:
@@ -68,7 +32,7 @@ def from_canonical(name: str) -> list[RuleTable]:
 def test_exactly_the_known_types_have_an_entry(name: str) -> None:
     dialect = registry.dialect(name)
     to_canonical = (dialect.events.to_canonical, dialect.commands.to_canonical)
-    assert tuple(set(table.entries) for table in to_canonical) == WIRE[name]
+    assert tuple(set(table.entries) for table in to_canonical) == (golden(name).event_types, golden(name).command_types)
     assert [set(table.entries) for table in from_canonical(name)] == [set(get_args(Event)), set(get_args(Command))]
 
 
@@ -79,7 +43,7 @@ def test_exactly_the_known_frames_of_codewhale_have_an_entry() -> None:
 @dialects
 def test_every_wire_type_is_written_by_some_rule(name: str) -> None:
     written = {kind for table in from_canonical(name) for entry in table.entries.values() for kind in entry.produces}
-    assert written - INSIDE == set.union(*WIRE[name])
+    assert written - INSIDE == golden(name).event_types | golden(name).command_types
 
 
 @dialects
@@ -94,7 +58,7 @@ def test_rules_produce_canonical_types_only(name: str) -> None:
 @pytest.mark.parametrize("side", ["events", "commands"])
 def test_rules_read_and_write_what_they_declare(name: str, side: str) -> None:
     direction: Direction[Any] = getattr(registry.dialect(name), side)
-    for frame in GOLDEN[name, side]:
+    for frame in golden(name).frames(side):
         step, frames = back_and_forth(direction, frame)
         read = {type(item) for burst in step.bursts for item in burst.items}
         assert read <= set(direction.to_canonical.entries[type(direction.codec.decode(frame))].produces)
@@ -108,7 +72,7 @@ def test_each_field_of_ext_is_declared_as_content_or_is_a_spelling(name: str, si
     direction: Direction[Any] = getattr(registry.dialect(name), side)
     items = [
         item
-        for frame in GOLDEN[name, side]
+        for frame in golden(name).frames(side)
         for burst in back_and_forth(direction, frame)[0].bursts
         for item in burst.items
     ]
@@ -117,7 +81,7 @@ def test_each_field_of_ext_is_declared_as_content_or_is_a_spelling(name: str, si
     lost = {field for item in items for field in find_ext(item.ext or {}, name, own.get(type(item), ()))}
     declared = {f"ext.{field}" for fields in own.values() for field in fields}
     assert lost == declared
-    assert kept - SPELLINGS[name, side] == {field.split(".")[1] for field in declared}
+    assert kept - getattr(golden(name), f"{side[:-1]}_spellings") == {field.split(".")[1] for field in declared}
 
 
 @dialects

@@ -9,11 +9,4 @@ from tests.oracle.pando import PandoOracle
 from tests.oracle.pod import PodOracle
 from tests.oracle.smooth import SmoothOracle
 
-__all__ = ["ORACLES", "CodewhaleOracle", "Oracle", "PandoOracle", "PodOracle", "SmoothOracle", "heard", "told_as_said"]
-
-ORACLES: dict[str, type[PodOracle] | type[SmoothOracle] | type[PandoOracle] | type[CodewhaleOracle]] = {
-    "pod": PodOracle,
-    "smooth": SmoothOracle,
-    "pando": PandoOracle,
-    "codewhale": CodewhaleOracle,
-}
+__all__ = ["CodewhaleOracle", "Oracle", "PandoOracle", "PodOracle", "SmoothOracle", "heard", "told_as_said"]

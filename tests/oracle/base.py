@@ -20,6 +20,10 @@ WIDTH = 300  # characters of each
 class Oracle(Protocol):
     """The observer of one connection of a client."""
 
+    @property
+    def open(self) -> list[str]:
+        """The requests and turns without an end."""
+
     def said(self, message: dict[str, Any]) -> None:
         """Take a message that the client sent."""
 

@@ -15,33 +15,16 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
+from tests.dialects import parts
 from tests.gateway.in_memory import AT_ONCE, InMemoryGateway
-from tests.oracle import ORACLES, PandoOracle
+from tests.oracle import PandoOracle
 from tests.pairs.random_backend import Frame, Move, RandomBackend
-from tests.pairs.random_clients import (
-    RandomClient,
-    RandomCodewhaleClient,
-    RandomPandoClient,
-    RandomPodClient,
-    RandomSmoothClient,
-)
-from tests.pairs.random_codewhale import RandomCodewhale
-from tests.pairs.random_pando import RandomPando
-from tests.pairs.random_pod import RandomPod
-from tests.pairs.random_smooth_server import RandomSmoothServer
+from tests.pairs.random_clients import RandomClient, RandomPandoClient, RandomPodClient
+from tests.pairs.table import DIALECTS
 from tests.pairs.views import TEXT, SeenTurn
 
 Step = tuple[str, int, int]
 
-BACKENDS: dict[str, Callable[[], RandomBackend]] = {
-    "pod": RandomPod,
-    "smooth": RandomSmoothServer,
-    "codewhale": RandomCodewhale,
-    "pando": RandomPando,
-}
-CLIENTS: dict[str, type[RandomClient]] = {
-    client.dialect: client for client in (RandomSmoothClient, RandomPodClient, RandomCodewhaleClient, RandomPandoClient)
-}
 CLIENTS_MAX = 4
 NUMBER = re.compile(r"\[(\d+)\.\d+\]")
 
@@ -68,7 +51,7 @@ class RandomSession:
         self.away = False
         self._connections = 0
         self._heard = 0  # frames of the newest connection that the backend has heard
-        self._oracle = ORACLES[backend.dialect]()
+        self._oracle = parts(backend.dialect).oracle()
 
     # -- steps -----------------------------------------------------------------------------------------
 
@@ -99,7 +82,7 @@ class RandomSession:
         pods = self.stage.pods
         if len(pods) > self._connections:
             self._connections = len(pods)
-            self._heard, self._oracle = 0, ORACLES[self.backend.dialect]()
+            self._heard, self._oracle = 0, parts(self.backend.dialect).oracle()
             self.backend.out = []
             self.backend.connected()
 
@@ -139,7 +122,7 @@ class RandomSession:
 
     def join(self, who: int, n: int) -> None:
         """Connect a further client of any dialect."""
-        self.connect_client(list(CLIENTS)[n % len(CLIENTS)])
+        self.connect_client(DIALECTS[n % len(DIALECTS)])
 
     def connect_client(self, dialect: str) -> None:
         """Connect a client of this dialect, which looks for the existing session."""
@@ -156,7 +139,7 @@ class RandomSession:
             caller = self.stage.join(f"{name}, calls", dialect=dialect, calls=True)
             client: RandomClient = RandomPandoClient(name, peer, self.backend.dialect, caller)
         else:
-            client = CLIENTS[dialect](name, peer, self.backend.dialect)
+            client = parts(dialect).random_client(name, peer, self.backend.dialect)
         self.clients.append(client)
         client.opens(session)
 

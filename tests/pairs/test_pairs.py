@@ -17,6 +17,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.fidelity import Cell, matrix
+from tests.dialects import parts
 from tests.pairs.gateway import bridged, serving
 from tests.pairs.table import DIALECTS, LISTEN, PAIRS, ROWS, must_see
 from tests.pairs.turn_clients import TurnClient, join
@@ -30,8 +31,6 @@ ANSWER = (
 THOUGHT = "The user asks about an order. I should look it up before I answer."
 USED = (812 + 901, 41 + 24)
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2, reconnect_grace=0.2)
-BUSY = {"smooth": "TURN_IN_PROGRESS", "pod": "already_running", "pando": "-32000", "codewhale": "-32603"}
-UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32004"}
 
 pairs = pytest.mark.parametrize(("client", "backend"), PAIRS)
 
@@ -127,7 +126,7 @@ async def test_a_question_is_asked_and_its_answer_continues_the_turn(client: str
 async def test_an_input_is_refused_while_a_turn_is_open(client: str, backend: str, tmp_path: Path) -> None:
     async with pair(client, backend, tmp_path) as (peer, _):
         await peer.begin("slow please", tokens=1)
-        assert await peer.refused("too early") == BUSY[client]
+        assert await peer.refused("too early") == parts(client).busy
         await peer.cancel()
         assert (await peer.finish()).text.startswith("0 ")
         assert "too early" not in [text for _, text in await peer.history()]
@@ -161,7 +160,9 @@ async def test_a_backend_that_dies_fails_the_turn_and_is_used_again_after_its_re
                     assert answer == "The second try worked."
                     assert told.startswith("[") or not told, "a line before it says that the context is lost"
                 else:
-                    assert await peer.refused("retry") == UNKNOWN[client], "it does not have this conversation"
+                    assert await peer.refused("retry") == parts(client).unknown_session, (
+                        "it does not have this conversation"
+                    )
 
 
 @pytest.mark.parametrize("backend", DIALECTS)

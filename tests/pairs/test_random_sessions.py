@@ -16,8 +16,10 @@ import structlog
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.gateway.in_memory import UPSTREAMS, InMemoryGateway
-from tests.pairs.random_session import BACKENDS, CLIENTS, VERBS, RandomSession, Step, limits
+from tests.dialects import parts
+from tests.gateway.in_memory import InMemoryGateway
+from tests.pairs.random_session import VERBS, RandomSession, Step, limits
+from tests.pairs.table import DIALECTS
 
 LONGER = int(os.environ.get("DRAGOMAN_EXAMPLES", "0"))
 WEIGHTS = {"play": 12, "answer": 2, "speak": 4, "join": 2, "stall": 2, "cancel": 2}
@@ -43,9 +45,9 @@ async def played(client: str, backend: str, steps: list[Step], log_max: int) -> 
     """Run a session: connect a client of the pair's own dialect, then run the steps."""
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         stage = InMemoryGateway(
-            group, limits(log_max), "coalesce", UPSTREAMS[backend], keeps=False
+            group, limits(log_max), "coalesce", parts(backend).upstream, keeps=False
         )  # one connection at a time
-        session = RandomSession(stage, BACKENDS[backend]())
+        session = RandomSession(stage, parts(backend).random_backend())
         try:
             session.connect_client(client)
             await session.rest()
@@ -59,8 +61,8 @@ async def played(client: str, backend: str, steps: list[Step], log_max: int) -> 
 
 
 @pytest.mark.timeout(900 if LONGER else 60)
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("backend", DIALECTS)
+@pytest.mark.parametrize("client", DIALECTS)
 @settings(
     max_examples=LONGER or 50,
     derandomize=not LONGER,

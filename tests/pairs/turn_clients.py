@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, Self
 
 from msgspec import Struct, field
 
+from tests.dialects import parts
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pando_client import PandoClient, RefusalError
@@ -41,6 +42,9 @@ class TurnClient(Protocol):
 
     async def finish(self) -> SeenRun:
         """Wait until the run is over; return what was seen of it."""
+
+    def tokens(self) -> int:
+        """Return the number of tokens that the client was told."""
 
     async def cancel(self) -> None:
         """Stop the run."""
@@ -87,6 +91,16 @@ class SmoothTurnClient(Runs):
         self.client = client
         self._request = ""
         self._start = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str) -> AsyncIterator[Self]:
+        """Connect a client to this address."""
+        async with SmoothClient.connected(url) as client:
+            yield cls(client)
+
+    def tokens(self) -> int:
+        return len([f for f in self.client.frames if f["type"] == "stream_token"])
 
     def _frames(self) -> list[dict[str, Any]]:
         return [f for f in self.client.frames[self._start :] if f.get("requestId") == self._request]
@@ -157,6 +171,17 @@ class PodTurnClient(Runs):
         self._path = path
         self._start = 0
 
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str) -> AsyncIterator[Self]:
+        """Connect a client to this address."""
+        path = url.removeprefix("unix:")
+        async with PodClient.connected(path) as client:
+            yield cls(client, path)
+
+    def tokens(self) -> int:
+        return self.client.names().count("text_delta")
+
     def _told(self) -> list[tuple[str, dict[str, Any]]]:
         return self.client.events[self._start :]
 
@@ -225,6 +250,16 @@ class PandoTurnClient(Runs):
         self._start = 0
         self._shown = 0
 
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str) -> AsyncIterator[Self]:
+        """Connect a client to this address."""
+        async with PandoClient.connected(url) as client:
+            yield cls(client)
+
+    def tokens(self) -> int:
+        return self.client.topics().count("llm.token")
+
     async def begin(self, text: str, tokens: int) -> None:
         self._start, self._shown = len(self.client.told), len(self.client.shown)
         await self.client.say(text)
@@ -277,6 +312,17 @@ class CodewhaleTurnClient(Runs):
         self._start = 0
         self._request = 0
 
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str) -> AsyncIterator[Self]:
+        """Connect a client to this address."""
+        path = url.removeprefix("unix:")
+        async with CodewhaleClient.connected(path) as client:
+            yield cls(client, path)
+
+    def tokens(self) -> int:
+        return sum(line.get("type") == "response_delta" for line in self.client.lines)
+
     async def begin(self, text: str, tokens: int) -> None:
         self._start = len(self.client.lines)
         self._request = await self.client.say(text)
@@ -319,17 +365,6 @@ class CodewhaleTurnClient(Runs):
         return [thread["preview"] for thread in (await self.client.call("thread/list"))["threads"]]
 
 
-@asynccontextmanager
-async def join(dialect: str, url: str) -> AsyncIterator[TurnClient]:
+def join(dialect: str, url: str) -> AbstractAsyncContextManager[TurnClient]:
     """Connect a client of this dialect to a listener's address without its dialect."""
-    path = url.removeprefix("unix:")
-    async with AsyncExitStack() as stack:
-        match dialect:
-            case "smooth":
-                yield SmoothTurnClient(await stack.enter_async_context(SmoothClient.connected(url)))
-            case "pod":
-                yield PodTurnClient(await stack.enter_async_context(PodClient.connected(path)), path)
-            case "pando":
-                yield PandoTurnClient(await stack.enter_async_context(PandoClient.connected(url)))
-            case _:
-                yield CodewhaleTurnClient(await stack.enter_async_context(CodewhaleClient.connected(path)), path)
+    return parts(dialect).turn_client(url)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from msgspec import field
 
-from tests.players.capture_readers import READERS, Turn, Wire, plain
+from tests.dialects import parts
+from tests.players.capture_readers import Turn, Wire, plain
 
 THOUGHT, TEXT, CALL = "thought", "text", "call"
 FORGOTTEN = "[the backend has forgotten the conversation: it knows nothing of what was said before]\n\n"
@@ -105,5 +106,5 @@ def seen(dialect: str, wire: Wire) -> list[SeenTurn]:
         turns.append(SeenTurn())
         return turns[-1]
 
-    READERS[dialect](make).read(wire)
+    parts(dialect).capture_reader(make).read(wire)
     return joined(turns) if dialect in ("pod", "pando") else [turn for turn in turns if not turn.empty]

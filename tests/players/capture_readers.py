@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct, field
 
+from tests.dialects import parts
+
 Frame = dict[str, Any]
 Wire = Iterable[tuple[str, Any]]
 """Messages in their order: ("said" by the client or "got" by it, JSON value)."""
@@ -78,7 +80,7 @@ def plain(arguments: object) -> str:
 # -- pod (docs/dialects/pod.md, sections 6 to 8) --------------------------------------------------------
 
 
-class _PodReading:
+class PodReader:
     """A reader of runs from `status{running}` to the next other status; a done text replaces its deltas."""
 
     def __init__(self, make: MakeTurn) -> None:
@@ -157,7 +159,7 @@ class _PodReading:
 # -- smooth (docs/dialects/smooth.md, sections 4 and 6) -------------------------------------------------
 
 
-class _SmoothReading:
+class SmoothReader:
     """A reader of turns by request id, up to their terminal. A refused input begins none."""
 
     ENDS: ClassVar = {"eventual_response": "completed", "error": "failed", "cancelled": "cancelled"}
@@ -212,7 +214,7 @@ class _SmoothReading:
 # -- pando (docs/dialects/pando.md, sections 4 and 6) ---------------------------------------------------
 
 
-class _PandoReading:
+class PandoReader:
     """A reader of runs from their first event to `llm.end`, or to the next `session.update` after an interrupt."""
 
     def __init__(self, make: MakeTurn) -> None:
@@ -283,7 +285,7 @@ class _PandoReading:
 # -- codewhale (docs/dialects/codewhale.md, sections 2, 3 and 6) ----------------------------------------
 
 
-class _CodewhaleReading:
+class CodewhaleReader:
     """A reader of turns: the lines between a `thread/message` and its answer, and the content of the answer; others are
     not shown.
     """
@@ -344,14 +346,6 @@ class Reader(Protocol):
     def read(self, wire: Wire) -> list[Turn]: ...
 
 
-READERS: dict[str, type[Reader]] = {
-    "pod": _PodReading,
-    "smooth": _SmoothReading,
-    "pando": _PandoReading,
-    "codewhale": _CodewhaleReading,
-}
-
-
 def turns_of(dialect: str, wire: Wire) -> list[Turn]:
     """Return the turns that a wire of this dialect shows."""
-    return READERS[dialect](lambda ours: Turn(ours=ours)).read(wire)
+    return parts(dialect).capture_reader(lambda ours: Turn(ours=ours)).read(wire)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from tests.players.captures import Message
 
+Variant = Callable[[list[Message]], list[Message]]
+
 BURST = "burst"
 LOG_LANE = ("segment_rotated", "invoke_start", "system_item")
 LATE = 4  # events of the other lane behind which one of the log lane comes
@@ -17,11 +19,6 @@ LATE = 4  # events of the other lane behind which one of the log lane comes
 def _name(message: Message) -> str:
     frame = message.value
     return str(frame.get("event") or frame.get("topic") or frame.get("type") or "") if message.way == "got" else ""
-
-
-def same(messages: list[Message]) -> list[Message]:
-    """Change nothing."""
-    return messages
 
 
 def done_texts_alone(messages: list[Message]) -> list[Message]:
@@ -88,17 +85,3 @@ def last_tokens_lost(messages: list[Message]) -> list[Message]:
                     break
         kept.append(message)
     return kept
-
-
-VARIANTS: dict[str, dict[str, Callable[[list[Message]], list[Message]]]] = {
-    "pod": {
-        BURST: same,
-        "done texts alone": done_texts_alone,
-        "log lane first": log_lane_first,
-        "log lane last": log_lane_last,
-    },
-    "smooth": {BURST: same, "terminal alone": terminal_alone},
-    "pando": {BURST: same, "last tokens lost": last_tokens_lost},
-    "codewhale": {BURST: same},
-}
-"""Dialect of a backend -> its manners."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct, field, structs
 
+from tests.dialects import parts
 from tests.oracle.history import Said
-from tests.pairs.table import must_see
+from tests.pairs.table import DIALECTS, must_see
 from tests.players.capture_readers import Turn
-from tests.players.captured import BACKENDS
-from tests.players.clients import CLIENTS, InMemoryClient
+from tests.players.clients import InMemoryClient
 from tests.players.in_memory import any_backend_gateway
 
-DIALECTS = tuple(CLIENTS)
 ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
 
@@ -47,18 +46,18 @@ async def played(backend: str, number: str, driver: str, manner: str = "") -> Ca
     """Return the play of a recording in this variant, driven by a client of dialect `driver` that repeats the recorded
     inputs.
     """
-    recorded = BACKENDS[backend](number, manner)
+    recorded = parts(backend).captured_backend(number, manner)
     play = CapturedPlay(recorded.turns(), recorded.history(), recorded.kept())
     middle = recorded.steps[recorded.middle()]
     audience: dict[tuple[str, str], InMemoryClient] = {}
     async with any_backend_gateway(backend) as stage:
         recorded.stage, stage.rest = stage, recorded.rest
-        recorded.driver = audience["driver", driver] = CLIENTS[driver](stage, f"driver-{driver}")
+        recorded.driver = audience["driver", driver] = parts(driver).in_memory_client(stage, f"driver-{driver}")
         session = await recorded.opened()
 
         async def connects(when: str) -> None:
             for dialect in DIALECTS:
-                client = audience[when, dialect] = CLIENTS[dialect](stage, f"{when}-{dialect}")
+                client = audience[when, dialect] = parts(dialect).in_memory_client(stage, f"{when}-{dialect}")
                 await client.join(session)
 
         async def before(at: int) -> None:

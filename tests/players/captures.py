@@ -12,10 +12,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.gateway import registry
 from tests.data_files import captures, rows, value_of
 
 CAPTURES: dict[str, dict[str, Path]] = {
-    dialect: {path.stem[:2]: path for path in captures(dialect)} for dialect in ("pod", "pando", "codewhale", "smooth")
+    dialect: {path.stem[:2]: path for path in captures(dialect)} for dialect in registry.OURS
 }
 """Dialect -> number of a capture -> its file."""
 

@@ -342,11 +342,3 @@ class InMemoryCodewhaleClient(InMemoryClient):
         await self.stage.rest()
         (answer,) = [frame for frame in self.peer.frames() if frame.get("id") == request]
         return [(item["role"], item["content"]) for item in answer["result"]["data"]["history"]]
-
-
-CLIENTS: dict[str, type[InMemoryClient]] = {
-    "smooth": InMemorySmoothClient,
-    "pod": InMemoryPodClient,
-    "pando": InMemoryPandoClient,
-    "codewhale": InMemoryCodewhaleClient,
-}

@@ -14,22 +14,17 @@ from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.target import UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.dialect import Dialect, Translator
+from tests.dialects import parts
 from tests.gateway.in_memory import AT_ONCE, InMemoryGateway, InMemoryPeer
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 
-UPSTREAMS = {
-    "pod": parse("pod+unix:/pod"),
-    "smooth": parse("smooth+ws://127.0.0.1:2/ws"),
-    "codewhale": parse("codewhale+unix:/codewhale?cwd=/src"),
-    "pando": parse("pando+tcp://127.0.0.1:1"),
-}
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
@@ -39,7 +34,7 @@ class AnyBackendGateway(InMemoryGateway):
     def __init__(
         self, group: asyncio.TaskGroup, backend: str, *, upstream: Endpoint | None = None, keeps: bool = True
     ) -> None:
-        super().__init__(group, LIMITS, "coalesce", upstream or UPSTREAMS[backend], keeps=keeps)
+        super().__init__(group, LIMITS, "coalesce", upstream or parts(backend).upstream, keeps=keeps)
         self.backend = backend
         self.rest: Callable[[], Awaitable[None]] = settle
         """Lets everything run until nobody has more to say."""

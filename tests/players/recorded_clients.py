@@ -7,13 +7,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.dialects import parts
 from tests.oracle.history import Said
 from tests.players.capture_readers import Turn, turns_of
-from tests.players.captured import BACKENDS
 from tests.players.captured.codewhale import usual
 from tests.players.captured.pando import SESSION
 from tests.players.captures import Message, messages
-from tests.players.clients import CLIENTS, InMemoryClient, InMemoryPandoClient, InMemoryPodClient, flat
+from tests.players.clients import InMemoryClient, InMemoryPandoClient, InMemoryPodClient, flat
 from tests.players.in_memory import any_backend_gateway
 from tests.players.recorded_turns_backend import RecordedTurnsBackend, script
 
@@ -53,7 +53,7 @@ def steps(dialect: str, number: str) -> list[Message]:
 
 
 def _ours(dialect: str, number: str) -> list[Turn]:
-    return [turn for turn in BACKENDS[dialect](number).turns() if turn.ours]
+    return [turn for turn in parts(dialect).captured_backend(number).turns() if turn.ours]
 
 
 def _is_input(frame: dict[str, Any]) -> bool:
@@ -117,13 +117,13 @@ def _ids(answers: list[dict[str, Any]]) -> list[str]:
 async def repeated(dialect: str, number: str, backend: str) -> RepeatedConversation:
     """Let a recorded client send everything again, to a backend of this dialect."""
     recorded = steps(dialect, number)
-    turns = _ours(dialect, number) if BACKENDS[dialect].plays(number) else []
+    turns = _ours(dialect, number) if parts(dialect).captured_backend.plays(number) else []
     acts = _acts(dialect, recorded, len(turns))
     lines = [script(turn, acts=act or turn.end in ("", "cancelled")) for turn, act in zip(turns, acts, strict=True)]
     async with any_backend_gateway(backend) as stage:
         acted = RecordedTurnsBackend(stage, lines or [script(Turn(end="completed"), acts=False)])
         try:
-            return await _repeat(CLIENTS[dialect](stage, "recorded"), acted, recorded, turns)
+            return await _repeat(parts(dialect).in_memory_client(stage, "recorded"), acted, recorded, turns)
         finally:
             await acted.end()
 

@@ -12,29 +12,38 @@ import re
 import pytest
 from msgspec import structs
 
+from tests.dialects import parts
 from tests.oracle import told_as_said
 from tests.oracle.history import Said
+from tests.pairs.table import DIALECTS
 from tests.players.capture_readers import Turn
-from tests.players.capture_variants import VARIANTS
-from tests.players.captured import BACKENDS
-from tests.players.captured_play import DIALECTS, CapturedPlay, played, visible
+from tests.players.capture_variants import BURST
+from tests.players.captured_play import CapturedPlay, played, visible
 from tests.players.captures import CAPTURES
 
+BACKENDS = {dialect: parts(dialect).captured_backend for dialect in DIALECTS}
 PLAYED = [(backend, number) for backend in BACKENDS for number in CAPTURES[backend] if BACKENDS[backend].plays(number)]
 QUESTIONS = ("Answer approve or deny.", "skip declines.", "answer code and the number.")
 """The ends of a question in words; nothing else stands in its run, or it stands behind CODE_WANTED."""
 
 CODE_WANTED = re.compile(r"\n\n\S+ needs a one-time code .*", re.DOTALL)
 
-DRIVERS = {"pod": "smooth", "smooth": "pod", "pando": "pod", "codewhale": "pod"}
-"""Backend -> the driver of its variants: a variant changes what all clients share, so one driver is enough."""
+
+def driver_of(backend: str) -> str:
+    """Return the driver of a backend's variants: a variant changes what all clients share, so one driver is enough."""
+    return "smooth" if backend == "pod" else "pod"
+
 
 QUESTION_FIRST = ("smooth", "10", "pod", "terminal alone")
 """A case in which a question in words is asked before the text that stands before it in the recording."""
 
 CASES = [
     *((backend, number, driver, "") for backend, number in PLAYED for driver in DIALECTS),
-    *((backend, number, DRIVERS[backend], manner) for backend, number in PLAYED for manner in VARIANTS[backend]),
+    *(
+        (backend, number, driver_of(backend), manner)
+        for backend, number in PLAYED
+        for manner in (BURST, *parts(backend).capture_variants)
+    ),
 ]
 
 

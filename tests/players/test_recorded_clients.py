@@ -10,8 +10,9 @@ import pytest
 from msgspec import structs
 
 from tests.oracle import told_as_said
+from tests.pairs.table import DIALECTS
 from tests.players.capture_readers import Turn
-from tests.players.captured_play import DIALECTS, visible
+from tests.players.captured_play import visible
 from tests.players.captures import CAPTURES, messages
 from tests.players.recorded_clients import repeated
 

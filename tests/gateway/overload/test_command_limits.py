@@ -17,6 +17,7 @@ from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
 from dragoman.gateway.peer import Peer
 from dragoman.mappings.dialect import HEAD, Burst, Frame, Missed, Oversize, Parts
 from dragoman.mappings.smooth import DIALECT
+from tests.dialects import parts
 from tests.memory_transport import MemoryTransport
 from tests.services import services
 
@@ -97,18 +98,10 @@ def test_an_attachment_does_not_make_room_for_more_values() -> None:
     assert refused.name == "message_values"
 
 
-INPUTS = {
-    "smooth": {"action": "send_message", "sessionId": "s1", "message": "hi"},
-    "pod": {"method": "run", "params": {"input": [{"kind": "text", "content": "hi"}]}},
-    "pando": {"jsonrpc": "2.0", "id": "req-1", "method": "message.send", "params": {"session_id": "s1"}},
-    "codewhale": {"jsonrpc": "2.0", "id": 1, "method": "thread/message", "params": {"thread_id": "t1"}},
-}
-
-
 @pytest.mark.parametrize("name", registry.OURS)
 def test_an_input_is_expected_to_take_more_work_than_a_ping(name: str) -> None:
     inputs = registry.dialects()[name].cost.inputs
-    data, ping = json.dumps(INPUTS[name]).encode(), b'{"action":"ping"}'
+    data, ping = parts(name).input.encode(), b'{"action":"ping"}'
     assert expected_work(inputs, data) == QUANTUM
     assert expected_work(inputs, Parts("rpc", b"me", (b"", data))) == QUANTUM
     assert expected_work(inputs, ping) < FRAME

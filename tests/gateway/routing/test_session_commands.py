@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical.commands import GetHistory
 from tests.gateway import smooth_server_messages as smooth_server
 from tests.gateway.backends.in_memory_pando import frames, in_memory_pando_gateway, row
 from tests.gateway.backends.in_memory_pando import send as sends
 from tests.gateway.codewhale_messages import answers
 from tests.gateway.codewhale_messages import shown as thread_shown
-from tests.gateway.in_memory import UPSTREAMS, InMemoryGateway, in_memory_gateway
+from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
 from tests.gateway.pod_messages import delta, run, snapshot, took
 from tests.gateway.smooth_client_messages import (
     AGENT,
@@ -282,9 +281,8 @@ async def test_a_slow_client_gets_the_end_of_its_turn_although_it_resumes_with_f
         assert sorted(ends) == ["again", "r"]
 
 
-async def test_a_create_that_names_no_user_has_the_one_of_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(UPSTREAMS, "smooth", parse("smooth+ws://127.0.0.1:2/ws?user=Desk"))
-    async with in_memory_gateway(upstream="smooth") as made:
+async def test_a_create_that_names_no_user_has_the_one_of_the_upstream() -> None:
+    async with in_memory_gateway(upstream="smooth+ws://127.0.0.1:2/ws?user=Desk") as made:
         await opened_on_smooth(made)
         script = made.connects("b").sends("b", RESUME | {"authContext": PROOF})
         await script.server_receives({"requestId": "$c", "userName": "Desk", "authContext": PROOF})

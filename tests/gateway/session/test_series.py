@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.in_memory import LIMITS, UPSTREAMS, InMemoryGateway, InMemoryPeer
+from tests.dialects import parts
+from tests.gateway.in_memory import LIMITS, POD, InMemoryGateway, InMemoryPeer
 from tests.gateway.pod_messages import FINISHED, delta, done, echo, run, say, snapshot, status
 from tests.gateway.smooth_server_messages import CREATED, acknowledged, answered, confirmation, said, taken
 from tests.idle import settle
@@ -21,8 +22,8 @@ class Series:
     """Two gateways: `near` serves the pod client `p`, and `far` has the backend."""
 
     def __init__(self, group: asyncio.TaskGroup, upstream: str) -> None:
-        self.near = InMemoryGateway(group, LIMITS, "coalesce", UPSTREAMS["pod"])
-        self.far = InMemoryGateway(group, LIMITS, "coalesce", UPSTREAMS[upstream])
+        self.near = InMemoryGateway(group, LIMITS, "coalesce", POD)
+        self.far = InMemoryGateway(group, LIMITS, "coalesce", parts(upstream).upstream)
         self.links: list[InMemoryPeer] = []  # those of the near gateway at the far one, one for each connection
         self._carried = [0, 0]
         self.one_by_one = False

@@ -21,7 +21,8 @@ from dragoman.mappings.codewhale.wire.results import (
     ThreadResponse,
     shape_of,
 )
-from tests.mappings.golden import GOLDEN, fields_of, said
+from tests.mappings.codewhale.golden import GOLDEN
+from tests.mappings.golden import fields_of, said
 
 
 def test_a_result_is_recognised_by_its_members() -> None:
@@ -44,7 +45,7 @@ def test_values_of_a_wrong_type_are_left_for_the_decoder_to_refuse() -> None:
 
 
 def test_every_documented_field_of_a_result_and_of_its_frames_is_in_a_golden_frame() -> None:
-    seen = {field for frame in GOLDEN["codewhale", "events"] for field in said(EVENTS.decode(frame))}
+    seen = {field for frame in GOLDEN.events for field in said(EVENTS.decode(frame))}
     for kind in (*get_args(Result), Answer):
         assert set(fields_of(inspect.type_info(kind))) - seen == set()
 

@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dragoman.gateway.session.session import Session
+from tests.dialects import parts
 from tests.gateway.in_memory import InMemoryPeer
 from tests.idle import settle
 from tests.oracle.history import Said
 from tests.players.capture_readers import Turn, turns_of
-from tests.players.capture_variants import BURST, VARIANTS
+from tests.players.capture_variants import BURST
 from tests.players.captures import Message, messages
 from tests.players.clients import InMemoryClient
 from tests.players.in_memory import AnyBackendGateway
@@ -35,7 +36,8 @@ class CapturedBackend:
 
     def __init__(self, number: str, manner: str = "") -> None:
         self.recorded = self._chosen(messages(self.dialect, number))
-        self.steps = list(VARIANTS[self.dialect][manner](self.recorded) if manner else self.recorded)
+        variant = parts(self.dialect).capture_variants.get(manner, list)
+        self.steps = list(variant(self.recorded))
         self._burst = manner == BURST
         self.stage: AnyBackendGateway
         self.driver: InMemoryClient

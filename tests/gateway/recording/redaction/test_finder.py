@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from dragoman.gateway import registry
 from dragoman.gateway.recording.redaction import finder as finder_module
 from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Detector, Finder
 from dragoman.gateway.recording.redaction.prefixed_keys import BEYOND, PIECE
@@ -24,6 +25,7 @@ from dragoman.gateway.recording.redaction.rules import pattern as own_pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, USER_INFO
 from dragoman.gateway.recording.redaction.spans import BINARY_HEAD, Span, layers, replaced
 from dragoman.mappings.errors import ConfigError
+from tests.dialects import parts
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 FINDER = Finder(BUILT_IN)
@@ -380,13 +382,7 @@ IMAGE = base64.b64encode(Random(1).randbytes(3000)).decode()
 PNG = IMAGE + LIKE_A_KEY + IMAGE
 KEY = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 
-CARRIERS = {
-    "codewhale": '{"images":[{"mime":"image/png","dataBase64":"%s"}]}',
-    "smooth": '{"attachments":[{"type":"image","url":"data:image/png;base64,%s"}]}',
-    "pod": '{"attachments":[{"kind":"image","mime_type":"image/png","data":"%s"}]}',
-    "pando": '{"type":"image","source":{"type":"base64","data":"%s"}}',
-    "JSON in JSON": '{"output":"{\\"data\\":\\"%s\\"}"}',
-}
+CARRIERS = {name: parts(name).image for name in registry.OURS} | {"JSON in JSON": '{"output":"{\\"data\\":\\"%s\\"}"}'}
 
 
 def test_the_text_in_the_image_looks_like_a_key() -> None:
