@@ -225,6 +225,20 @@ async def test_pods_that_were_found_for_refused_clients_are_free_and_asked_again
         assert [await pods.open() for _ in range(3)] == ["0001", "0002", "0003"]
 
 
+async def test_a_pod_that_was_found_free_is_asked_again_for_a_client_that_comes_later(many_pods: Any) -> None:
+    async with many_pods(FEW) as pods:
+        names: list[str] = []
+
+        def come_later() -> None:  # the queue is never empty
+            pods.dead.add("0000")
+            found = partial(pods.kind.session_behind, "", "")
+            pods.kind.when_known(link("b"), OpenSession(), lambda: names.append(found().state.title))
+
+        await pods.perform(OpenSession(), come_later)
+        await pods.list()
+        assert names == ["0001"]
+
+
 async def test_actions_that_wait_together_do_not_keep_the_loop_from_other_work(many_pods: Any) -> None:
     steps = count()
 
