@@ -32,24 +32,24 @@ class KnownMessages:
         self.waiting = ""
         """The id of the last stored input, if it had no answer when the store was read between two turns."""
         self._listed = False  # the store was read at least once
-        self._inputs: list[str] = []  # inputs of users that were not seen in the store yet
-        self._echoes: list[str] = []
+        self._inputs: list[int] = []  # hashes of users' inputs that were not seen in the store yet
+        self._echoes: list[int] = []  # hashes, because an input may have megabytes
 
     def note_sent(self, text: str) -> None:
         """Note an input of ours, so that its echo is not mistaken for another client's input."""
-        self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
+        self._echoes = [*self._echoes[1 - ECHOES_MAX :], hash(text)]
         self.note_input(text)
 
     def take_echo(self, text: str) -> bool:
         """Return True if a published input is the echo of one of ours; each is matched once."""
-        if text not in self._echoes:
+        if hash(text) not in self._echoes:
             return False
-        self._echoes.remove(text)
+        self._echoes.remove(hash(text))
         return True
 
     def note_input(self, text: str) -> None:
         """Note a user's input, which the store will have under an id that we do not know yet."""
-        self._inputs = [*self._inputs[1 - INPUTS_MAX :], text]
+        self._inputs = [*self._inputs[1 - INPUTS_MAX :], hash(text)]
 
     def note_published(self, message: Message) -> None:
         """Note a user's message that the primary published."""
@@ -59,9 +59,9 @@ class KnownMessages:
 
     def forget_input(self, text: str) -> None:
         """Remove an input that the primary did not accept."""
-        for texts in (self._inputs, self._echoes):
-            if text in texts:
-                texts.remove(text)
+        for known in (self._inputs, self._echoes):
+            if hash(text) in known:
+                known.remove(hash(text))
 
     def note_listed(self, listed: Sequence[Message]) -> None:
         """Note the messages of a list that may be only a part of the store."""
@@ -95,12 +95,12 @@ class KnownMessages:
         for message in listed:
             if message.role != "user" or message.id in self.ids:
                 continue
-            if message.text in self._inputs:
-                self._inputs.remove(message.text)
+            if hash(message.text) in self._inputs:
+                self._inputs.remove(hash(message.text))
             else:
                 found.append(message)
-        if found and own is not None and own in self._inputs and own in found[-1].text:
-            self._inputs.remove(own)
+        if found and own is not None and hash(own) in self._inputs and own in found[-1].text:
+            self._inputs.remove(hash(own))
             found.pop()
         return [events.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
 

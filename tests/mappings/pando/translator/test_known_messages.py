@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -28,6 +29,17 @@ def test_the_oldest_input_that_no_list_had_is_forgotten() -> None:
     for number in range(INPUTS_MAX + 1):
         known.note_input(str(number))
     assert texts(known.missed_inputs([user("0", "a"), user("1", "b")])) == ["0"]
+
+
+def test_the_texts_of_inputs_that_no_list_had_are_not_kept() -> None:
+    known = KnownMessages()
+    tracemalloc.start()
+    for number in range(INPUTS_MAX):
+        known.note_sent(f"{number}" * 100_000)
+        known.note_published(user(f"{number}" * 100_000, "m"))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 100_000
 
 
 def test_the_ids_that_a_turn_without_end_publishes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
