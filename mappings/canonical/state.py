@@ -48,6 +48,7 @@ from dragoman.mappings.canonical.values import (
 )
 
 ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners; the oldest are dropped
+ALERTS_SIZE = 64 * 1024  # characters of them
 
 
 class Batch(Struct, frozen=True, kw_only=True, gc=False):
@@ -240,9 +241,10 @@ class SessionState(Struct, kw_only=True):
         return self.chosen_ids if self.backend_ids is None else self.backend_ids
 
     def add_alert(self, alert: Alert) -> None:
-        """Add an alert, and drop the oldest beyond ALERTS_KEPT."""
+        """Add an alert, and drop the oldest beyond ALERTS_KEPT, or beyond ALERTS_SIZE."""
         self.alerts.append(alert)
-        del self.alerts[:-ALERTS_KEPT]
+        while len(self.alerts) > ALERTS_KEPT or sum(len(kept.text) for kept in self.alerts) > ALERTS_SIZE:
+            del self.alerts[0]
 
     def messages(self) -> list[Message]:
         """Return the messages of user and assistant, oldest first, with the text blocks of a turn joined.

@@ -15,7 +15,14 @@ from msgspec import Raw, json
 
 from dragoman.mappings.canonical import Command, Event, OpenTurn, SessionState, Unmapped, commands, events, prelude
 from dragoman.mappings.canonical.facts import Facts
-from dragoman.mappings.canonical.state import ALERTS_KEPT, CallBlock, ReasoningBlock, ResultBlock, TextBlock
+from dragoman.mappings.canonical.state import (
+    ALERTS_KEPT,
+    ALERTS_SIZE,
+    CallBlock,
+    ReasoningBlock,
+    ResultBlock,
+    TextBlock,
+)
 from dragoman.mappings.canonical.values import (
     FileAttachment,
     FileRef,
@@ -234,6 +241,10 @@ def test_alerts_are_bounded_and_the_oldest_is_dropped() -> None:
     for n in range(ALERTS_KEPT + 3):
         state.add_alert(events.Alert(level="warn", source="pod", text=str(n)))
     assert (len(state.alerts), state.alerts[0].text) == (ALERTS_KEPT, "3")
+    state.add_alert(events.Alert(level="warn", source="pod", text="x" * ALERTS_SIZE))
+    assert [len(alert.text) for alert in state.alerts] == [ALERTS_SIZE]
+    state.add_alert(events.Alert(level="warn", source="pod", text="x" * (ALERTS_SIZE + 1)))
+    assert state.alerts == []
 
 
 def test_states_share_no_list() -> None:
