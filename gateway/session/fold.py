@@ -40,6 +40,7 @@ N = TypeVar("N", int, float)
 
 DESCRIPTIONS = frozenset((events.HistorySnapshot, events.SessionActivated, events.SessionUpdated))
 CALLS_KEPT = 256  # newest calls of ended turns: their results may still come, or come again, after a resume
+CALL_MAX = 1024  # characters of the id and name of such a call: ten times what real ones have
 
 
 def changes_more_than_description(events: Sequence[Event]) -> bool:
@@ -76,7 +77,9 @@ def _history(state: SessionState, event: events.HistorySnapshot) -> None:
     state.summed_up = event.summed_up
     answered = {item.call for item in event.items if isinstance(item, ToolResult)}
     calls = {
-        item.call: None if item.call in answered else item.name for item in event.items if isinstance(item, ToolCall)
+        item.call: None if item.call in answered else item.name
+        for item in event.items
+        if isinstance(item, ToolCall) and len(item.call) + len(item.name) <= CALL_MAX
     }
     state.earlier_calls = dict(list(calls.items())[-CALLS_KEPT:])
     if event.status is not None:
@@ -263,7 +266,11 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
         state.transcript += _items(turn, event.message)
         if turn.calls:
             newest = list(turn.calls.values())[-CALLS_KEPT:]
-            calls = {call.call: call.name if call.result is None else None for call in newest}
+            calls = {
+                call.call: call.name if call.result is None else None
+                for call in newest
+                if len(call.call) + len(call.name) <= CALL_MAX
+            }
             state.earlier_calls = dict([*state.earlier_calls.items(), *calls.items()][-CALLS_KEPT:])
     state.fresh = len(state.transcript)
 

@@ -16,6 +16,7 @@ from msgspec import Raw
 from dragoman.gateway import registry
 from dragoman.gateway.session.delivery import up_to_questions
 from dragoman.gateway.session.fold import (
+    CALL_MAX,
     CALLS_KEPT,
     FOLD,
     FOLD_IN_TURN,
@@ -51,7 +52,7 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from dragoman.mappings.canonical.values import Message, Origin, SessionSummary, Text, Usage
+from dragoman.mappings.canonical.values import Message, Origin, SessionSummary, Text, ToolCall, Usage
 from dragoman.mappings.dialect import SessionProjection
 
 OURS = Origin(link="smooth-1", request="r1")
@@ -332,6 +333,16 @@ def test_the_calls_of_ended_turns_that_wait_for_a_result_are_bounded() -> None:
     calls = [ToolCallStarted(call=f"c{number}", name="ls") for number in range(CALLS_KEPT + 1)]
     live = played([[*calls, TurnResult(end="cancelled"), StatusChanged(status="idle")]])
     assert len(live.state.earlier_calls) == CALLS_KEPT
+
+
+def test_a_call_of_an_ended_turn_or_of_a_history_with_a_long_name_is_not_kept() -> None:
+    long, short = "x" * (CALL_MAX - 1), "x" * (CALL_MAX - 2)
+    calls = [ToolCallStarted(call=call, name="ls") for call in (long, short)]
+    live = played([[*calls, TurnResult(end="cancelled"), StatusChanged(status="idle")]])
+    assert live.state.earlier_calls == {short: "ls"}
+    items = tuple(ToolCall(call=call, name="rm", arguments="{}") for call in (long, short))
+    live = played([[HistorySnapshot(items=items)]])
+    assert live.state.earlier_calls == {short: "rm"}
 
 
 def test_an_input_that_is_rolled_back_is_not_among_the_items_that_a_summary_replaces() -> None:
