@@ -152,25 +152,23 @@ class PodsKind(BackendKind):
         """Perform the actions that wait, each once its pod is known."""
         while self._queue:
             for number in range(1, len(self._queue) + 1):
-                await self._perform(self._queue[0])
+                waiting = self._queue[0]
+                link = waiting.link
+                try:
+                    if link.alive:
+                        self._choice = await self._choose(link, waiting.command)
+                        waiting.act()
+                except Exception:  # no caller is above this task: the failure ends this client alone
+                    link.log.exception("cannot find a pod for the client, disconnecting it")
+                    link.end(CloseReason.INTERNAL)
+                self._choice = Choice()
                 if not number % AT_ONCE:
                     await asyncio.sleep(0)  # other clients get a step of the event loop
-                link = self._queue.popleft().link
+                self._queue.popleft()
                 self._waiting[link.id] -= 1
                 if not self._waiting[link.id]:
                     del self._waiting[link.id]
             self._free.clear()  # found for those who waited: the pods may die before the next ones come
-
-    async def _perform(self, waiting: WaitingAction) -> None:
-        link = waiting.link
-        try:
-            if link.alive:
-                self._choice = await self._choose(link, waiting.command)
-                waiting.act()
-        except Exception:  # no caller is above this task: the failure ends this client alone
-            link.log.exception("cannot find a pod for the client, disconnecting it")
-            link.end(CloseReason.INTERNAL)
-        self._choice = Choice()
 
     async def _choose(self, link: Link, command: Command | None) -> Choice:
         """Return the session that an action needs, made if it is not open here, or why there is none."""

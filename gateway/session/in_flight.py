@@ -82,7 +82,7 @@ class InFlight:
         limits, request = services.limits, services.new_id()
         deadline = limits.open_deadline if isinstance(command, OpeningCommand) else limits.accept_deadline
         timer = services.schedule(deadline, lambda: self._late(request, _late_text(upstream)))
-        size = weight.of_command(command) + (weight.of_command(then) if then is not None else 0)
+        size = weight.of_values(command, then)
         self._pending[request] = PendingCommand(
             command=command, weight=size, timer=timer, client=client, segments=segments, then=then
         )

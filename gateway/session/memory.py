@@ -1,7 +1,7 @@
 """The memory that a session holds, counted in the budget of the gateway.
 
-It is its log, its transcript, its history as pod clients are shown it, the command that opened it and its commands
-without an answer. The transcript is counted as it grows (digest.py).
+It is its log, its transcript, its history as pod clients are shown it, its facts and its commands without an answer.
+The transcript is counted as it grows (digest.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from dragoman.adapters.meter import Meter
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.digest import TranscriptDigest
 from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.weight import of_command
+from dragoman.gateway.session.weight import of_values
 from dragoman.mappings.canonical import SessionState
-from dragoman.mappings.canonical.commands import OpenSession
 from dragoman.mappings.dialect import Loss
 
+NO_MEMORY = "the gateway is out of memory"
 SHARED = 1024 * 1024  # bytes of a rendered history that is kept for further clients: a shorter one takes 3 ms to render
+
+_FACTS = attrgetter("opening", "title", "agent", "backend", "snapshot_ext", "backend_ids", "chosen_ids", "goal")
+"""What a client or the backend tells of a session in one value each, which it may replace."""
 
 _FRAME = attrgetter("frame")
 
@@ -32,10 +35,10 @@ class SessionMemory:
     __slots__ = (
         "_commands",
         "_drop_commands",
+        "_facts",
+        "_facts_size",
         "_log",
         "_meter",
-        "_opening",
-        "_opening_size",
         "_services",
         "_state",
         "digest",
@@ -47,8 +50,8 @@ class SessionMemory:
         self._services = services
         self._drop_commands = drop_commands
         self._commands = 0  # bytes of the commands without an answer
-        self._opening: OpenSession | None = None  # the command that opens the session again, as it was counted
-        self._opening_size = 0  # bytes
+        self._facts: tuple[object, ...] = ()  # as they were counted
+        self._facts_size = 0  # bytes
         self._meter = Meter()
         self.digest = TranscriptDigest()
         services.memory.watch(self._meter, self._relieve)
@@ -64,17 +67,12 @@ class SessionMemory:
         self._trim(self._services.limits.transcript_max, "older than transcript_max")
 
     def count_commands(self, change: int) -> None:
-        """Count more bytes of commands without an answer, or fewer if `change` is negative.
-
-        One of them may open the session, and is kept.
-        """
+        """Count more bytes of commands without an answer, or fewer if `change` is negative."""
         self._commands += change
-        opening = self._state.opening
-        if opening is not self._opening:
-            size = of_command(opening) if opening is not None else 0
-            change += size - self._opening_size
-            self._opening, self._opening_size = opening, size
-        self._meter.add(change)
+        if _FACTS(self._state) == self._facts:
+            self._meter.add(change)  # which takes fewer calls
+        else:
+            self._count()
 
     def count_rendered(self) -> None:
         """Count the history that a client was just shown, or drop it if it is short."""
@@ -104,16 +102,22 @@ class SessionMemory:
         self._count()
 
     def _relieve(self) -> None:
-        if 2 * self._commands > self._meter.size - self._opening_size:
+        if 2 * self._commands > self._meter.size - self._facts_size:
             self._drop_commands()
             return
         self._log.drop_half()
         self._state.rendered.clear()
-        self._trim(self.digest.size // 2, "the gateway is out of memory")
+        if self._state.snapshot_ext:
+            self._state.snapshot_ext, self._state.summed_up = {}, 0  # clients are shown the items in its place
+            self._services.ledger.record([Loss(kind="ext", why=NO_MEMORY)], session=self._state.id)
+        self._trim(self.digest.size // 2, NO_MEMORY)
 
     def _count(self) -> None:
-        """Count the log and the transcript: while a client reads slowly, the log may have turns of the transcript."""
+        """Count everything: while a client reads slowly, the log may have turns of the transcript."""
         state = self._state
-        texts = self._log.size + self.digest.size + len(state.title) + len(state.agent)
+        facts = _FACTS(state)
+        if facts != self._facts:
+            self._facts, self._facts_size = facts, of_values(*facts)
+        texts = self._log.size + self.digest.size
         rendered = sum(map(len, map(_FRAME, state.rendered.values())))
-        self._meter.add(texts + rendered + self._commands + self._opening_size - self._meter.size)
+        self._meter.add(texts + rendered + self._commands + self._facts_size - self._meter.size)

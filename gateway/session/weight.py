@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, json, structs
 
-from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ErrorReported,
@@ -101,9 +101,9 @@ def _arguments(event: ToolCallArguments, turn: OpenTurn | None) -> int:
     return max(0, of_text(event.json) - fragments)
 
 
-def of_command(command: Command) -> int:
-    """Return the weight of a command: of its texts, and of each value that a client can give it."""
-    values: list[Any] = [command]
+def of_values(*given: object) -> int:
+    """Return the weight of commands or other values: of their texts, and of each value that a peer can put there."""
+    values: list[Any] = [*given]
     weight = 0
     while values:
         value = values.pop()

@@ -338,7 +338,7 @@ async def turn_calls_from_smooth(folder: Path) -> list[str]:
 # -- a connect and its end -------------------------------------------------------------------------
 
 
-CONNECT_MAX, END_MAX = 505, 246
+CONNECT_MAX, END_MAX = 506, 246
 LOGGED_BY_ASYNCIO = "logs._Bridge.emit"  # of the fake pod, whose peer has left
 WARM_CONNECTS = 2  # connects before the one that is counted: they pay for decoders and tables
 LONG_AGO = 1_000_000_000  # seconds: a folder that has just changed may have changed again, so it is read again

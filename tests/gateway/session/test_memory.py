@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from msgspec import Raw
 
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
@@ -18,7 +19,7 @@ from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import OpenSession
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.state import RenderedHistory
-from dragoman.mappings.canonical.values import Message, Origin
+from dragoman.mappings.canonical.values import BackendInfo, Message, Origin
 from tests.services import services
 from tests.step_counter import count_steps
 
@@ -75,13 +76,34 @@ def test_commands_count_and_are_dropped_if_they_are_most_of_a_session() -> None:
     assert (dropped, log.size >= 12 * STEP) == (["commands"], True)
 
 
-@pytest.mark.parametrize("name", ["title", "agent"])
-def test_the_names_of_a_session_count(name: str) -> None:
+FACTS = {
+    "title": "x" * 10 * STEP,
+    "agent": "x" * 10 * STEP,
+    "backend": BackendInfo(tools=("x" * 10 * STEP,)),
+    "snapshot_ext": {"entries": Raw(b"x" * 10 * STEP)},
+    "backend_ids": {"id": Raw(b"x" * 10 * STEP)},
+    "chosen_ids": {"id": Raw(b"x" * 10 * STEP)},
+    "goal": Raw(b"x" * 10 * STEP),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_what_a_peer_tells_of_a_session_counts(name: str) -> None:
     given, _, memory, state = holding(STEP)
     before = given.memory.used
-    setattr(state, name, "x" * 10 * STEP)
+    setattr(state, name, FACTS[name])
+    memory.count_commands(0)
+    assert 10 * STEP <= given.memory.used - before <= 11 * STEP
+
+
+def test_out_of_memory_the_history_in_the_words_of_the_backend_is_dropped_and_the_loss_is_counted() -> None:
+    given, log, memory, state = holding(STEP)
+    state.snapshot_ext, state.summed_up = {"entries": Raw(b"x" * 100 * STEP)}, 3
     memory.trim_transcript()
-    assert given.memory.used - before >= 10 * STEP
+    given.memory.limit = given.memory.used
+    log.append([TextDelta(text="y" * STEP)], "t", Origin(), 0, STEP)
+    assert (state.snapshot_ext, state.summed_up, given.memory.used < 30 * STEP) == ({}, 0, True)
+    assert [row.kind for row in given.ledger.entries()] == ["transcript", "ext"]
 
 
 def test_the_command_that_opens_a_session_again_counts_and_is_kept() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw, json
 
-from dragoman.gateway.session.weight import ITEM, VALUE, in_turn, of_command, of_events, of_item, of_text
+from dragoman.gateway.session.weight import ITEM, VALUE, in_turn, of_events, of_item, of_text, of_values
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import Compact, OpenSession, RenameSession, SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -159,4 +159,4 @@ def test_an_event_that_no_later_client_is_sent_does_not_count_in_a_turn(event: E
     ],
 )
 def test_a_command_weighs_its_texts_and_its_values(command: Command, weight: int) -> None:
-    assert of_command(command) == weight
+    assert of_values(command) == weight
