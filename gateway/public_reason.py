@@ -40,7 +40,7 @@ def full_reason(error: Exception) -> str:
 
 
 def exit_reason(transport: object) -> str:
-    """Return the exit status and the last words of the child behind a transport; "" if no child is behind it."""
+    """Return why the peer of a transport ended: a child's exit status and last words, or the code of a WebSocket."""
     return without_secrets(getattr(transport, "reason", ""))
 
 

@@ -151,6 +151,7 @@ class WebSocketTransport:
         "meter",
         "peer",
         "push",
+        "reason",
         "try_send",
     )
 
@@ -177,6 +178,7 @@ class WebSocketTransport:
         """Pushes frames to the sink, without the checks of `messages_received`."""
         self._holds = False  # the parser has data that waits for its turn
         self._is_paused = False  # the connection is not read
+        self.reason = ""  # why the peer closed the connection, if it told an error
         self._violation: WebSocketError | None = None  # for which the peer is disconnected
         self._over = False  # the stream has ended: with a close frame, an error, or the connection
         self._drops = False  # we close the connection: messages are dropped
@@ -276,6 +278,7 @@ class WebSocketTransport:
             self._inbound.push(frames)
         if close is not None:
             code = close.data
+            self.reason = _close_reason(code, close.extra)
             wrong = code == WSCloseCode.ABNORMAL_CLOSURE or code > CODE_MAX  # aiohttp accepts these
             text = f"no peer may send the close code {code}"
             self.stream_ended(WebSocketError(WSCloseCode.PROTOCOL_ERROR, text) if wrong else None)
@@ -379,6 +382,11 @@ class WebSocketTransport:
 
 def _count_nothing(_count: int) -> None:
     """Count no pings: no client is served."""
+
+
+def _close_reason(code: int, words: str | None) -> str:
+    """Return the code and the words of a close frame; "" if they tell no error."""
+    return "" if code <= WSCloseCode.OK else f"it closed with code {code}" + (f", {words}" if words else "")
 
 
 def address(name: tuple[str, int] | None) -> str:

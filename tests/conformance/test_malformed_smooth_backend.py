@@ -86,6 +86,10 @@ def error(code: str, request: object = "turn") -> dict[str, Any]:
     return {"type": "error", "requestId": request, "error": {"code": code}, "data": {"error": {"code": code}}}
 
 
+def lost(cause: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"message": f"the connection to the backend was lost{cause}"}}
+
+
 def said_error(code: str, request: str | None = "$turn") -> dict[str, Any]:
     body = {"error": {"code": code, "message": "m"}}
     ids = {} if request is None else {"requestId": request}
@@ -384,8 +388,8 @@ ROWS = [
     ),
     # docs/design.md, section 6: the open turn fails with a cause, and no command is repeated.
     *[
-        row(f"1: the connection closes with {code}", HangsUp(code), told=[error("INTERNAL_ERROR")], again=True)
-        for code in (1000, 1001, 1011, 4000)
+        row(f"1: the connection closes with {code}", HangsUp(code), told=[lost(cause)], again=True)
+        for code, cause in {1000: "", **{code: f": it closed with code {code}" for code in (1001, 1009, 4000)}}.items()
     ],
     row(
         "1: the connection closes before the 202",
