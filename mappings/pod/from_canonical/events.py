@@ -7,6 +7,7 @@ client's run, not the turn. The answer begins a new run, in which the rest of th
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from msgspec import UNSET, json
@@ -74,19 +75,27 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
 
 
 def _start(event: events.HistorySnapshot, context: Context) -> object:
-    """Return the first entry of the segment: the pod's own, with the input that came before the rotation added.
+    """Return the first entry of the segment: the pod's own, with what clients saw before or after it added.
 
     The entry may begin with a summary of older items, which are not sent again.
     """
     own = carried(event.ext, "entry")
-    if own is None:
+    entry: Any = json.decode(own) if own is not None else _newest_segment(event)
+    if not entry and own is None:
         return segment_start(event.conversation or context.session, event.items, context.at)
-    entry = json.decode(own)
     shown = event.summed_up or len(LoggedConversation([entry]).items)
     history = entry.get("history", []) if isinstance(entry, dict) else None
     if shown >= len(event.items) or not isinstance(history, list):
-        return own
+        return own or entry
     return {**entry, "history": [*history, *map(logged_item, event.items[shown:])]}
+
+
+def _newest_segment(event: events.HistorySnapshot) -> dict[str, object]:
+    """Return the newest segment of a compacted log as one entry with all its items; {} if there is no such log."""
+    entries = given(event.ext, "entries", list[object], []) if event.compacted else []
+    starts = (one for one in reversed(entries) if isinstance(one, dict) and one.get("kind") == "segment_start")
+    start = next(starts, {})
+    return start and {**start, "history": [*map(logged_item, LoggedConversation(entries).items)]}
 
 
 @FROM_EVENT.rule(

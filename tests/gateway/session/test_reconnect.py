@@ -604,6 +604,31 @@ async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input_aft
         )
 
 
+async def test_a_pod_client_is_not_sent_again_what_a_summary_replaced() -> None:
+    summary, heard = logged("user", "in short"), [logged("user", "Go on"), logged("assistant", "Yes")]
+    compacted, whole = rotated(summary), rotated(summary, *heard)
+    for event in (compacted, whole):
+        event["data"]["entry"]["compacted_from"] = {"segment_id": SEGMENT, "at_turn_index": 1}
+    before = snapshot(rotated()["data"]["entry"], *run_entries("Hi", answer_entry("Hello"), end=completed()))
+    answered = run_entries("Go on", answer_entry("Yes"), end=completed())
+    turn = [say("turn_start", turn=0), delta("Yes"), done("Yes"), say("turn_end", turn=0, result="finished")]
+    async with in_memory_gateway() as made:
+        await (
+            made.connects("p", dialect="pod")
+            .pod_sends(before)
+            .receives("p", before)
+            .pod_sends(compacted)
+            .receives("p", compacted)
+            .sends("p", run("Go on"))
+            .pod_receives(run("Go on"))
+            .pod_sends(*took("Go on"), *turn, *FINISHED)
+            .receives("p", echo("Go on"), status("running"), *turn, *FINISHED)
+            .pod_dies()
+            .pod_sends(snapshot(compacted["data"]["entry"], *answered))
+            .receives("p", whole, status("idle"))
+        )
+
+
 async def test_an_input_in_flight_behind_one_that_was_accepted_late_fails() -> None:
     async with in_memory_gateway() as made:
         await (
