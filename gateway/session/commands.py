@@ -23,11 +23,11 @@ from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
 from dragoman.gateway.session import one_time_codes, titles
-from dragoman.gateway.session.context import Effects, SessionContext
+from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
-from dragoman.gateway.session.ports import Client
+from dragoman.gateway.session.ports import Client, Effects
 from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.turn_states import TurnState
 from dragoman.gateway.timers import Deadline

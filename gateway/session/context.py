@@ -1,13 +1,9 @@
-"""The context that the parts of one session share, and the effects that they have on it.
+"""The context that the parts of one session share: its state, and the collaborators of each part.
 
-No part knows the session itself: session.py builds the parts, and performs their effects. `Effects` is a protocol and
-not a list of values as in mappings, because most effects must be done at once (docs/design.md, section 5): an input is
-accepted before the events after it are read, a request has its id before its answer comes in the same call.
+No part knows the session itself: session.py builds the parts, and performs their effects (`ports.Effects`).
 """
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import structlog
 from msgspec import Struct
@@ -17,51 +13,12 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.normal_form import NormalForm
-from dragoman.gateway.session.ports import Backend, Client
-from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.ports import Effects
 from dragoman.gateway.session.turn_states import TurnStates
-from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical.events import SessionOpened
-from dragoman.mappings.canonical.values import Failure, SessionSummary
+from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Dialect
 
 log = structlog.get_logger("dragoman.session")
-
-
-class Effects(Protocol):
-    """The effects that the parts of a session have on it. A reload may give it another backend."""
-
-    backend: Backend
-
-    def deliver(self, runs: list[Run], at: int) -> None:
-        """Append runs to the log, and give them to every client."""
-
-    def tell_clients(self, event: Event) -> None:
-        """Tell the clients something that the gateway itself says."""
-
-    def note_quiet(self) -> None:
-        """Take note that a turn or input may have begun or ended."""
-
-    def give_up(self, failure: Failure) -> None:
-        """Fail the open turn, and all that waits for the backend."""
-
-    def opened(self, event: SessionOpened) -> Effects:
-        """Take the names that the backend gave; return the session that clients are shown for this one."""
-
-    def show(self, client: Client, request: str, event: SessionOpened, then: Command | None) -> None:
-        """Attach the client that asked for the session, and perform the command that it sent for it."""
-
-    def refused(self) -> None:
-        """Drop the session: its backend did not open it."""
-
-    def summary(self) -> SessionSummary:
-        """Return the row of the session in a list."""
-
-    def on_last_detach(self) -> None:
-        """Take note that the last client has left."""
-
-    def rested(self) -> None:
-        """Take note that there was neither a client nor a turn for `session_ttl`."""
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.services import Services
 from dragoman.gateway.session import weight
-from dragoman.gateway.session.ports import Client
+from dragoman.gateway.session.ports import Client, Effects
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import OpeningCommand, OpenSession
@@ -48,19 +48,19 @@ class InFlight:
     change of their weight.
     """
 
-    __slots__ = ("_count", "_late", "_pending", "_services", "_upstream", "_write")
+    __slots__ = ("_count", "_effects", "_late", "_pending", "_services", "_upstream")
 
     def __init__(
         self,
         upstream: Dialect,
         services: Services,
-        write: Callable[[Command], None],
+        effects: Effects,
         late: Callable[[str, str], None],
         count: Callable[[int], None],
     ) -> None:
         self._upstream = upstream
         self._services = services
-        self._write = write
+        self._effects = effects
         self._late = late
         self._count = count
         self._pending: dict[str, PendingCommand] = {}
@@ -89,7 +89,7 @@ class InFlight:
         self._count(size)
         if request not in self._pending:  # there was no memory for it
             return ""
-        self._write(structs.replace(command, request=request))
+        self._effects.backend.send([structs.replace(command, request=request)])
         return request if request in self._pending else ""
 
     def find_command(self, request: str) -> PendingCommand | None:

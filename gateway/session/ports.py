@@ -4,6 +4,7 @@
     Backend         takes the commands of the session                        gateway.backends.upstream.Upstream
     BackendEvents   what the backend calls; the session implements it        gateway.session.session.Session
     EventRecorder   records what happens in the session                      gateway.recording: SessionRecorder
+    Effects         what the parts of the session do to it                   gateway.session.session.Session
 
 Timers come from `Services.schedule` (gateway/timers.py).
 """
@@ -18,8 +19,10 @@ import structlog
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.session.runs import Run
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
-from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.canonical.events import SessionOpened
+from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect, StreamedBlock
 from dragoman.mappings.errors import PeerError
 
@@ -140,3 +143,43 @@ class TextRecorder(Protocol):
 
     def add_text(self, text: str, seq: int, at: int, rendered: Sequence[Sequence[bytes]]) -> bool:
         """Record a piece and its frames, with its number and time in the log. Return False if this is not possible."""
+
+
+class Effects(Protocol):
+    """The effects that the parts of a session have on it. A reload may give it another backend.
+
+    They are calls, and not a list of values as in mappings, because most must be done at once (docs/design.md, section
+    5): an input is accepted before the events after it are read, a request has its id before its answer comes.
+    """
+
+    backend: Backend
+
+    def deliver(self, runs: list[Run], at: int) -> None:
+        """Append runs to the log, and give them to every client."""
+
+    def tell_clients(self, event: Event) -> None:
+        """Tell the clients something that the gateway itself says."""
+
+    def note_quiet(self) -> None:
+        """Take note that a turn or input may have begun or ended."""
+
+    def give_up(self, failure: Failure) -> None:
+        """Fail the open turn, and all that waits for the backend."""
+
+    def opened(self, event: SessionOpened) -> Effects:
+        """Take the names that the backend gave; return the session that clients are shown for this one."""
+
+    def show(self, client: Client, request: str, event: SessionOpened, then: Command | None) -> None:
+        """Attach the client that asked for the session, and perform the command that it sent for it."""
+
+    def refused(self) -> None:
+        """Drop the session: its backend did not open it."""
+
+    def summary(self) -> SessionSummary:
+        """Return the row of the session in a list."""
+
+    def on_last_detach(self) -> None:
+        """Take note that the last client has left."""
+
+    def rested(self) -> None:
+        """Take note that there was neither a client nor a turn for `session_ttl`."""

@@ -122,9 +122,7 @@ class Session:
             state=state, log=self.log, services=services, route=route, upstream=upstream, recorder=recorder
         )
         self.delivery = Delivery(delivered)
-        self.in_flight = InFlight(
-            upstream, services, MethodType(_write, me), MethodType(_fail_unanswered, me), self.memory.count_commands
-        )
+        self.in_flight = InFlight(upstream, services, me, MethodType(_fail_unanswered, me), self.memory.count_commands)
         context = SessionContext(
             state=state,
             route=route,
@@ -350,10 +348,6 @@ def _show_opened(
 
 # Each function calls a part of the session for another part, which is made before it. As lambdas in `__init__` the
 # functions would take 0.7 KB more for a session.
-
-
-def _write(session: Session, command: Command) -> None:
-    session.backend.send([command])
 
 
 def _fail_unanswered(session: Session, request: str, why: str) -> None:

@@ -10,12 +10,17 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.session.in_flight import InFlight
-from dragoman.gateway.session.ports import Client
+from dragoman.gateway.session.ports import Client, Effects
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import Compact, OpenSession, RenameSession, SubmitInput
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.in_memory import ManualClock
 from tests.services import services
+
+
+def backend(written: list[Command]) -> Effects:
+    """Return a session whose backend notes the commands that are sent to it."""
+    return cast("Effects", SimpleNamespace(backend=SimpleNamespace(send=written.extend)))
 
 
 class Flight:
@@ -28,7 +33,7 @@ class Flight:
         made = services(self.time, limits=limits, new_id=lambda: f"r{next(numbers)}")
         self.budget = made.queue.budget
         self.commands = InFlight(
-            registry.dialect(upstream), made, self.written.append, lambda *late: self.late.append(late), self._count
+            registry.dialect(upstream), made, backend(self.written), lambda *late: self.late.append(late), self._count
         )
 
     def _count(self, change: int) -> None:
@@ -101,6 +106,6 @@ def test_a_command_that_there_is_no_memory_for_is_not_written() -> None:
     def late(request: str, _why: str) -> None:
         commands.settle(request)
 
-    commands = InFlight(registry.dialect("pod"), services(ManualClock()), written.append, late, count)
+    commands = InFlight(registry.dialect("pod"), services(ManualClock()), backend(written), late, count)
     assert commands.forward(None, Compact(request="c")) == ""
     assert (written, len(commands)) == ([], 0)
