@@ -12,23 +12,19 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from itertools import chain
 from typing import Protocol
 
 import structlog
 from msgspec import Struct, structs
 
+from dragoman.gateway import registry
 from dragoman.gateway.config.model import Config, ConfigFile, Ops
 from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.errors import ConfigError
 
 TABLES = tuple(name for name in ConfigFile.__struct_fields__ if name != "route")
 """The tables of a file beside its routes."""
-
-OF_LISTENERS = ("max_message", "heartbeat", "handshake_deadline")
-"""The limits that an open listener keeps until it is opened again: at a restart, or with another endpoint."""
-
-OF_PANDO_LISTENERS = ("message_parts", "callers", "subscribers", "subscriptions")
-"""Further limits that an open listener of pando keeps; others have none of them."""
 
 RESTART = "if the package was replaced while the gateway ran, restart it"
 """The advice for an error that no configuration should cause."""
@@ -91,14 +87,17 @@ def compare(old: Config, new: Config) -> ConfigChanges:
 
 
 def _find_kept(old: Config, new: Config) -> Iterator[str]:
-    """Yield the changed limits of listeners that stay open, as ROUTE.LIMIT."""
+    """Yield the changed limits of listeners that stay open, as ROUTE.LIMIT.
+
+    Such a listener keeps them until it is opened again: at a restart, or with another endpoint.
+    """
     before = {route.name: route for route in old.routes}
     for route in new.routes:
         former = before.get(route.name)
-        kept = set(former.listen) & set(route.listen) if former is not None else set()
-        if former is None or not kept:
+        if former is None:
             continue
-        names = OF_LISTENERS + (OF_PANDO_LISTENERS if any(one.dialect == "pando" for one in kept) else ())
+        kept = [registry.spec_of(one).kept_limits for one in route.listen if one in former.listen]
+        names = dict.fromkeys(chain.from_iterable(kept))
         limits, others = former.apply_limits(old.limits), route.apply_limits(new.limits)
         yield from (f"{route.name}.{name}" for name in names if getattr(limits, name) != getattr(others, name))
 

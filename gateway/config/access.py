@@ -26,6 +26,7 @@ import msgspec
 from msgspec import structs
 
 from dragoman.adapters.host_names import is_loopback
+from dragoman.gateway import registry
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
 from dragoman.gateway.config.shape import either, table_at, texts_in
@@ -71,7 +72,7 @@ def share_faults(listen: Endpoints, share: Any, roles: Any, auth: Auth) -> Itera
 def forward_faults(listen: Endpoints, upstreams: Endpoints, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
     """Yield the key of each endpoint that does not let tokens of clients be passed on, and what to write instead."""
     for key, endpoint in upstreams.items():
-        if endpoint.dialect != "smooth":
+        if "token" not in registry.spec_of(endpoint).dial_options:
             yield (
                 key,
                 f"{endpoint.masked}: only smooth has a place for the token of a client; write upstream_auth = 'own'",
@@ -102,7 +103,8 @@ def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[K
     for key, endpoint in listen.items():
         if not is_public(endpoint) or authenticates(endpoint, auth):
             continue
-        keys = "add `?curve_key=...&client_keys=...`, " if endpoint.dialect == "pando" else ""
+        has_keys = "curve_key" in registry.spec_of(endpoint).listen_options
+        keys = "add `?curve_key=...&client_keys=...`, " if has_keys else ""
         remedy = "configure [auth.tokens], " if endpoint.is_web_socket else keys
         text = f"{endpoint.masked} would accept clients from other machines without authentication"
         yield key, f"{text}; {remedy}listen on 127.0.0.1, or write {allow} if that is intended"

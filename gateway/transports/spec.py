@@ -21,6 +21,10 @@ FORWARDED: ContextVar[str] = ContextVar("FORWARDED", default="")
 """The token of the client for whose session the current task connects to a backend; "" without such a route."""
 
 
+KEPT_LIMITS = ("max_message", "heartbeat", "handshake_deadline")
+"""The limits that an open listener of any transport does not read again after a reload."""
+
+
 class ListenerCallbacks(ConnectionCallbacks, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
@@ -82,6 +86,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     ConfigError: for any invalid endpoint, for an invalid upstream, and for an address on which this machine cannot
     listen. `places` returns what a listener occupies, and so what an upstream reaches; nothing that the system chooses.
     `free` is an address at which the system chooses the port, or one below `{folder}`; "" if there is no such address.
+    `kept_limits` are the limits that an open listener does not read again after a reload.
     `owner_only`: only the gateway's own user can reach it. `counts_connections`: its listener counts the connections of
     each address from their accept.
     """
@@ -95,6 +100,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     check_place: Callable[[Endpoint], Any] = _accept_any
     places: Callable[[Endpoint], tuple[Place, ...]] = _occupy_nothing
     free: str = ""
+    kept_limits: tuple[str, ...] = KEPT_LIMITS
     owner_only: bool = False
     counts_connections: bool = False
 

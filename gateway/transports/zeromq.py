@@ -25,6 +25,7 @@ from dragoman.gateway.transports.pando_project import (
     find_ports,
 )
 from dragoman.gateway.transports.spec import (
+    KEPT_LIMITS,
     Connect,
     ListenerCallbacks,
     Spawner,
@@ -35,6 +36,7 @@ from dragoman.gateway.transports.spec import (
 from dragoman.mappings.errors import ConfigError
 
 HOST = "127.0.0.1"  # a pando listens only here (docs/dialects/pando.md, section 1)
+ALL_KEPT = (*KEPT_LIMITS, "message_parts", "callers", "subscribers", "subscriptions")
 EXAMPLE = "write host and port, for example pando+tcp://127.0.0.1:48254"
 
 
@@ -176,6 +178,7 @@ TCP = TransportSpec(
     check_upstream=_check_upstream,
     places=_places,
     free="//127.0.0.1:0",
+    kept_limits=ALL_KEPT,
 )
 
 PROJECT = TransportSpec(
@@ -184,4 +187,5 @@ PROJECT = TransportSpec(
     check=_check_project,
     check_place=lambda endpoint: check_directory(endpoint.address),
     places=_places_of_project,
+    kept_limits=ALL_KEPT,
 )

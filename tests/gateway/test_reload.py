@@ -15,14 +15,12 @@ from structlog.testing import capture_logs
 from dragoman.gateway.config.model import Config, Limits, Ops, Recording, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.reload import (
-    OF_LISTENERS,
-    OF_PANDO_LISTENERS,
     ConfigChanges,
     ConfigReloader,
     ConfigStatus,
     compare,
 )
-from dragoman.gateway.transports import spec
+from dragoman.gateway.transports import spec, unix, zeromq
 from dragoman.mappings.errors import ConfigError
 
 A = Route(name="a", listen=(parse("pod+unix:/a"),), upstream=parse("pod+unix:/b"))
@@ -89,7 +87,7 @@ def test_limits_of_pando_are_named_only_if_a_pando_listener_keeps_them(listener:
 def test_each_limit_that_a_transport_reads_is_one_that_its_listeners_keep() -> None:
     modules = [path for path in Path(spec.__file__).parent.glob("*.py") if path.stem != "stdio"]  # it starts children
     read = {limit for path in modules for limit in re.findall(r"\blimits\.(\w+)", path.read_text("utf-8"))}
-    assert read == {*OF_LISTENERS, *OF_PANDO_LISTENERS}
+    assert read == {*zeromq.TCP.kept_limits, *unix.UNIX.kept_limits}
 
 
 async def test_the_ops_port_changes_around_the_routes() -> None:
