@@ -98,6 +98,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return self.is_socket or self.transport == "name" or self.is_command or self.is_pod_directory
 
     @property
+    def is_owner_only(self) -> bool:
+        """True if only the user who runs the gateway can reach a listener: its socket has mode 0600.
+
+        An inherited socket (`fd`) has the mode that its service manager gave it.
+        """
+        return self.is_of_local_users and not any(map(self.option, ("mode", "owner", "group", "fd")))
+
+    @property
     def is_socket(self) -> bool:
         """True if the address is the path of a Unix socket."""
         return self.transport == "unix"

@@ -173,8 +173,8 @@ def free_form(name: str) -> str:
 
 def owner_only_forms() -> list[str]:
     """Return the prefixes of endpoints that only the user who runs the gateway can reach."""
-    rows = [(dialect, *row) for dialect, paths in TRANSPORTS.items() for row in paths.items()]
-    return [f"{dialect}+{transport}:" for dialect, transport, path in rows if _import_spec(path).owner_only]
+    ends = [Endpoint(dialect=name, transport=one, address="") for name, paths in TRANSPORTS.items() for one in paths]
+    return [str(endpoint) for endpoint in ends if endpoint.is_owner_only]
 
 
 def has_option(name: str) -> bool:
@@ -220,14 +220,6 @@ def _one_session(endpoint: Endpoint) -> bool:
 def places(endpoint: Endpoint) -> tuple[Place, ...]:
     """Return the places that an endpoint occupies: equal for two names of one place, none that the system chooses."""
     return spec_of(endpoint).places(endpoint)
-
-
-def owner_only(endpoint: Endpoint) -> bool:
-    """Return True if only the user who runs the gateway can reach a checked endpoint: its socket has mode 0600.
-
-    An inherited socket (`fd`) has the mode that its service manager gave it.
-    """
-    return spec_of(endpoint).owner_only and not any(map(endpoint.option, ("mode", "owner", "group", "fd")))
 
 
 def _check(endpoint: Endpoint, *, listen: bool) -> None:

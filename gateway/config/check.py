@@ -356,11 +356,11 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
             if not dialect.commands.can_write_type(ShutdownBackend):
                 yield (*draft.at, "shutdown"), f"'backend': a {dialect.name} backend cannot be ended by its clients"
         owners = ", ".join(f"{form}..." for form in registry.owner_only_forms())
-        if not any(registry.owner_only(endpoint) for endpoint in draft.listen.values()):
+        if not any(endpoint.is_owner_only for endpoint in draft.listen.values()):
             yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {owners}"
         for at, endpoint in draft.listen.items():
             says_it = registry.dialect(endpoint.dialect).commands.can_read_type(ShutdownBackend)
-            if says_it and not registry.owner_only(endpoint):
+            if says_it and not endpoint.is_owner_only:
                 text = (
                     f"any client of {endpoint.masked} could end the backend because of `shutdown`; listen on {owners}"
                 )

@@ -87,8 +87,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     listen. `places` returns what a listener occupies, and so what an upstream reaches; nothing that the system chooses.
     `free` is an address at which the system chooses the port, or one below `{folder}`; "" if there is no such address.
     `kept_limits` are the limits that an open listener does not read again after a reload.
-    `owner_only`: only the gateway's own user can reach it. `counts_connections`: its listener counts the connections of
-    each address from their accept.
+    `counts_connections`: its listener counts the connections of each address from their accept.
     """
 
     listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
@@ -101,7 +100,6 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     places: Callable[[Endpoint], tuple[Place, ...]] = _occupy_nothing
     free: str = ""
     kept_limits: tuple[str, ...] = KEPT_LIMITS
-    owner_only: bool = False
     counts_connections: bool = False
 
 

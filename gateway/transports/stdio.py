@@ -106,5 +106,4 @@ STDIO = TransportSpec(
     check_upstream=_check_command,
     check_place=_check_ours,
     places=_places,
-    owner_only=True,
 )

@@ -158,7 +158,6 @@ UNIX = TransportSpec(
     check_place=_check_place,
     places=_places,
     free="{folder}/sock",
-    owner_only=True,
 )
 
 APP_SERVER = structs.replace(UNIX, listen_options=ACCESS | {"fd"}, dial_options=frozenset({"cwd", "model"}))
@@ -170,8 +169,7 @@ NAME = TransportSpec(
     listen_options=ACCESS | {"session"},
     check=_check_named,
     places=_places_named,
-    owner_only=True,
 )
 
-DIRECTORY = TransportSpec(dial=_dial, listen_options=ACCESS, check=_check_access, places=_places, owner_only=True)
+DIRECTORY = TransportSpec(dial=_dial, listen_options=ACCESS, check=_check_access, places=_places)
 """A directory of pods. The app opens a listener for each session; as a backend, each pod is dialled by its socket."""

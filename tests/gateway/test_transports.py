@@ -29,7 +29,7 @@ def test_by_default_a_transport_checks_nothing_and_occupies_no_address() -> None
     spec = TransportSpec()
     spec.check(ENDPOINT)
     spec.check_place(ENDPOINT)
-    assert (spec.places(ENDPOINT), spec.dial, spec.owner_only) == ((), None, False)
+    assert (spec.places(ENDPOINT), spec.dial) == ((), None)
 
 
 def test_a_transport_has_the_limits_of_the_gateway() -> None:

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 import tomli
 
-from dragoman.gateway import registry
 from dragoman.gateway.config.check import Problem, check, check_route, load
 from dragoman.gateway.config.model import Limits, Route, RouteLimits
-from dragoman.gateway.endpoint import parse
+from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.mappings.errors import ConfigError
 from tests.data_files import DATA
 from tests.test_layout import listed
@@ -316,7 +315,7 @@ def test_ending_the_backend_over_a_listener_open_to_everybody_is_refused(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No dialect that can say it has such a listener yet.
-    monkeypatch.setattr(registry, "owner_only", lambda _endpoint: False)
+    monkeypatch.setattr(Endpoint, "is_owner_only", False)
     text = ROUTE.replace("smooth+ws://127.0.0.1:0/ws", "pod+unix:TMP/s") + 'shutdown = "backend"\n'
     assert [(line, path) for line, path, _ in found(write(text))] == [
         (2, "route[0].listen[0]"),

@@ -131,7 +131,7 @@ def test_the_mode_of_an_inherited_socket_cannot_be_set_by_the_endpoint() -> None
 
 
 def test_an_inherited_socket_does_not_count_as_reachable_by_its_owner_alone() -> None:
-    assert not registry.owner_only(parse("pod+unix:/run/x?fd=pod"))
+    assert not parse("pod+unix:/run/x?fd=pod").is_owner_only
 
 
 @asynccontextmanager
