@@ -38,7 +38,10 @@ LEAST = 8  # characters of the shortest text that any built-in shape takes for a
 HIDDEN = 4  # characters: fewer of an unfinished secret reveal nothing
 
 VALUES = ("secret", "quoted", "single", "bare")
-"""The groups of a pattern that may hold the secret; one of them does."""
+"""The groups of a pattern that may hold the secret; one of them does, or else the whole match is the secret."""
+
+GROUPS = {*VALUES, "quote"}
+"""The groups with a meaning: `quote` is that of the JSON key before a bare value."""
 
 KNOWN_MAX = 8  # results that are kept
 KNOWN_MOST = 64 * 1024  # characters of a text whose result is kept for long
@@ -135,7 +138,7 @@ Shape = Detector | PrefixedKeys
 def value_of(found: re.Match[str]) -> tuple[int, int]:
     """Return start and end of the secret itself in a match."""
     groups = found.re.groupindex
-    return next(found.span(name) for name in VALUES if name in groups and found[name] is not None)
+    return next((found.span(name) for name in VALUES if name in groups and found[name] is not None), found.span())
 
 
 class Finder:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.redaction.finder import HIDDEN, Detector, Shape, finder
+from dragoman.gateway.recording.redaction.finder import GROUPS, HIDDEN, Detector, Shape, finder
 from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.spans import KIND, merged, placeholders, replaced
@@ -80,16 +80,19 @@ def pattern(kind: str, text: str) -> Detector:
     if len(text) > PATTERN_MAX:
         raise ConfigError(f"the pattern has {len(text)} characters: write at most {PATTERN_MAX}")
     try:
-        compiled = re.compile(f"(?P<secret>{text})")
-    except re.error as error:
+        compiled = re.compile(text)
+        parsed = importlib.import_module("re._parser").parse(text)  # it alone knows how much a pattern can match
+        least, most = parsed.getwidth()
+        ways = _count_ways(parsed)
+    except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(f"invalid regular expression {text!r}: {error}") from None
-    parsed = importlib.import_module("re._parser").parse(text)  # the one place that knows how much a pattern can match
-    least, most = parsed.getwidth()
+    if taken := sorted(GROUPS & compiled.groupindex.keys()):
+        raise ConfigError(f"the pattern {text!r} has a group {taken[0]!r}: rename it, this name has a meaning")
     if least == 0:
         raise ConfigError(f"the pattern {text!r} matches an empty text: require at least one character")
     if most > REACH_MAX:
         raise ConfigError(f"the pattern {text!r} can match over {REACH_MAX} characters: write {{1,64}} for + or *")
-    if _count_ways(parsed) > WAYS_MAX:
+    if ways > WAYS_MAX:
         raise ConfigError(
             f"{text!r} can match in more than {WAYS_MAX} ways at one place, which some texts make slow; "
             "write {1,64}+ for {1,64} where a repetition never has to give back, and (?>a|b) for (?:a|b)"

@@ -332,11 +332,29 @@ def test_a_pattern_with_many_ways_to_match_is_refused(text: str) -> None:
         (r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", "192.168.0.1"),
         ("(?:foo|bar|baz)-[0-9]{1,64}", "baz-1"),
         ("(?>a|b){1,64}+c", "ababc"),
+        (r"(['|])([0-9])\2\1", "|77|"),
+        ("(?i)cust-[0-9]{8}", "CUST-12345678"),
     ],
 )
 def test_a_pattern_with_few_ways_to_match_finds_what_it_names(text: str, secret: str) -> None:
     finder = Finder([own_pattern("customer", text)])
     assert [span.end - span.start for span in finder.find(f"<{secret}>")] == [len(secret)]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("x)(y", "unbalanced parenthesis"),
+        ("(?(1)a|b)", "invalid group reference"),
+        (f"a{{1,{10**20}}}", "repetition number is too large"),
+        (f"{'(' * 490}a{')' * 490}", "maximum recursion depth"),
+        ("(?P<bare>CUST)-[0-9]", "a group 'bare'"),
+        ("(?P<secret>CUST)-[0-9]", "a group 'secret'"),
+    ],
+)
+def test_an_invalid_pattern_is_refused(text: str, cause: str) -> None:
+    with pytest.raises(ConfigError, match=cause):
+        own_pattern("customer", text)
 
 
 def test_words_without_secrets_are_remembered_as_clean() -> None:
