@@ -314,7 +314,7 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
     for message, place in [*_placed(listed, transcript), (None, len(transcript))]:
         if place is None:
             assert message is not None  # noqa: S101  # the last pair has a place
-            new.append(message)
+            new.append(structs.replace(message, id=message.id or new_id()))
             continue
         gap = list(transcript[at:place])
         corrected = _correct(gap, new)
@@ -322,7 +322,7 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
         merged += gap[:begin]
         for one in new:
             turn = new_id() if one.role == "user" else turn
-            merged.append(structs.replace(one, id=one.id or new_id(), turn=turn))
+            merged.append(structs.replace(one, turn=turn))
         merged += gap[begin:]
         new = []
         if message is not None:

@@ -337,6 +337,15 @@ def test_an_answer_of_which_only_the_last_words_were_heard_comes_behind_the_stor
     assert folded(listed, [said("user", "1"), said("assistant", "done.", turn="t")]) == ["1", "Hi.", "All done."]
 
 
+def test_messages_that_a_store_lists_without_ids_get_ids_also_before_an_answer_that_was_heard() -> None:
+    listed: list[Item] = [said("user", "1"), said("assistant", "Hi."), said("assistant", "All done."), said("user", "2")]
+    numbers = count(1)
+    heard: list[Item] = [said("user", "1", "m1"), said("assistant", "done.", "m2", "t")]
+    items = fold_in(listed, heard, lambda: f"new-{next(numbers)}")
+    assert items is not None
+    assert [item.id for item in items if isinstance(item, Message)] == ["m1", "new-1", "m2", "new-3"]
+
+
 def test_a_question_in_words_that_no_store_has_stays_when_the_answer_after_it_is_corrected() -> None:
     asked = [said("assistant", "May I?", turn="t"), said("user", "approve", turn="u")]
     transcript: list[Item] = [said("user", "1"), *asked, said("assistant", "done.", turn="u")]
