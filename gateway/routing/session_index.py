@@ -28,8 +28,8 @@ class SessionIndex:
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
 
-    def __contains__(self, session: object) -> bool:
-        return isinstance(session, Session) and self._sessions.get(session.state.id) is session
+    def __contains__(self, session: Session) -> bool:
+        return self._sessions.get(session.state.id) is session
 
     def add(self, session: Session) -> None:
         """Add a new session, or the names that its backend or a client gave it; those that it had stay."""

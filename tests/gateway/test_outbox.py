@@ -127,6 +127,16 @@ def test_frames_are_written_at_once_unless_others_wait_and_each_write_counts_as_
     assert traffic.frames_sent == 1, "the writer counts the others"
 
 
+def test_nothing_is_written_after_the_outbox_is_closed() -> None:
+    transport = MemoryTransport()
+    outbox, started = served(made(100, 1000, transport))
+    outbox.close()
+    outbox.put([b"one"])
+    assert outbox.take() == []
+    outbox.put([b"two"])
+    assert (transport.got, started, outbox.take()) == ([], [], [])
+
+
 async def test_the_writer_tells_each_time_that_all_is_written() -> None:
     transport, written = MemoryTransport(), list[int]()
     outbox = made(100, 1000, transport)

@@ -63,6 +63,12 @@ def test_a_duration_is_at_most_a_year(command: tuple[str, ...], seconds: str, dr
     assert (code, error) == (2, f"error: {words} (dragoman {command[0]} --help says more)\n")
 
 
+@pytest.mark.parametrize("limit", ["1", "1000"])
+def test_a_number_may_be_either_bound(limit: str, dragoman: Run) -> None:
+    code, _, error = dragoman("sessions", "--limit", limit, "--ops", NOWHERE)
+    assert error.startswith(f"error: no gateway answers at {NOWHERE}"), code
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -17,6 +17,7 @@ from dragoman.mappings.errors import ConfigError
 from tests.data_files import DATA
 from tests.test_layout import listed
 
+LONG = "x" * 58  # with its quotes the longest value that an error shows whole
 ROUTE = '[[route]]\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "pod+unix:/x"\n'
 
 Write = Callable[[str], Path]
@@ -112,6 +113,8 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
             (5, "limits.max_message", "expected a whole number <= 536870912 bytes, got 1000000000"),
         ),
         (ROUTE + "[limits]\nheartbeat = 0\n", (5, "limits.heartbeat", "expected a number >= 0.001 seconds, got 0")),
+        (ROUTE + f"[limits]\nmemory = '{LONG}'\n", (5, "limits.memory", f"expected a whole number, got '{LONG}'")),
+        (ROUTE + f"[limits]\nmemory = '{LONG}x'\n", (5, "limits.memory", f"expected a whole number, got '{LONG}x...")),
         (ROUTE + "[limits]\nmemory = 7\n", (5, "limits.memory", "expected 0 or at least 1048576 bytes, got 7")),
         (ROUTE + "[limits]\nmemory = -1\n", (5, "limits.memory", "expected a whole number >= 0 bytes, got -1")),
         (ROUTE + "[limits]\nfault_rate = 0\n", (5, "limits.fault_rate", "expected a number >= 0.001 a second, got 0")),

@@ -50,7 +50,7 @@ def test_a_route_that_names_no_listener_can_be_launched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(None, 0), (OSError("taken"), 1), (PeerError("not_utf8", "y"), 1), (ConfigError("z"), 2)]
+    ("error", "code"), [(None, 0), (OSError("taken"), 1), (PeerError("not_utf8", "y"), 1), (ConfigError("x\ny"), 2)]
 )
 def test_the_exit_code_tells_success_from_failure(
     error: Exception | None, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

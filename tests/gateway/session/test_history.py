@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import pytest
@@ -15,7 +15,7 @@ from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.state import continues
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
-from tests.step_counter import CopiedText
+from tests.step_counter import GROWTH, CopiedText, growth
 
 
 class Told:
@@ -559,6 +559,14 @@ def conversation(runs: str) -> list[Item]:
     """Return the messages of runs, written as the input, a colon and the answer, which may be missing."""
     pairs = [run.split(":") for run in runs.split(" ")]
     return [item for text, reply in pairs for item in (said("user", text), *([answer(reply)] if reply else []))]
+
+
+def test_the_cost_of_a_list_of_equal_inputs_is_proportional_to_its_length() -> None:
+    def work(number: int) -> Callable[[], object]:
+        known, listed = ([run for n in range(number) for run in conversation(f"g:{who}{n}")] for who in "ab")
+        return lambda: add_listed(listed, known, lambda: "id")
+
+    assert growth(work, [200, 200, 400, 800]) <= GROWTH
 
 
 def test_runs_that_are_alike_are_added_if_the_list_has_more_of_them() -> None:
