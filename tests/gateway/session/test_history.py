@@ -338,7 +338,12 @@ def test_an_answer_of_which_only_the_last_words_were_heard_comes_behind_the_stor
 
 
 def test_messages_that_a_store_lists_without_ids_get_ids_also_before_an_answer_that_was_heard() -> None:
-    listed: list[Item] = [said("user", "1"), said("assistant", "Hi."), said("assistant", "All done."), said("user", "2")]
+    listed: list[Item] = [
+        said("user", "1"),
+        said("assistant", "Hi."),
+        said("assistant", "All done."),
+        said("user", "2"),
+    ]
     numbers = count(1)
     heard: list[Item] = [said("user", "1", "m1"), said("assistant", "done.", "m2", "t")]
     items = fold_in(listed, heard, lambda: f"new-{next(numbers)}")
