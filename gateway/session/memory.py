@@ -21,7 +21,7 @@ NO_MEMORY = "the gateway is out of memory"
 SHARED = 1024 * 1024  # bytes of a rendered history that is kept for further clients: a shorter one takes 3 ms to render
 
 _FACTS = attrgetter("opening", "title", "agent", "backend", "snapshot_ext", "backend_ids", "chosen_ids", "goal")
-"""What a client or the backend tells of a session in one value each, which it may replace."""
+"""The facts that a client or the backend tells of a session, one value each, which it may replace."""
 
 _FRAME = attrgetter("frame")
 

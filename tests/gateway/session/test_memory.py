@@ -88,7 +88,7 @@ FACTS = {
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_what_a_peer_tells_of_a_session_counts(name: str) -> None:
+def test_the_facts_that_a_peer_tells_of_a_session_count(name: str) -> None:
     given, _, memory, state = holding(STEP)
     before = given.memory.used
     setattr(state, name, FACTS[name])
