@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from msgspec import structs
+from msgspec import json, structs
 
 from dragoman.gateway.backends.asking import Asking, RelayedBackend, Script, TimedOut
 from dragoman.gateway.routing.ids import canonical_id
@@ -33,6 +33,7 @@ ROWS_MAX = 1_000  # rows that are read if a backend sends more than it is asked 
 # so many are a flood, and each holds its command.
 WAITING_MAX = 1024
 NAMES_MAX = 10_000  # remembered names, of some 1,000 conversations; the oldest is forgotten first
+ROW_MAX = 16 * 1024  # bytes of a row as JSON that is remembered: real ones have some hundred
 
 Told = Callable[[Rows], None]
 
@@ -119,8 +120,13 @@ class BackendCatalog(RelayedBackend):
                 self._lose(f"older than the {STORED_MAX} conversations that a store is asked for")
 
     def _remembered(self, row: SessionSummary) -> SessionSummary:
-        """Return a row under its canonical id, and remember it by every name that a client is shown for it."""
+        """Return a row under its canonical id, and remember it by every name that a client is shown for it.
+
+        A very long row is shown alone, because the backend may send others without end.
+        """
         known = structs.replace(row, session=canonical_id(self._route, row.session))
+        if len(json.encode(row)) > ROW_MAX:
+            return known
         shown = [dialect.public_ids(known.session, known.ext) for dialect in [*self._services.dialects().values()]]
         for name in chain(*shown, [known.session]):
             remember(self._names, name, row, NAMES_MAX)

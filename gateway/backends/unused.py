@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 
+from msgspec import structs
+
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.backends.list_wait import ListWait
 from dragoman.gateway.link import Link
@@ -30,6 +32,7 @@ from dragoman.mappings.dialect import Dialect, Loss
 
 ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dropped first
 TOO_MANY_ROWS = f"more than {ROWS_MAX:,} sessions of a backend that nobody uses"
+TITLE_MAX = 1_000  # characters of the title in a kept row: a session without a title has its first input there
 DELETED_KEPT = 1024  # newest deleted sessions
 ANNOUNCED_MAX = 1024  # sessions: together they count as 16 MiB in `memory`
 TOO_MANY = Failure(cause="busy", text=f"the backend reported more than {ANNOUNCED_MAX:,} further sessions")
@@ -156,6 +159,7 @@ class RememberingOpener(SessionOpener):
 
     def _keep_row(self, row: SessionSummary, owner: str) -> None:
         """Keep the row of a session that its backend has and that nobody uses."""
+        row = structs.replace(row, title=row.title[:TITLE_MAX])
         if self.is_worth_listing(row):
             self._sessions.list.keep_row(owner, row)
         if self._unused.add_row(row) is not None:

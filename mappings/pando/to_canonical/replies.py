@@ -61,10 +61,16 @@ def _read(result: Raw | UnsetType, kind: type[T]) -> T | None:
         return None
 
 
+TIME_MAX = 64  # characters: twice what the longest time has
+
+
 def time_of(text: str) -> tuple[int, str | UnsetType]:
-    """Return a time in ns, and its text if ns cannot restore it (local offset, invalid time), else UNSET."""
+    """Return a time in ns, and its text if ns cannot restore it (local offset, invalid time), else UNSET.
+
+    A text that is no time at all may be very long, and is dropped.
+    """
     at = nanoseconds(text) or 0
-    return at, UNSET if rfc3339(at) == text else text
+    return at, UNSET if rfc3339(at) == text or len(text) > TIME_MAX else text
 
 
 def summary(session: Session) -> SessionSummary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.backends.catalog import ROWS_MAX, WAITING_MAX
+from dragoman.gateway.backends.catalog import ROW_MAX, ROWS_MAX, WAITING_MAX
 from dragoman.gateway.backends.conversations import ConversationsKind
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
@@ -200,6 +200,23 @@ async def test_a_listed_conversation_opens_under_the_id_in_the_list() -> None:
         client.sends(ask("get_conversation_messages", "h", sessionId=opened["data"]["sessionId"]))
         await answers(made, "thread/read", **shown(f"thread-{KEPT}", "ok", (("user", "Hi"), ("assistant", "Hello"))))
         assert len(client.news()[0]["data"]["messages"]) == 2
+
+
+async def test_a_listed_conversation_with_a_very_long_title_is_shown_and_its_name_is_not_remembered() -> None:
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = made.join("widget")
+        client.sends(ask("list_conversations", "l"))
+        titles = ["x" * ROW_MAX, "Hi"]
+        stored = [thread(f"thr_{number}", preview=title, updated_at=5) for number, title in enumerate(titles)]
+        await answers(made, "thread/list", threads=stored)
+        listed = client.news()[0]["data"]["conversations"]
+        assert [row["title"] for row in listed] == titles
+        for number, row in enumerate(listed):
+            client.sends(
+                ask("create_conversation_session", f"c{number}", conversationId=row["conversationId"], agentId=OTHER)
+            )
+        await settle()
+        assert [call["params"]["thread_id"] for call in asked(made, "thread/resume")] == ["thr_1"]
 
 
 async def only_listed_id(stored: list[Frame]) -> str:

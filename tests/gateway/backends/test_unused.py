@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.gateway.backends import unused
 from dragoman.gateway.backends.shared import LISTED
-from dragoman.gateway.backends.unused import TOO_MANY, TOO_MANY_ROWS, RememberingOpener, UnusedRows
+from dragoman.gateway.backends.unused import TITLE_MAX, TOO_MANY, TOO_MANY_ROWS, RememberingOpener, UnusedRows
 from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing.session_commands import ID_IN_USE
 from dragoman.gateway.routing.session_index import SessionIndex
@@ -136,6 +136,13 @@ async def test_a_list_of_a_backend_makes_no_session() -> None:
         assert made.router.sessions == []
         (reply,) = frames(client)
         assert {one["conversationId"] for one in reply["data"]["conversations"]} == {ONE, OTHER}
+
+
+async def test_the_row_of_a_session_that_nobody_uses_has_the_beginning_of_a_long_title() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await made.lists(row(ONE, "x" * (TITLE_MAX + 1)))
+        (reply,) = frames(client)
+        assert [one["title"] for one in reply["data"]["conversations"]] == ["x" * TITLE_MAX]
 
 
 async def test_an_event_of_a_listed_session_makes_it_with_what_the_list_told() -> None:

@@ -13,6 +13,7 @@ from dragoman.mappings.pando.to_canonical.replies import (
     session_opened,
     sessions_listed,
     stored_rows,
+    time_of,
     typed_answer,
     with_text,
 )
@@ -40,6 +41,10 @@ def test_messages_of_one_second_have_an_order_by_milliseconds_and_keep_the_time_
     first = 1_778_362_100_000  # ms
     assert [row.at // 1_000_000 for row in rows] == [first, first + 1, first + 2]
     assert given(rows[2].ext, "created_at", str, "") == "2026-05-09T21:28:20Z"
+
+
+def test_a_time_that_is_none_and_very_long_is_dropped() -> None:
+    assert [time_of(text) for text in ("soon" * 16, "soon!" * 16)] == [(0, "soon" * 16), (0, UNSET)]
 
 
 def test_messages_of_other_seconds_and_without_a_time_keep_what_the_store_says() -> None:
