@@ -10,6 +10,7 @@ from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect
 
+NAME_SIZE = 1024  # characters of a name: ids of real backends have 36 to 60
 NAMES_MAX = 1024  # names of one session: who opens the one session of a backend chooses another each time
 
 Rows = Sequence[SessionSummary]
@@ -58,8 +59,11 @@ class SessionIndex:
             self.add_name(other, name)
 
     def _name(self, session: Session, given: dict[str, None], name: str) -> None:
-        """Name a session, unless another one that lives has the name: links would be attached to both."""
-        if self._names.setdefault(name, session) is not session:
+        """Name a session, unless another one that lives has the name: links would be attached to both.
+
+        A longer name is left out, because a backend or client may give others without end.
+        """
+        if len(name) > NAME_SIZE or self._names.setdefault(name, session) is not session:
             return
         given.pop(name, None)
         given[name] = None

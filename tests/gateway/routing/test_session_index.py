@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway import registry
-from dragoman.gateway.routing.session_index import NAMES_MAX, SessionIndex, completed
+from dragoman.gateway.routing.session_index import NAME_SIZE, NAMES_MAX, SessionIndex, completed
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import Gap
 from dragoman.mappings.canonical.values import Message, SessionSummary
@@ -51,6 +51,15 @@ async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> No
         assert index.find_session("n-0") is None
         assert index.find_session(f"n-{NAMES_MAX - 1}") is index.find_session(SESSION) is made.session
         assert len(index.names(made.session)) == NAMES_MAX
+
+
+async def test_a_very_long_name_of_a_session_is_left_out() -> None:
+    async with in_memory_gateway() as made:
+        index = made.router._all.index
+        for name in ("n" * NAME_SIZE, "n" * (NAME_SIZE + 1)):
+            index.add_name(made.session, name)
+        assert index.find_session("n" * NAME_SIZE) is made.session
+        assert index.find_session("n" * (NAME_SIZE + 1)) is None
 
 
 async def test_a_session_named_by_a_client_is_kept_before_anybody_used_it() -> None:
