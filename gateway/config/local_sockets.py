@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from dragoman.gateway.endpoint import DEFAULT_PORTS, Endpoint
 TABLES = Path("/proc/net")
 ACCEPTS = 1 << 16  # __SO_ACCEPTCON among the flags of /proc/net/unix
 LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
+ROWS_MAX = 512  # Linux lists all listening sockets before the connections, of which there may be thousands
 
 
 def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
@@ -41,7 +43,8 @@ def _has_unix_socket(path: str, tables: Path) -> bool | None:
         return False
     if not os.access(path, os.W_OK):
         return None
-    rows = (row.split(maxsplit=7) for row in (tables / "unix").read_text("utf-8", "replace").splitlines()[1:])
+    lines = (tables / "unix").read_text("utf-8", "replace").splitlines()  # most of thousands are without a path
+    rows = (line.split(maxsplit=7) for line in lines if line.endswith(os.path.basename(path)))
     return any(len(row) == 8 and int(row[3], 16) & ACCEPTS and _may_be(row[7], path) for row in rows)
 
 
@@ -65,9 +68,11 @@ def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:
 
 
 def _rows(table: Path) -> list[str]:
-    """Return the rows of a table of the kernel; none without the table (a system without IPv6 has no tcp6)."""
-    missing = table.name == "tcp6" and not table.exists()
-    return [] if missing else table.read_text("ascii").splitlines()[1:]
+    """Return the first rows of a table of the kernel; none without it (a system without IPv6 has no tcp6)."""
+    if table.name == "tcp6" and not table.exists():
+        return []
+    with table.open(encoding="ascii") as rows:
+        return list(islice(rows, 1, ROWS_MAX))
 
 
 # -- who could replace a socket ---------------------------------------------------------------------
