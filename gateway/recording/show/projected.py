@@ -108,9 +108,8 @@ class _LossFinder:
             event: Any = line.event
             rule = dialect.events.from_canonical.lossy.get(type(event))
             fields = rule.find_lost(event) if rule is not None else ()
-            fields += (
-                find_ext(event.ext, self._backend, self._own.get(type(event), ())) if event.ext is not None else ()
-            )
+            own = self._own.get(type(event), ())
+            fields += find_ext(event.ext, self._backend, own) if own and event.ext is not None else ()
             if fields and type(event).__name__ not in lost:
                 self._add(line, f"{name} clients get it without {', '.join(fields)}")
 

@@ -18,6 +18,7 @@ from dragoman.mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
+from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.dialect import Dialect
 from tests.gateway.recording.lines import FROZEN
 
@@ -107,6 +108,11 @@ def test_an_event_that_a_client_does_not_get_has_the_reason_of_its_rule() -> Non
     assert why
     lines: list[Line] = [frame("pod"), event(2, CALL), event(3, ToolOutputDelta(call="c", text="a"))]
     assert lost(lines)[3] == [f"pod clients do not get it: {why}"]
+
+
+def test_an_unknown_message_of_the_backend_is_one_that_other_clients_do_not_get() -> None:
+    lines: list[Line] = [frame("pod", link="up"), frame("smooth"), event(2, Unmapped(dialect="pod", tag="x", raw="{}"))]
+    assert lost(lines) == {2: ["smooth clients do not get it: a message of pod"]}
 
 
 def test_a_dialect_counts_from_the_first_frame_of_its_client() -> None:
