@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import msgspec
 import typer
 
 from dragoman.gateway.observability.logs import escaped
 from dragoman.gateway.process.private_files import replacing
+from dragoman.gateway.recording.printable import printable_json
 from dragoman.mappings.errors import ConfigError
 
 PIPED = 240  # columns of a table that no terminal shows
@@ -24,7 +24,7 @@ PIPED = 240  # columns of a table that no terminal shows
 
 def print_json(value: object) -> None:
     """Print a value as one line of JSON."""
-    typer.echo(msgspec.json.encode(value))
+    typer.echo(printable_json(value))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -25,7 +25,7 @@ from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import Line, RecordingError
-from dragoman.gateway.recording.printable import counted, printable, sample
+from dragoman.gateway.recording.printable import counted, printable, printable_json, sample
 from dragoman.gateway.recording.reader import Reader, RecordedSession, about_no_session, open_recording, sessions_in
 from dragoman.gateway.recording.show.projected import find_losses, projected
 from dragoman.gateway.recording.show.transcript import HIDDEN, KINDS, TranscriptEntry, transcript
@@ -213,10 +213,9 @@ def _time(text: str, recording: Reader) -> int:
 
 
 def _print_json(entries: Iterable[msgspec.Struct]) -> None:
-    encoder = msgspec.json.Encoder()
     before = "["
     for entry in entries:
-        sys.stdout.write(f"{before}{encoder.encode(entry).decode()}")
+        sys.stdout.write(f"{before}{printable_json(entry)}")
         before = ",\n"
     sys.stdout.write("[]\n" if before == "[" else "]\n")
 
@@ -230,7 +229,7 @@ def _print_frames(dialect: Dialect, recording: Reader, lines: Iterable[Line]) ->
         ledger.record(rendered.losses, target=dialect.name)
     sys.stdout.flush()
     for entry in ledger.entries():
-        logs.tell(msgspec.json.encode(entry).decode(), sys.stderr)
+        logs.tell(printable_json(entry), sys.stderr)
 
 
 def print_entries(recording: Reader, entries: Iterable[TranscriptEntry]) -> None:

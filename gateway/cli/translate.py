@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated
 
-import msgspec
 import typer
 
 from dragoman.adapters.lines import LineSplitter
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.recording.printable import printable_json
 from dragoman.gateway.translate import Report
 from dragoman.gateway.translate import translate as run_translate
 from dragoman.mappings.dialect import Frame
@@ -40,7 +40,6 @@ def translate(
     dialects are the same, each line is translated by itself.
     """
     reading, writing = registry.dialect(source), registry.dialect(target)
-    encoder = msgspec.json.Encoder()
     frames, reports = sys.stdout.buffer, sys.stderr.buffer
 
     def write_frame(frame: bytes) -> None:
@@ -48,7 +47,7 @@ def translate(
 
     def write_report(report: Report) -> None:
         frames.flush()  # keeps the order where stdout and stderr are the same file
-        reports.write(encoder.encode(report) + b"\n")
+        reports.write(printable_json(report).encode() + b"\n")
         reports.flush()
 
     good = run_translate(reading, writing, _lines(), commands=commands, out=write_frame, report=write_report)

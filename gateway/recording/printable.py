@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 
-UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+from msgspec import json
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
     """Return `text` with control characters and marks of direction written as `\\x1b` or `\\u202e`."""
     return UNSEEN.sub(lambda found: _escaped(ord(found[0])), text)
+
+
+def printable_json(value: object) -> str:
+    """Return a value as one line of JSON, in which such characters are escaped as JSON has it."""
+    text = json.encode(value).decode()
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def counted(number: int, noun: str) -> str:
