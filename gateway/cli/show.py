@@ -272,7 +272,7 @@ def print_sessions(sessions: Iterable[RecordedSession]) -> None:
             )
         )
         if session.shown_as:
-            console.print(Text(f"    clients know it as {', '.join(map(printable, session.shown_as))}", style="dim"))
+            console.print(Text(f"    clients know it as {', '.join(map(_on_one_line, session.shown_as))}", style="dim"))
 
 
 def _console() -> Console:
@@ -284,7 +284,12 @@ def _about(recording: Reader) -> str:
     whose = f"session {header.session}" if header.session else "of no session"
     if recording.shown_as:
         whose += f" (clients know it as {', '.join(recording.shown_as)})"
-    return printable(f"{whose}, route {header.route}, {header.upstream}, began {header.began:%Y-%m-%d %H:%M:%S} UTC")
+    return _on_one_line(f"{whose}, route {header.route}, {header.upstream}, began {header.began:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _on_one_line(name: str) -> str:
+    """Return a name that a peer chose: it must not look like further entries."""
+    return printable(name).replace("\n", "\\n")
 
 
 def _entry(entry: TranscriptEntry) -> Text:
@@ -296,7 +301,7 @@ def _entry(entry: TranscriptEntry) -> Text:
     line = Text.assemble(
         (f"{_clock(entry.t):>12}  ", "dim"),
         (f"{entry.kind:<9} ", style or "bold"),
-        (printable(who), "bold"),
+        (_on_one_line(who), "bold"),
         (first, style),
     )
     line.rstrip()

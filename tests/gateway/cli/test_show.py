@@ -187,6 +187,13 @@ def test_no_text_of_a_peer_controls_the_terminal(dragoman: Run, tmp_path: Path) 
     assert "\\x1b[2J" in out
 
 
+def test_no_name_that_a_peer_chose_looks_like_a_further_entry(dragoman: Run, tmp_path: Path) -> None:
+    called = ToolCallArguments(call="c", name="ls\n    0:00.001  end       completed", json="{}", done=True)
+    line = EventLine(seq=1, t=0, cursor="1:0", turn="t", event=called)
+    _, out, _ = dragoman("show", str(written(tmp_path / "a.jsonl", [line])))
+    assert [row for row in out.splitlines() if row.startswith("    0:00.001")] == []
+
+
 def test_diff_of_equal_conversations_exits_0(dragoman: Run) -> None:
     assert dragoman("diff", RECORDED, f"{RECORDED}.zst") == (0, "the same conversation\n", "")
     assert dragoman("diff", RECORDED, f"{RECORDED}.zst", "--json") == (0, "[]\n", "")
