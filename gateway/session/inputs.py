@@ -92,8 +92,8 @@ class Inputs:
     def may_cancel(self, client: Client) -> bool:
         """Return True if this client may cancel what runs, if anything runs.
 
-        Clients of some dialects cancel only their own turns, those of a client that has left, and a turn found running
-        at the backend.
+        Clients of some dialects cancel only the turns that they began, also after the answer of another client, those
+        of a client that has left, and a turn found running at the backend.
         """
         if not client.dialect.cancels_own_turns or not self.runs:
             return True
@@ -104,7 +104,10 @@ class Inputs:
             owner = pending.client.id
         if not owner:
             return context.state.found_running is not None
-        return owner == client.id or owner not in context.delivery.attachments
+        attachments = context.delivery.attachments
+        own = attachments.get(client.id)
+        began = own is not None and own.behind is None and own.request != ""
+        return began or owner == client.id or owner not in attachments
 
     def settled(self, request: str) -> None:
         if request == self._context.states.waiting:

@@ -276,6 +276,27 @@ async def test_a_cancel_ends_question_and_turn() -> None:
         assert made.time.waiting == []
 
 
+async def test_a_smooth_client_cancels_its_turn_after_the_answer_of_another_client() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            mixed(made)
+            .server_sends(answered("$t", "Done."))
+            .ignores("p", "q", "a")
+            .sends("a", send("r1", "Delete more"))
+            .server_receives({"action": "send_message", "requestId": "$u"})
+            .server_sends(taken("$u"), confirmation("$u"), called("$u", "delete"))
+            .receives("a", accepted("r1"), needs("r1"), chunk("r1"))
+            .sends("q", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"))
+            .sends("a", ask("cancel", "c1"))
+            .server_receives({"action": "cancel"})
+            .server_sends(stopped("$u"))
+            .receives("a", cancelled("r1"))
+            .ignores("p", "q")
+        )
+
+
 # -- the first answer wins ---------------------------------------------------------------------------
 
 
