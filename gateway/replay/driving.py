@@ -186,7 +186,7 @@ class Driver:
         elif isinstance(asked, events.InteractionRequired):
             given = (
                 command
-                if isinstance(command, commands.AnswerInteraction)
+                if isinstance(command, commands.AnswerInteraction) and command.is_filled
                 else commands.AnswerInteraction(question="", declined=True)
             )
             self._send(structs.replace(given, question=asked.question, kind=asked.kind))

@@ -4,7 +4,8 @@ A *turn* here is an input with everything up to the next input. Turn 0 has no in
 has *parts*: a command on which the rest depends (the input, a cancel, an answer), and the events up to the next such
 command. Every other command stands alone, and gets its recorded answer at any time.
 
-The commands are those of clients. An answer that a client typed as an input, in words, is taken from the log.
+The commands are those of clients. An answer that a client typed as an input, in words, is taken from the log, and the
+values of a form from the command to the backend.
 """
 
 from __future__ import annotations
@@ -169,11 +170,14 @@ class _PlanReader:
         self._turn = ""  # that is open
         self._question = ""
         self._is_typed = False  # an answer to the question, as an input
+        self._form = commands.AnswerInteraction(question="")  # the last one that the backend was sent
         self._ends: list[int] = []
         self._has_model_turns = False
 
     def take_command(self, line: CommandLine) -> None:
         command = line.command
+        if line.link == UP and isinstance(command, commands.AnswerInteraction):
+            self._form = command
         if line.link == UP or isinstance(command, ANSWERED_LOCALLY):
             return
         key = (line.link, command.request)
@@ -214,6 +218,7 @@ class _PlanReader:
                 found.begins = found.settled = True
         elif isinstance(event, Question):
             self._question, self._is_typed = event.question, False
+            self._form = commands.AnswerInteraction(question="")
         elif isinstance(event, Resolution):
             self._take_resolution(line, event)
         elif isinstance(event, events.TurnEnded):
@@ -232,7 +237,7 @@ class _PlanReader:
             command: Command = (
                 commands.AnswerApproval(approved=event.approved, question=event.question)
                 if isinstance(event, events.ApprovalResolved)
-                else commands.AnswerInteraction(question=event.question, declined=event.declined)
+                else structs.replace(self._form, question=event.question, declined=event.declined)
             )
             before = structs.replace(line, seq=line.seq - 1)  # the event itself follows the command
             self._found.append(_FoundCommand(line=before, command=command, question=self._question))

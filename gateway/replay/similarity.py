@@ -144,7 +144,7 @@ def _read(raw: Raw) -> object:
 
 
 def _unlike_fields(recorded: ComparedCommand, new: ComparedCommand) -> list[str]:
-    """Return the fields in which two commands of one kind differ. Values that were typed in words are not recorded."""
+    """Return the fields in which two commands of one kind differ; any values fit an answer without recorded ones."""
     unlike = [name for name, value in recorded.fields.items() if value != new.fields[name]]
     if "values" in unlike and recorded.fields["values"] is None and not recorded.fields["declined"]:
         unlike.remove("values")

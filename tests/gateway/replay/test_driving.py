@@ -171,6 +171,17 @@ def test_a_form_is_filled_in_as_recorded(tmp_path: Path) -> None:
     assert str(found[0]) == ""
 
 
+def test_a_form_whose_values_are_not_in_the_recording_is_declined(tmp_path: Path) -> None:
+    tape = RecordingBuilder().turn("one", FORM, end=None).asks(AnswerInteraction(question="f then"))
+    with driving(tape.sends(InteractionResolved(question="f then")).ends(), tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(InteractionRequired(question="f now", kind="identity", spec=Raw(b"{}"), reason="who"))
+        answer = backend.hears()
+        assert (answer.declined, answer.question) == (True, "f now")
+        backend.sends(InteractionResolved(question="f now", declined=True), TurnEnded(end="completed"))
+    assert [difference.what for difference in found[0].differences] == ["answer"]
+
+
 def test_a_question_in_words_is_answered_in_words_and_is_no_turn_of_its_own(tmp_path: Path) -> None:
     tape = approved()
     tape.sends(ApprovalResolved(approved=True, question="then"), TextDelta(text="Done.")).ends().turn("two")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec import Raw, structs
+from msgspec import UNSET, Raw, structs
 
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.plan import RECENT_MAX, ReplayPlan, read_plan
@@ -163,6 +163,21 @@ def test_an_answer_in_words_is_an_input_that_begins_no_turn_and_the_log_has_its_
     assert plan.turns[1].parts[1].command == AnswerApproval(approved=True, question="q1")
     (_, told), *_ = plan.events(plan.turns[1].parts[1])
     assert told == ApprovalResolved(approved=True, question="q1")
+
+
+@pytest.mark.parametrize("reaches", [True, False])
+def test_a_form_that_is_filled_in_in_words_has_the_values_that_the_backend_was_sent(
+    reaches: bool, tmp_path: Path
+) -> None:
+    asked = InteractionRequired(question="q1", kind="identity_intake", spec=Raw(b"{}"), reason="")
+    tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None).asks(SubmitInput(segments=()))
+    filled = AnswerInteraction(question="q1", kind="identity_intake", values=Raw(b'{"name":"Ann"}'))
+    if reaches:
+        tape.backend(filled)
+    plan = tape.sends(InteractionResolved(question="q1")).ends().plan(tmp_path)
+    answer = plan.turns[1].parts[1].command
+    assert isinstance(answer, AnswerInteraction)
+    assert (answer.values, answer.declined) == (filled.values if reaches else UNSET, False)
 
 
 def test_a_question_that_is_denied_after_a_refused_input_has_no_answer(tmp_path: Path) -> None:
