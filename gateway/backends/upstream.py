@@ -149,7 +149,7 @@ class Upstream:
 
     @property
     def state(self) -> SessionState:
-        return self._session.connected()
+        return self._about
 
     @property
     def _ending(self) -> bool:
@@ -262,7 +262,7 @@ class Upstream:
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
         if self._translator is not None:
-            self._session.connected().abandoned = self._translator.unfinished_turn()
+            self._about.abandoned = self._translator.unfinished_turn()
         self._over_at = self._services.monotonic()
         self._may_go_on = self._session.lost(text, [])
 

@@ -112,7 +112,7 @@ class BackendEvents(Protocol):
         """Act on events of the backend. If they are a lone piece of a block, return the block, for further pieces."""
 
     def connected(self) -> SessionState:
-        """Return the state that a new connection is about."""
+        """Take note that the backend is connected; return the state that the new connection is about."""
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Handle a backend that cannot be reached; `unsent` were never written. The cause `busy` passes by itself.
