@@ -317,21 +317,23 @@ class LineForm(Struct, frozen=True, kw_only=True):
     write: Callable[[bytes], bytes]
 
 
+BurstFacts = tuple[tuple[str, str, Ext | None], int]
+"""The request id, session and ext of a message, which all messages of a burst share, and its time."""
+
+
 class Direction(Struct, Generic[T], frozen=True, kw_only=True):
     """A direction of a dialect without the state of any link: its codec and both rule tables.
 
-    `envelope` returns request id and time (ns) of a message, None if the dialect's messages have neither. `place`
-    returns session and ext of the envelope, None if they have none. `write` returns one burst as wire messages, each
-    item by itself. `unwrap` returns the one frame of a ZeroMQ message that its receivers read, or raises PeerError. The
-    transport wraps written frames again.
+    `write` returns one burst as wire messages, each item by itself. `envelope` returns the facts about a message that
+    belong to its burst, None if the dialect's messages have none. `unwrap` returns the one frame of a ZeroMQ message
+    that its receivers read, or raises PeerError. The transport wraps written frames again.
     """
 
     codec: Format
     to_canonical: Rules[[], T]
     from_canonical: RuleTable
     write: Callable[[Burst[T]], Rendered]
-    envelope: Callable[[Any], tuple[str, int]] | None = None
-    place: Callable[[Any], tuple[str, Ext | None]] | None = None
+    envelope: Callable[[Any], BurstFacts] | None = None
     unwrap: Callable[[Parts], bytes] | None = None
     lines: LineForm | None = None
 
@@ -367,24 +369,21 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
                         self.codec.check(frame, message)
         except (*MALFORMED, PeerError):
             messages = self._mended(frames, step)
-        functions, envelope, place = self.to_canonical.functions, self.envelope, self.place
+        functions, envelope = self.to_canonical.functions, self.envelope
         items: list[T] = []
-        burst_of: tuple[str, int] | None = None
-        where = before = NOWHERE
+        of_burst: BurstFacts | None = None
         for message in messages:
             kind = type(message)
             if kind is Unmapped:
                 items.append(message)
                 continue
             if envelope is not None:
-                placed = envelope(message)
-                if place is not None:
-                    where = place(message)
-                if burst_of is None or placed[0] != burst_of[0] or where != before:
-                    _flush(items, burst_of, step, before)
-                    items, burst_of, before = [], placed, where
+                found = envelope(message)
+                if of_burst is None or found[0] != of_burst[0]:
+                    _flush(items, of_burst, step)
+                    items, of_burst = [], found
             items += functions[kind](message)
-        _flush(items, burst_of, step, before)
+        _flush(items, of_burst, step)
 
     def _mended(self, frames: Sequence[Frame], step: Step[T]) -> list[Any]:
         """Decode frames of which at least one is refused by the fast decoder; add the faults of the others."""
@@ -448,13 +447,9 @@ def _undocumented(kind: str, paths: list[str]) -> list[Loss]:
     return [Loss(kind=kind, field=path, why="undocumented key", count=count) for path, count in counts]
 
 
-NOWHERE: tuple[str, Ext | None] = ("", None)
-
-
-def _flush(items: list[T], burst_of: tuple[str, int] | None, step: Step[T], where: tuple[str, Ext | None]) -> None:
+def _flush(items: list[T], of_burst: BurstFacts | None, step: Step[T]) -> None:
     if items:
-        request, at = burst_of or ("", 0)
-        session, ext = where
+        (request, session, ext), at = of_burst or (("", "", None), 0)
         step.bursts.append(Burst(items=items, request=request, at=at, session=session, ext=ext))
 
 

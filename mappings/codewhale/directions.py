@@ -14,7 +14,7 @@ from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
 from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT
 from dragoman.mappings.codewhale.to_canonical.commands import TO_COMMAND
-from dragoman.mappings.codewhale.to_canonical.events import TO_EVENT, envelope, place
+from dragoman.mappings.codewhale.to_canonical.events import TO_EVENT, envelope
 from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered
@@ -36,7 +36,6 @@ FROM_SERVER = Direction(
     to_canonical=TO_EVENT,
     from_canonical=FROM_EVENT,
     envelope=envelope,
-    place=place,
     write=_write_events,
 )
 

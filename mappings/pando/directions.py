@@ -16,7 +16,7 @@ from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.context import Context
 from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
-from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope, place
+from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope
 from dragoman.mappings.pando.wire.codecs import EVENTS, REQUESTS
 
 PUB, RPC = "pub", "rpc"
@@ -79,7 +79,6 @@ FROM_SERVER = Direction(
     to_canonical=TO_EVENT,
     from_canonical=FROM_EVENT,
     envelope=envelope,
-    place=place,
     write=_write_events,
     unwrap=_published_or_reply,
     lines=LineForm(read=_read_event, write=_write_line),

@@ -55,7 +55,7 @@ def direction(*, addressed: bool = False) -> Direction[Any]:
         codec=Codec("small", Say | Show, max_depth=4),
         to_canonical=TO,
         from_canonical=RuleTable("canonical -> small"),
-        envelope=(lambda message: (message.id, len(message.text))) if addressed else None,
+        envelope=(lambda message: ((message.id, "", None), len(message.text))) if addressed else None,
         write=lambda burst: Rendered(frames=[], losses=[]),
     )
 

@@ -19,6 +19,7 @@ from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, frame_events
 from dragoman.mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of, keep
 from dragoman.mappings.codewhale.wire import lines, results
+from dragoman.mappings.dialect import BurstFacts
 from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.jsonrpc import TYPED_ANSWERS
 from dragoman.mappings.rules import Rules
@@ -26,14 +27,10 @@ from dragoman.mappings.rules import Rules
 TO_EVENT = Rules[[], Event]("codewhale -> canonical events")
 
 
-def envelope(message: Any) -> tuple[str, int]:
-    """Return the request id of an answer; no message has a time."""
-    return (read_id(message.id) if type(message) is results.Answer else ""), 0
-
-
-def place(message: Any) -> tuple[str, Ext | None]:
-    """Return the session id (always "") and an ext with the response id of a line."""
-    return "", _response(getattr(message, "response_id", UNSET))
+def envelope(message: Any) -> BurstFacts:
+    """Return the request id of an answer, and an ext with the response id of a line."""
+    request = read_id(message.id) if type(message) is results.Answer else ""
+    return (request, "", _response(getattr(message, "response_id", UNSET))), 0
 
 
 @lru_cache(maxsize=64)  # one response has thousands of lines

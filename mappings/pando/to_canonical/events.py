@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.canonical.values import Ext, Failure, Message, Text, Usage
+from dragoman.mappings.dialect import BurstFacts
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import TYPED_ANSWERS
 from dragoman.mappings.pando.to_canonical.replies import summary
@@ -31,20 +32,14 @@ LITERALS = re.compile(rf"(?:{LITERAL.pattern})++")
 TO_EVENT = Rules[[], Event]("pando -> canonical events")
 
 
-def envelope(message: Any) -> tuple[str, int]:
-    """Return the request id of a reply, or the time (ns) of a published message."""
+def envelope(message: Any) -> BurstFacts:
+    """Return the request id of a reply, or the session, publisher and time of a published message."""
     if type(message) is Reply:
-        return message.id, 0
-    return "", nanoseconds(message.timestamp) or 0
-
-
-def place(message: Any) -> tuple[str, Ext | None]:
-    """Return the session id of a message, and an ext that names its publisher."""
-    if type(message) is Reply:
-        return "", None
+        return (message.id, "", None), 0
     payload = message.payload
     session = payload.id if type(payload) is wire.Session else getattr(payload, "session_id", "")
-    return session, _publisher(message.instance_id, message.project_id, message.session_id)
+    publisher = _publisher(message.instance_id, message.project_id, message.session_id)
+    return ("", session, publisher), nanoseconds(message.timestamp) or 0
 
 
 @lru_cache(maxsize=64)  # one publisher sends thousands of messages

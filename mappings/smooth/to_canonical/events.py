@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.canonical.values import Ext, FieldError, Usage
+from dragoman.mappings.dialect import BurstFacts
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, cause_of, keep
@@ -29,12 +30,12 @@ DONE = "OK"
 """The usual text of a 200 response; `ext` keeps any other text."""
 
 
-def envelope(message: Any) -> tuple[str, int]:
+def envelope(message: Any) -> BurstFacts:
     """Return the request id and the time (ns) of an event. Some events have the id only in `data`."""
     request = message.request_id
     if request is None:
         request = getattr(message.data, "request_id", None) or ""
-    return request, (message.timestamp or 0) * NS_PER_MS
+    return (request, "", None), (message.timestamp or 0) * NS_PER_MS
 
 
 def keep_envelope(event: EventBase, /, **fields: object) -> Ext | None:

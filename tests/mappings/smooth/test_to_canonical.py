@@ -53,8 +53,9 @@ def test_arguments_as_text_and_as_an_object_mean_the_same(arguments: object) -> 
 
 def test_the_top_level_request_id_takes_precedence_over_its_mirror() -> None:
     data = wire.TokenData(request_id="mirror", token="a")
-    assert envelope(wire.StreamToken(request_id="top", token="a", data=data, timestamp=2)) == ("top", 2_000_000)
-    assert envelope(wire.StreamToken(token="a", data=data)) == ("mirror", 0)
+    both = wire.StreamToken(request_id="top", token="a", data=data, timestamp=2)
+    assert envelope(both) == (("top", "", None), 2_000_000)
+    assert envelope(wire.StreamToken(token="a", data=data)) == (("mirror", "", None), 0)
 
 
 def test_a_session_without_an_agent_is_read() -> None:
