@@ -129,6 +129,13 @@ def test_the_table_of_commands_names_each_command() -> None:
     assert not missing, "write a row for these commands in docs/design.md, section 7:" + listed(missing)
 
 
+def test_the_table_of_endpoints_has_each_form() -> None:
+    table = section("docs/design.md", 7)
+    forms = [f"{name}+{transport}:" for name, paths in registry.TRANSPORTS.items() for transport in paths]
+    missing = [form for form in forms if form not in table]
+    assert not missing, "write a row for these endpoints in docs/design.md, section 7:" + listed(missing)
+
+
 def test_the_tables_of_endpoints_name_each_option() -> None:
     specs = set[TransportSpec]()
     for path in (path for transports in registry.TRANSPORTS.values() for path in transports.values()):
