@@ -33,6 +33,7 @@ from dragoman.gateway.recording.format import (
 )
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ToolOutputDelta
+from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Frame, Parts
 
 
@@ -87,7 +88,7 @@ class PendingSteps:
         self._around: KnownAround = {}
         self.count = 0
         self.searched = 0
-        self.common: tuple[Any, ...] | None = None
+        self.common: TextSource | None = None
         self._size = 0  # bytes of frames and characters of texts, counted up to LINES_MAX items
         self._run: TextRun | None = None  # the last of the steps, if it may be part of a text
         self._steps: list[GatheredStep | TextRun] = []
@@ -234,34 +235,40 @@ KnownAround = dict[TapPoint, tuple[Sequence[Sequence[bytes]], list[list[str]]]]
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
+class TextSource(NamedTuple):
+    """The facts that all steps of one text share. `call` is that of the output of a tool, else None.
+
+    `place` is the number of frames before the delta in a step, 0 or 1. `tapped` has the tap point of each frame.
+    """
+
+    epoch: int
+    turn: str
+    origin: Origin
+    kind: type
+    call: str | None
+    place: int
+    tapped: tuple[TapPoint, ...]
+
+
 class TextRun(Struct, eq=False):
     """Consecutive steps that may be rounds of one text; `seq` is the number of their first item.
 
-    `common` is what they share: epoch, turn, origin, kind and call of the delta, the place of the delta in the step,
-    and then the tap point of each frame. `cells` has in one list for each step: t, first_seq, at, text, and its frames.
-    With more than one delta in a step, text and frames are lists.
+    `cells` has in one list for each step: t, first_seq, at, text, and its frames. With more than one delta in a step,
+    text and frames are lists.
     """
 
-    common: tuple[Any, ...]
+    common: TextSource
     cells: list[Any]
     seq: int = 0
 
     @property
-    def tapped(self) -> Sequence[TapPoint]:
-        """Return the tap points of the frames of each step."""
-        return self.common[TAPPED:]
-
-    @property
     def width(self) -> int:
         """Return the number of cells of a step."""
-        return FRAMES + len(self.common) - TAPPED
+        return FRAMES + len(self.common.tapped)
 
     def columns(self) -> Columns:
-        cells, width = self.cells, FRAMES + len(self.common) - TAPPED
+        cells, width = self.cells, self.width
         return [cells[at::width] for at in range(width)]
-
-
-TAPPED = 6  # where in `common` the tap points begin
 
 
 def run_of(t: int, step: Sequence[Note]) -> TextRun | None:
@@ -291,7 +298,7 @@ def run_of(t: int, step: Sequence[Note]) -> TextRun | None:
             frames.append(note.frames[0] if count == 1 else note.frames)
         elif note is not batch:
             return None
-    common = (batch.epoch, batch.turn, batch.origin, kind, call, place, *tapped)
+    common = TextSource(batch.epoch, batch.turn, batch.origin, kind, call, place, tuple(tapped))
     return TextRun(common, [t, batch.first_seq, batch.at, text, *frames])
 
 
@@ -321,7 +328,7 @@ def _folded(run: TextRun, known: KnownAround) -> list[StepLine]:
 
 def _notes_of(run: TextRun, _t: int, first_seq: int, at: int, text: Any, *frames: Any) -> list[Note]:
     """Return the notes of one step of a run."""
-    epoch, turn, origin, kind, call, place, *tapped = run.common
+    epoch, turn, origin, kind, call, place, tapped = run.common
     of_tool = {} if call is None else {"call": call}
     events = [kind(text=part, **of_tool) for part in ([text] if type(text) is str else text)]
     notes: list[Note] = [
@@ -337,7 +344,7 @@ def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> Ste
 
     First it is tried whether they are like those of the run before it, whose strings around the text are `known`.
     """
-    epoch, turn, origin, kind, call, place, *tapped = run.common
+    epoch, turn, origin, kind, call, place, tapped = run.common
     times, positions, ats, said, *taps = columns
     is_lone = {str}.issuperset(map(type, said))
     counts = [1] * len(said) if is_lone else [1 if type(some) is str else len(some) for some in said]

@@ -22,7 +22,16 @@ from msgspec import Struct, structs
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, Header, Line
 from dragoman.gateway.recording.parts import RecordingParts
-from dragoman.gateway.recording.pending import SIZE_MAX, STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
+from dragoman.gateway.recording.pending import (
+    SIZE_MAX,
+    STREAMED,
+    FramesNote,
+    Note,
+    PendingSteps,
+    TapPoint,
+    TextRun,
+    TextSource,
+)
 from dragoman.gateway.recording.recordings import FLUSH, Recordings
 from dragoman.gateway.recording.session_redactor import SessionRedactor
 from dragoman.gateway.timers import Deadline
@@ -82,6 +91,8 @@ class SessionRecorder:
         "texts_size",
     )
 
+    _texts_common: TextSource  # of `texts`
+
     def __init__(
         self,
         recordings: Recordings,
@@ -106,7 +117,6 @@ class SessionRecorder:
         self.step: list[Note] = []  # the notes of the step that is not over
         self.texts: list[Any] = []  # lone pieces of a text after the pending steps, as cells of a TextRun
         self.texts_size = 0  # bytes of their frames
-        self._texts_common: tuple[Any, ...] = ()
         redactor = SessionRedactor(recordings, self._parts)
         self._redactor: SessionRedactor | None = redactor
         self._recordings = recordings
@@ -165,7 +175,7 @@ class SessionRecorder:
         """Return the recorder of further pieces of the text that ends this step, for the `links` of each rendering."""
         return TextNotes(self, self._call, self._monotonic, links)
 
-    def begin_texts(self, common: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    def begin_texts(self, common: TextSource | None) -> TextSource | None:
         """Plan the flush of lone pieces of a text, before the first one is noted. Return what their steps share.
 
         If that is None, they are like the last step. If that was no piece of a text, return None.
@@ -298,7 +308,7 @@ class TextNotes:
         self._recorder, self._call, self._monotonic = recorder, call, monotonic
         self._actor = recorder.actor
         self._links = links
-        self._common: tuple[Any, ...] | None = None
+        self._common: TextSource | None = None
         self._places: Sequence[int] = ()  # of the renderings that are recorded, once for each link
 
     def add_text(self, text: str, seq: int, at: int, rendered: Sequence[Sequence[bytes]]) -> bool:
@@ -330,7 +340,7 @@ class TextNotes:
         common = self._recorder.begin_texts(self._common)
         if common is None or common is self._common:
             return common is not None
-        tapped = TextRun(common, []).tapped
+        tapped = common.tapped
         sent = [point.link for point in tapped[1:]]
         found = [(place, link) for place, links in enumerate(self._links) for link in links if link in sent]
         if not tapped or tapped[0].dir == "send" or [link for _, link in found] != sent:
