@@ -369,9 +369,7 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
     """Correct the answers in `gap` by the text of the store; return how many of its items come before those in `new`.
 
     Two answers are the same if no input is between them: then the store contradicts what was streamed, and is right.
-    A store may join the blocks of an answer, as a gateway in the place of a pando does: then nothing is corrected.
-    Such a gateway stores neither its questions in words nor their answers: only the text after those is added.
-    If the store has inputs between the parts of what was heard, its answers take the place of what was heard.
+    What is not to be added is removed from `new`.
     """
     stored = [*takewhile(lambda message: message.role == "assistant", new)]
     asked = max((i for i, item in enumerate(gap) if is_said(item, "user")), default=0)
@@ -379,29 +377,44 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
     rest = without_runs(text, answers(gap[:asked]))
     heard = answers(gap[asked:])
     if heard and len(stored) < len(new) and "".join(answers(new)) == "".join(heard):
-        place = next(i for i, item in enumerate(gap[asked:], asked) if is_said(item, "assistant"))
+        # The store has inputs between the parts of what was heard: its answers take the place of what was heard.
+        place = _first_answer(gap, asked)
         gap[place:] = [item for item in gap[place:] if not is_said(item, "assistant")]
         return place
     if (heard or asked) and rest == "".join(heard):
+        # A store may join the blocks of an answer, as a gateway in the place of a pando does: nothing is corrected.
         del new[: len(stored)]
         return 0
     if asked and not heard and rest != text:
+        # Such a gateway stores neither its questions in words nor their answers: only the text after those is added.
         new[: len(stored)] = [structs.replace(stored[-1], text=rest)]
         return 0
-    joined_late = heard and text.endswith(heard[-1])  # the first of the stored answers were not heard
-    at, corrected = max(0, len(stored) - len(heard)) if joined_late else 0, 0
-    begin = asked if heard else 0
+    unheard = max(0, len(stored) - len(heard)) if heard and text.endswith(heard[-1]) else 0
+    return _replace_answers(gap, new, asked if heard else 0, unheard)
+
+
+def _replace_answers(gap: list[Item], new: list[Message], begin: int, unheard: int) -> int:
+    """Give the answers in `gap` from `begin` on the texts of those in `new`, in order; return as `_correct` does.
+
+    The first `unheard` of these were not heard: they come before the first answer in `gap`, in its turn.
+    """
+    corrected = 0
     for i, item in enumerate(gap[begin:], begin):
-        if at >= len(new) or new[at].role != "assistant":
+        if unheard >= len(new) or new[unheard].role != "assistant":
             break
         if is_said(item, "assistant"):
-            gap[i] = structs.replace(item, text=new.pop(at).text)
+            gap[i] = structs.replace(item, text=new.pop(unheard).text)
             corrected = i + 1
-    if at:
-        place = next(i for i, item in enumerate(gap[begin:], begin) if is_said(item, "assistant"))
-        gap[place:place] = [structs.replace(answer, turn=gap[place].turn) for answer in new[:at]]
-        del new[:at]
-    return corrected + at
+    if unheard:
+        place = _first_answer(gap, begin)
+        gap[place:place] = [structs.replace(answer, turn=gap[place].turn) for answer in new[:unheard]]
+        del new[:unheard]
+    return corrected + unheard
+
+
+def _first_answer(items: Sequence[Item], begin: int) -> int:
+    """Return the index of the first answer among the items from `begin` on; there is one."""
+    return next(i for i, item in enumerate(items[begin:], begin) if is_said(item, "assistant"))
 
 
 # -- pages ----------------------------------------------------------------------------------------------
