@@ -102,14 +102,17 @@ class SessionMemory:
         self._count()
 
     def _relieve(self) -> None:
-        if 2 * self._commands > self._meter.size - self._facts_size:
+        state = self._state
+        kept = self._facts_size - of_values(state.snapshot_ext)
+        if 2 * self._commands > self._meter.size - kept:
             self._drop_commands()
             return
         self._log.drop_half()
-        self._state.rendered.clear()
-        if self._state.snapshot_ext:
-            self._state.snapshot_ext, self._state.summed_up = {}, 0  # clients are shown the items in its place
-            self._services.ledger.record([Loss(kind="ext", why=NO_MEMORY)], session=self._state.id)
+        state.rendered.clear()
+        if state.snapshot_ext:
+            state.snapshot_ext, state.summed_up = {}, 0  # clients are shown the items in its place
+            loss = Loss(kind="HistorySnapshot", field="ext", why=NO_MEMORY)
+            self._services.ledger.record([loss], session=state.id)
         self._trim(self.digest.size // 2, NO_MEMORY)
 
     def _count(self) -> None:

@@ -103,7 +103,18 @@ def test_out_of_memory_the_history_in_the_words_of_the_backend_is_dropped_and_th
     given.memory.limit = given.memory.used
     log.append([TextDelta(text="y" * STEP)], "t", Origin(), 0, STEP)
     assert (state.snapshot_ext, state.summed_up, given.memory.used < 30 * STEP) == ({}, 0, True)
-    assert [row.kind for row in given.ledger.entries()] == ["transcript", "ext"]
+    lost = {(row.kind, row.field) for row in given.ledger.entries()}
+    assert lost == {("transcript", ""), ("HistorySnapshot", "ext")}
+
+
+def test_out_of_memory_a_large_history_in_the_words_of_the_backend_is_dropped_and_no_command() -> None:
+    given, state = services(ledger=Ledger()), SessionState(id="s")
+    memory = SessionMemory(state, Log(state, given.limits), given, unexpected)
+    state.snapshot_ext = {"entries": Raw(b"x" * 100 * STEP)}
+    memory.trim_transcript()
+    given.memory.limit = given.memory.used
+    memory.count_commands(STEP)
+    assert (state.snapshot_ext, given.memory.used < 3 * STEP) == ({}, True)
 
 
 def test_the_command_that_opens_a_session_again_counts_and_is_kept() -> None:
