@@ -120,7 +120,8 @@ class SessionMemory:
         state = self._state
         facts = _FACTS(state)
         if facts != self._facts:
-            self._facts, self._facts_size = facts, of_values(*facts)
+            self._facts_size = of_values(*facts)
+        self._facts = facts  # also if they are equal: else each would be held twice
         texts = self._log.size + self.digest.size
         rendered = sum(map(len, map(_FRAME, state.rendered.values())))
         self._meter.add(texts + rendered + self._commands + self._facts_size - self._meter.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from sys import getrefcount
 
 import pytest
 from msgspec import Raw
@@ -115,6 +116,14 @@ def test_out_of_memory_a_large_history_in_the_words_of_the_backend_is_dropped_an
     given.memory.limit = given.memory.used
     memory.count_commands(STEP)
     assert (state.snapshot_ext, given.memory.used < 3 * STEP) == ({}, True)
+
+
+def test_a_fact_that_is_told_again_is_held_once() -> None:
+    _, _, memory, state = holding(STEP)
+    first, again = (BackendInfo(tools=("x" * size,)) for size in (10, 10))
+    for state.backend in (first, again):
+        memory.trim_transcript()
+    assert getrefcount(first) == 2
 
 
 def test_the_command_that_opens_a_session_again_counts_and_is_kept() -> None:
