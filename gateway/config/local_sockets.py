@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ from dragoman.gateway.endpoint import DEFAULT_PORTS, Endpoint
 TABLES = Path("/proc/net")
 ACCEPTS = 1 << 16  # __SO_ACCEPTCON among the flags of /proc/net/unix
 LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
-ROWS_MAX = 512  # Linux lists all listening sockets before the connections, of which there may be thousands
+ROWS_MAX = 512  # listening sockets that are read; Linux lists the connections after them
 
 
 def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
@@ -63,16 +63,22 @@ def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:
     if not is_loopback(url.hostname or ""):
         return None
     port = url.port or DEFAULT_PORTS.get(endpoint.transport, 0)
-    rows = [row.split() for name in ("tcp", "tcp6") for row in _rows(tables / name)]
-    return any(row[3] == LISTEN and int(row[1].rpartition(":")[2], 16) == port for row in rows)
+    ports = [_listening_ports(tables / name) for name in ("tcp", "tcp6")]
+    if any(port in of_table for of_table in ports):
+        return True
+    return None if any(len(of_table) == ROWS_MAX for of_table in ports) else False
 
 
-def _rows(table: Path) -> list[str]:
-    """Return the first rows of a table of the kernel; none without it (a system without IPv6 has no tcp6)."""
+def _listening_ports(table: Path) -> list[int]:
+    """Return the first ports of a table of the kernel at which somebody listens.
+
+    There are none without the table: a system without IPv6 has no tcp6.
+    """
     if table.name == "tcp6" and not table.exists():
         return []
-    with table.open(encoding="ascii") as rows:
-        return list(islice(rows, 1, ROWS_MAX))
+    with table.open(encoding="ascii") as lines:
+        listening = takewhile(lambda row: row[3] == LISTEN, map(str.split, islice(lines, 1, None)))
+        return [int(row[1].rpartition(":")[2], 16) for row in islice(listening, ROWS_MAX)]
 
 
 # -- who could replace a socket ---------------------------------------------------------------------

@@ -19,6 +19,8 @@ from tests.reserved_ports import reserved_port
 from tests.step_counter import count_steps
 
 SOCK = f"{os.getpid()}.sock"  # the name of no socket in a container of this machine, which would count
+TCP_HEAD = "sl local_address ...\n"
+TCP_ROW = "{}: 0100007F:{:04X} 00000000:0000 {} 00000000:00000000 00:00000000 00000000 0 0 1\n"
 LISTEN = (parse("smooth+ws://127.0.0.1:0/ws"),)
 
 
@@ -86,13 +88,20 @@ def test_a_port_that_is_bound_and_does_not_listen_is_no_server() -> None:
 
 
 def test_the_thousands_of_connections_after_the_listening_ports_are_not_read(tmp_path: Path) -> None:
-    row = "{}: 0100007F:{:04X} 00000000:0000 {} 00000000:00000000 00:00000000 00000000 0 0 1\n"
-    connections = "".join(row.format(number, 2, "01") for number in range(5000))
+    connections = "".join(TCP_ROW.format(number, 2, "01") for number in range(5000))
     for name in ("tcp", "tcp6"):
-        (tmp_path / name).write_text("sl local_address ...\n" + row.format(0, 1, "0A") + connections)
+        (tmp_path / name).write_text(TCP_HEAD + TCP_ROW.format(0, 1, "0A") + connections)
     endpoints = [parse(f"pando+tcp://127.0.0.1:{port}") for port in (1, 2)]
     assert [find_local_server(endpoint, tmp_path) for endpoint in endpoints] == [True, False]
-    assert count_steps(lambda: find_local_server(endpoints[1], tmp_path)) < 50_000
+    assert count_steps(lambda: find_local_server(endpoints[1], tmp_path)) < 1_000
+
+
+def test_a_port_that_is_not_among_the_first_of_a_machine_is_unknown(tmp_path: Path) -> None:
+    listening = "".join(TCP_ROW.format(number, 1000 + number, "0A") for number in range(5000))
+    for name in ("tcp", "tcp6"):
+        (tmp_path / name).write_text(TCP_HEAD + listening)
+    found = [find_local_server(parse(f"pando+tcp://127.0.0.1:{port}"), tmp_path) for port in (1100, 5500)]
+    assert found == [True, None]
 
 
 @pytest.mark.parametrize("text", ["smooth+wss://example.com/ws", "codewhale+stdio:program", "pod+dir:/run/pods"])
