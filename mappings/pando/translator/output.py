@@ -48,6 +48,7 @@ class StreamedOutput:
         self.length = 0
         """Characters of text so far."""
         self.calls: dict[str, str] = {}
+        self._held = 0  # characters of the inputs in `calls`: beyond TEXT_MAX they are passed on at once
         self.unfinished: set[str] = set()
         """Open calls whose whole input was not published yet."""
         self._finished: dict[str, None] = {}  # the newest calls with a result
@@ -120,21 +121,32 @@ class StreamedOutput:
         """Return the events of a tool call: its first message begins it, its second has the whole input."""
         self.latest_call.is_hidden = self.ends_in_result = False
         if event.call not in self.calls:
-            self.calls[event.call] = event.json if isinstance(event, events.ToolCallArguments) else ""
-            if isinstance(event, events.ToolCallStarted):
-                self.unfinished.add(event.call)
-            return [events.ToolCallStarted(call=event.call, name=event.name)]
+            return self._begin_call(event)
         if isinstance(event, events.ToolCallStarted):
             return []
+        self._held -= len(self.calls[event.call])
         self.calls[event.call] = ""
         self.unfinished.discard(event.call)
         return [event]
+
+    def _begin_call(self, event: events.ToolCallStarted | events.ToolCallArguments) -> list[Event]:
+        started = events.ToolCallStarted(call=event.call, name=event.name)
+        self.calls[event.call] = ""
+        if isinstance(event, events.ToolCallStarted):
+            self.unfinished.add(event.call)
+        elif self._held + len(event.json) > TEXT_MAX:
+            return [started, event]
+        else:
+            self.calls[event.call] = event.json
+            self._held += len(event.json)
+        return [started]
 
     def _finish_call(self, event: events.ToolCallFinished) -> list[Event]:
         """Return the events of a result; a hidden call whose id an earlier call had is told first."""
         hidden = event.call not in self.calls
         self.latest_call.is_hidden, self.ends_in_result = hidden, True
         arguments = self.calls.pop(event.call, "")
+        self._held -= len(arguments)
         self.unfinished.discard(event.call)
         again = hidden and event.call in self._finished
         remember(self._finished, event.call, None, FINISHED_KEPT)
@@ -149,6 +161,7 @@ class StreamedOutput:
         """Forget the open calls: their results will not come."""
         self.calls.clear()
         self.unfinished.clear()
+        self._held = 0
 
     def is_within(self, stored: str) -> bool:
         """Return True if the published text is the beginning of this stored text."""

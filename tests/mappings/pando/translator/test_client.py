@@ -28,6 +28,7 @@ from dragoman.mappings.pando.translator.client import (
     ClientTranslator,
 )
 from dragoman.mappings.pando.translator.followed_session import FollowedSession
+from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.pando.vocabulary import keep
 from tests.mappings.pando.data import CAPTURES, captured, parts
 
@@ -604,6 +605,19 @@ def test_the_input_of_a_call_published_once_comes_before_its_result() -> None:
     ]
     said = primary.publishes("tool.end", **call, result="ok")
     assert [type(item) for item in said] == [events.ToolCallArguments, events.ToolCallFinished]
+
+
+def test_the_inputs_of_open_calls_are_held_up_to_a_limit_and_then_passed_on_at_once() -> None:
+    primary = accepted()
+    half = f'"{"x" * (TEXT_MAX // 2 - 2)}"'
+
+    def start(call: str) -> list[type]:
+        return [type(item) for item in primary.publishes("tool.start", tool_name="bash", call_id=call, params=half)]
+
+    began, passed_on = [events.ToolCallStarted], [events.ToolCallStarted, events.ToolCallArguments]
+    assert [start("c1"), start("c2"), start("c3")] == [[type(BEGUN), *began], began, passed_on]
+    primary.publishes("tool.end", tool_name="bash", call_id="c1", result="ok")
+    assert [start("c4"), start("c5")] == [began, passed_on]
 
 
 def test_the_echo_of_our_input_is_dropped_once_and_inputs_of_others_are_passed_on() -> None:
