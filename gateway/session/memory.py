@@ -20,7 +20,9 @@ from dragoman.mappings.dialect import Loss
 NO_MEMORY = "the gateway is out of memory"
 SHARED = 1024 * 1024  # bytes of a rendered history that is kept for further clients: a shorter one takes 3 ms to render
 
-_FACTS = attrgetter("opening", "title", "agent", "backend", "snapshot_ext", "backend_ids", "chosen_ids", "goal")
+_FACTS = attrgetter(
+    "opening", "title", "agent", "backend", "snapshot_ext", "backend_ids", "chosen_ids", "goal", "listed", "otp"
+)
 """The facts that a client or the backend tells of a session, one value each, which it may replace."""
 
 _FRAME = attrgetter("frame")

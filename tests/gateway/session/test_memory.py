@@ -18,9 +18,9 @@ from dragoman.gateway.session.memory import SHARED, SessionMemory
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import OpenSession
-from dragoman.mappings.canonical.events import TextDelta
-from dragoman.mappings.canonical.state import RenderedHistory
-from dragoman.mappings.canonical.values import BackendInfo, Message, Origin
+from dragoman.mappings.canonical.events import OtpRequired, TextDelta
+from dragoman.mappings.canonical.state import Otp, RenderedHistory
+from dragoman.mappings.canonical.values import BackendInfo, Message, Origin, SessionSummary, Text
 from tests.services import services
 from tests.step_counter import count_steps
 
@@ -77,14 +77,17 @@ def test_commands_count_and_are_dropped_if_they_are_most_of_a_session() -> None:
     assert (dropped, log.size >= 12 * STEP) == (["commands"], True)
 
 
+LONG = "x" * 10 * STEP
 FACTS = {
-    "title": "x" * 10 * STEP,
-    "agent": "x" * 10 * STEP,
-    "backend": BackendInfo(tools=("x" * 10 * STEP,)),
-    "snapshot_ext": {"entries": Raw(b"x" * 10 * STEP)},
-    "backend_ids": {"id": Raw(b"x" * 10 * STEP)},
-    "chosen_ids": {"id": Raw(b"x" * 10 * STEP)},
-    "goal": Raw(b"x" * 10 * STEP),
+    "title": LONG,
+    "agent": LONG,
+    "backend": BackendInfo(tools=(LONG,)),
+    "snapshot_ext": {"entries": Raw(LONG.encode())},
+    "backend_ids": {"id": Raw(LONG.encode())},
+    "chosen_ids": {"id": Raw(LONG.encode())},
+    "goal": Raw(LONG.encode()),
+    "listed": SessionSummary(session="s", title=LONG),
+    "otp": Otp(asked=OtpRequired(tool="", description="", channels=(), auth_level=""), refused=(Text(text=LONG),)),
 }
 
 
