@@ -4,8 +4,8 @@ A *turn* here is an input with everything up to the next input. Turn 0 has no in
 has *parts*: a command on which the rest depends (the input, a cancel, an answer), and the events up to the next such
 command. Every other command stands alone, and gets its recorded answer at any time.
 
-The commands are those of clients. An answer that a client typed as an input, in words, is taken from the log, and the
-values of a form from the command to the backend.
+The commands are those of clients. An answer that a client typed as an input, in words, is taken from the log. The
+values of its form are those that the backend was sent.
 """
 
 from __future__ import annotations

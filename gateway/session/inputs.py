@@ -92,8 +92,8 @@ class Inputs:
     def may_cancel(self, client: Client) -> bool:
         """Return True if this client may cancel what runs, if anything runs.
 
-        Clients of some dialects cancel only the turns that they began, also after the answer of another client, those
-        of a client that has left, and a turn found running at the backend.
+        Clients of some dialects cancel only turns that they began, those of a client that has left, and a turn found
+        running at the backend. A turn stays that of its client after another client's answer.
         """
         if not client.dialect.cancels_own_turns or not self.runs:
             return True
