@@ -159,7 +159,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
 
         With several upstreams the session is at any of them. A pod is one session, so it is at `endpoint` alone.
         """
-        dialect, state, services = registry.dialect(endpoint.dialect), session.connected(), self.sessions.services
+        dialect, state, services = registry.dialect(endpoint.dialect), session.state, self.sessions.services
         own = state.id if dialect.session_ref is None else ""
         failover, pool = None, self.pool
         if pool is not None:

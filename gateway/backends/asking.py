@@ -197,8 +197,12 @@ class RelayedBackend:
         backend, self._backend = self._backend, NO_BACKEND
         backend.stop()
 
-    def connected(self) -> SessionState:
-        return self._session.connected()
+    @property
+    def state(self) -> SessionState:
+        return self._session.state
+
+    def connected(self) -> None:
+        self._session.connected()
 
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
         return self._session.receive(bursts)

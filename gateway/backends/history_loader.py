@@ -128,7 +128,7 @@ class HistoryLoader(AskingBackend):
         opened = self._opened_for_client(others)
         others = [burst for burst in others if burst.items]
         if opened is not None and not self._asking.active:
-            if isinstance(opened, SessionOpened) and not self.connected().transcript:
+            if isinstance(opened, SessionOpened) and not self.state.transcript:
                 self._asking.begin(self._load(opened, others))
             else:
                 self._asking.begin(self._catch_up(others))
@@ -148,7 +148,7 @@ class HistoryLoader(AskingBackend):
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """End the histories that are read: a new connection answers none of the old requests."""
         self._openings.clear()
-        self._may_miss = self.connected().backend_ids is not None  # it has opened the conversation
+        self._may_miss = self.state.backend_ids is not None  # it has opened the conversation
         requests = {command.request for command in unsent} or set(self._readings)
         for request in requests & set(self._readings):
             self._readings.pop(request).stop()
@@ -156,7 +156,7 @@ class HistoryLoader(AskingBackend):
 
     def _has_history(self) -> bool:
         """Return True if the backend may have messages of this conversation: it stores them, and has opened it."""
-        return self._stored and self.connected().backend_ids is not None
+        return self._stored and self.state.backend_ids is not None
 
     def _asked_for(self, item: Any) -> Asking[Command] | None:
         request = getattr(item, "request", "")
@@ -224,7 +224,7 @@ class HistoryLoader(AskingBackend):
             if self._taken(self._resume):
                 text = "the conversation is already open in another session"
                 raise Refused(Failure(cause="upstream_lost", text=text))
-        wanted = self.connected().opening or OpenSession()
+        wanted = self.state.opening or OpenSession()
         resume = structs.replace(resume_session(wanted, self._resume), request="", ext=None)
         opened = yield resume
         if _is_unknown(opened) and (own := self._find(_names((yield ListSessions(limit=LISTED_MAX))))):
@@ -271,7 +271,7 @@ class HistoryLoader(AskingBackend):
         if isinstance(page, HistorySnapshot) and page.next_cursor:
             self._lose("older than the part of a resumed conversation that is loaded")
         if items:
-            _remove_alert(self.connected())
+            _remove_alert(self.state)
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
         """Load the newest page, or all after a refusal. The session adds the messages that it does not know."""
@@ -302,7 +302,7 @@ class HistoryLoader(AskingBackend):
 
     def _lose(self, why: str) -> None:
         loss = Loss(kind="HistorySnapshot", field="items", why=why)
-        self._services.ledger.record([loss], session=self.connected().id)
+        self._services.ledger.record([loss], session=self.state.id)
 
 
 def _alert(text: str) -> Alert:

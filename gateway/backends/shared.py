@@ -75,7 +75,7 @@ class SharedKind(RememberingOpener):
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
         self.dialect = sessions.upstream
-        self._state = SessionState(id=sessions.route.name)  # the connection is about no session of its own
+        self.state = SessionState(id=sessions.route.name)  # the connection is about no session of its own
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # canonical id -> session
         self._announced = AnnouncedSessions()
@@ -85,7 +85,7 @@ class SharedKind(RememberingOpener):
         sessions.on_rested.append(self._forget)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
-            raise ConfigError(f"route {self._state.id}: a backend with many sessions must be live, not a recording")
+            raise ConfigError(f"route {self.state.id}: a backend with many sessions must be live, not a recording")
         self._upstream = upstream
         self._lists = SlicedWork(self._services.queue, upstream.fail)  # lists of the backend that are being read
 
@@ -207,12 +207,11 @@ class SharedKind(RememberingOpener):
 
     # -- from the backend ----------------------------------------------------------------------------------
 
-    def connected(self) -> SessionState:
+    def connected(self) -> None:
         """Ask for every watched session again."""
         self._list.note_connected()
         for session in list(self._watched.values()):
             self._upstream.attach(session.state)
-        return self._state
 
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
         """Bring each answer to the session that asked, and each event to the session that it names."""

@@ -271,7 +271,8 @@ class Upstream:
 
     def _begin(self, link: Link) -> None:
         link.greet()
-        link.attach(state := self._session.connected(), "")
+        self._session.connected()
+        link.attach(state := self._session.state, "")
         state.abandoned = ""  # the translator knows it now
         waiting, self._waiting = self._waiting, []
         if waiting:

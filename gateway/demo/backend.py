@@ -96,7 +96,7 @@ class DemoBackend:
                 case OpenSession() | ResumeSession() | GetSession():
                     self._open(command)
                 case GetHistory():
-                    self._say(answer_page(self._session.connected(), command))
+                    self._say(answer_page(self._session.state, command))
                 case SubmitInput():
                     self._submit(command)
                 case AnswerApproval() | AnswerInteraction():
@@ -131,7 +131,7 @@ class DemoBackend:
         if isinstance(command, GetSession):
             self._refuse(command.request, "not_found", f"session {command.session!r} not found")
             return
-        state = self._session.connected()
+        state = self._session.state
         self._say(SessionOpened(request=command.request, session=state.id, agent=command.agent, ext={}))
 
     def _complete(self, command: ListCompletions) -> None:

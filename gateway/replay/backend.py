@@ -94,7 +94,7 @@ class ReplayBackend:
                 case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
                     self._open_session(command)
                 case commands.GetHistory():
-                    self._send_events(answer_page(self._session.connected(), command))
+                    self._send_events(answer_page(self._session.state, command))
                 case commands.ListSessions():
                     self._send_events(events.SessionsListed(request=command.request, sessions=()))
                 case commands.ShutdownBackend():
@@ -117,7 +117,7 @@ class ReplayBackend:
             return
         agent = "" if isinstance(command, commands.GetSession) else command.agent
         self._send_events(
-            events.SessionOpened(request=command.request, session=self._session.connected().id, agent=agent, ext={})
+            events.SessionOpened(request=command.request, session=self._session.state.id, agent=agent, ext={})
         )
 
     def _refuse(self, command: Command, outcome: Outcome, report: MatchReport | None = None) -> None:

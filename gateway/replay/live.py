@@ -72,7 +72,7 @@ class LiveBackend(AskingBackend):
 
     def take_over(self) -> None:
         """Continue the session from here: give the live backend the history, or say that it does not get it."""
-        items = [i for i in self._session.connected().transcript if isinstance(i, Message) and i.role != "system"]
+        items = [i for i in self._session.state.transcript if isinstance(i, Message) and i.role != "system"]
         self._backend.start()
         if not items:
             log.info("the live backend continues the session", backend=self._name)
@@ -85,8 +85,12 @@ class LiveBackend(AskingBackend):
 
     # -- from the live backend --------------------------------------------------------------------------------------
 
-    def connected(self) -> SessionState:
-        return structs.replace(self._session.connected(), backend_ids=self._ids)
+    @property
+    def state(self) -> SessionState:
+        return structs.replace(self._session.state, backend_ids=self._ids)
+
+    def connected(self) -> None:
+        """Do nothing: the connection is told what the session is."""
 
     def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:
@@ -109,7 +113,7 @@ class LiveBackend(AskingBackend):
             return False
         if isinstance(item, events.HistorySnapshot) and not request:
             loss = Loss(kind=type(item).__name__, why="the history of the live backend alone")
-            self._services.ledger.record([loss], session=self._session.connected().id, source=self._dialect.name)
+            self._services.ledger.record([loss], session=self._session.state.id, source=self._dialect.name)
             return False
         if isinstance(item, events.Reply) and item.failure is not None and request == self._input:
             self.running = False  # the input was refused
@@ -131,7 +135,7 @@ class LiveBackend(AskingBackend):
     def _give_history(self, items: Sequence[Item], takes: Callable[[Sequence[Item]], Ext | None]) -> Script:
         """Open a conversation, and give it the messages of the session."""
         try:
-            opening = self._session.connected().opening or commands.OpenSession()
+            opening = self._session.state.opening or commands.OpenSession()
             answer = yield structs.replace(opening, request="")
             if isinstance(answer, events.SessionOpened):
                 answer = yield commands.ResumeSession(session=answer.session, ext=takes(items))

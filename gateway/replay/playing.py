@@ -65,7 +65,7 @@ class Replay:
             reporter=self.reporter,
             auto=options.auto,
             events=ReplayedEvents(
-                session.connected,
+                session.state,
                 tells_model_turns=self._tells_model_turns,
                 adds_model_turns=self._tells_model_turns and not self.plan.has_model_turns,
                 keeps_counts=not options.spy,

@@ -16,7 +16,6 @@ An imported capture may have no model turns. If the session relies on its backen
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import get_args
 
 from msgspec import structs
@@ -43,7 +42,7 @@ class ReplayedEvents:
 
     def __init__(
         self,
-        state: Callable[[], SessionState],
+        state: SessionState,
         *,
         tells_model_turns: bool,
         adds_model_turns: bool = False,
@@ -144,7 +143,7 @@ class ReplayedEvents:
 
     def _titled(self, event: SessionNews) -> list[Event]:
         """Return only the change of the title, because the other fields describe the recorded session."""
-        title, state = event.session.title, self._state()
+        title, state = event.session.title, self._state
         if not title or title == state.title:
             return []
         return [events.SessionUpdated(session=structs.replace(event.session, session=state.id, ext=None))]

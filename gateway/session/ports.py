@@ -111,8 +111,12 @@ class BackendEvents(Protocol):
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
         """Act on events of the backend. If they are a lone piece of a block, return the block, for further pieces."""
 
-    def connected(self) -> SessionState:
-        """Take note that the backend is connected; return the state that the new connection is about."""
+    @property
+    def state(self) -> SessionState:
+        """Return the state that the connection to the backend is about."""
+
+    def connected(self) -> None:
+        """Take note of a new connection, before it is told what it is about."""
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Handle a backend that cannot be reached; `unsent` were never written. The cause `busy` passes by itself.

@@ -215,8 +215,8 @@ class Session:
             self.delivery.groups.open_text(turn, delta)
         return True
 
-    def connected(self) -> SessionState:
-        return self.state
+    def connected(self) -> None:
+        """Do nothing: the connection is told what the session is."""
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Fail what waits for a backend that cannot be reached, and a turn that cannot outlive its connection."""

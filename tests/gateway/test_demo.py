@@ -194,8 +194,7 @@ class DemoStage(Awaited):
         self.heard += [item for burst in bursts for item in burst.items]
         self.note()
 
-    def connected(self) -> SessionState:
-        return self.state
+    def connected(self) -> None: ...
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         raise AssertionError(f"played in process: never lost ({text})")

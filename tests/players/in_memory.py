@@ -43,7 +43,7 @@ class AnyBackendGateway(InMemoryGateway):
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
-        return Upstream(session.connected(), target, session, self.services)
+        return Upstream(session.state, target, session, self.services)
 
     @cached_property
     def publication(self) -> InMemoryPeer:

@@ -76,8 +76,7 @@ class HistoryLoaderStage:
 
     # -- as session ------------------------------------------------------------------------------------
 
-    def connected(self) -> SessionState:
-        return self.state
+    def connected(self) -> None: ...
 
     def receive(self, bursts: list[Burst[Any]]) -> None:
         for burst in bursts:

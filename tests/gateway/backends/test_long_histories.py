@@ -52,8 +52,11 @@ class Store:
     def stop(self) -> None:
         self.calls.append("stop")
 
-    def connected(self) -> SessionState:
+    @property
+    def state(self) -> SessionState:
         return SessionState(id="s")
+
+    def connected(self) -> None: ...
 
     def receive(self, bursts: list[Burst[Any]]) -> None:
         self.told += [item for burst in bursts for item in burst.items]
@@ -192,4 +195,4 @@ def test_start_rest_and_stop_are_passed_to_the_backend() -> None:
     store.loader.rest()
     store.loader.stop()
     assert store.calls == ["start", "rest", "stop"]
-    assert store.loader.connected().id == "s"
+    assert store.loader.state.id == "s"

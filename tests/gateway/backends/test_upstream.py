@@ -74,9 +74,12 @@ class Dialled:
     def receive(self, bursts: list[Burst[Any]]) -> None:
         self.events += [item for burst in bursts for item in burst.items]
 
-    def connected(self) -> SessionState:
-        self.told.append(("connected", []))
+    @property
+    def state(self) -> SessionState:
         return SessionState(id="s")
+
+    def connected(self) -> None:
+        self.told.append(("connected", []))
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         self.told.append((text, [command.request for command in unsent]))
@@ -383,10 +386,10 @@ async def test_a_failure_at_the_start_of_a_connection_ends_only_that_connection(
     async with dialled(NEAR) as made:
         connected, calls = made.connected, count()
 
-        def once() -> SessionState:
+        def once() -> None:
             if next(calls) == 0:
                 raise ZeroDivisionError
-            return connected()
+            connected()
 
         made.connected = once  # type: ignore[method-assign]  # a session with a bug
         made.upstream.start()

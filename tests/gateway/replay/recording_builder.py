@@ -163,8 +163,7 @@ class WatchedSession:
         self.state = state
         self.events: list[Any] = []
 
-    def connected(self) -> SessionState:
-        return self.state
+    def connected(self) -> None: ...
 
     def receive(self, bursts: list[Burst[Any]]) -> None:
         for burst in bursts:
@@ -200,7 +199,7 @@ class WatchedReplay(WatchedSession):
             pace=Pace(lambda: self.time.seconds, speed, idle_cap),
             later=self.time.later,
             reporter=reporter,
-            events=ReplayedEvents(self.connected, tells_model_turns=tells),
+            events=ReplayedEvents(self.state, tells_model_turns=tells),
             auto=auto,
         )
 

@@ -92,13 +92,13 @@ def test_ids_and_history_of_the_live_backend_are_hidden_from_the_session() -> No
     behind = Behind()
     opened = SessionOpened(request="", session="theirs", ext={"pod.name": msgspec.Raw(b'"x"')})
     assert behind.sends(HistorySnapshot(items=()), opened, TextDelta(text="a")) == ["TextDelta"]
-    assert behind.live.connected().backend_ids == {"pod.name": msgspec.Raw(b'"x"')}
+    assert behind.live.state.backend_ids == {"pod.name": msgspec.Raw(b'"x"')}
     assert behind.session.state.backend_ids == {}
     assert [entry.kind for entry in behind.ledger.entries()] == ["HistorySnapshot"]
 
 
 def test_a_live_connection_begins_without_the_ids_of_the_replay() -> None:
-    assert Behind().live.connected().backend_ids is None
+    assert Behind().live.state.backend_ids is None
 
 
 @pytest.mark.parametrize(("tells", "heard"), [(True, ["ModelTurnStarted"]), (False, [])])
