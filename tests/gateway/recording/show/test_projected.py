@@ -18,7 +18,7 @@ from dragoman.mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.dialect import Dialect
 from tests.gateway.recording.lines import FROZEN
 
