@@ -10,8 +10,7 @@ line_transport  lines over a connected stream: the transport of Unix sockets
 lines           splits a stream of bytes into lines
 meter           counts the bytes that a peer makes the gateway hold
 send_queue      counts the sent bytes that the kernel holds, and those that arrived
-binding         binds the addresses of a host
-closing         closes an asyncio listener
+listening       binds the addresses of a host, and closes an asyncio listener
 flag            a small asyncio.Event
 hops            counts the gateways that a connection came through
 lookup          looks up the addresses of hosts, in threads

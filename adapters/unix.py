@@ -16,8 +16,8 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.adapters.base import BACKLOG, PeerFacts, TransportLimits, connect_reason
-from dragoman.adapters.closing import close_server
 from dragoman.adapters.line_transport import LineTransport
+from dragoman.adapters.listening import close_server
 from dragoman.mappings.errors import ConfigError
 
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL

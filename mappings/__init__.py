@@ -11,13 +11,12 @@ fidelity        the matrix of what survives, made from all tables
 codec           frames to wire structs and back
 jsonrpc         JSON-RPC for both sides of a link
 opening         the session that a link opens first
-parked_turn     events that wait for the answer to a question in words
+in_words        questions in words: events that wait for the answer, and answers as stores have them
 forms           the forms of a backend, asked in words
 extras          fields without a canonical place
 losses          counts of what could not be expressed
 errors          the two kinds of errors
 
-stored_answers  cuts the stored answers that contain questions in words
 alike           the frames of pieces of text that came together
 large_parts     the parts of a command that may be larger than `max_command`
 value_count     a limit on the JSON values of a message

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from typing import cast
 
 from dragoman.adapters.base import BACKLOG, Accept, TransportLimits
-from dragoman.adapters.binding import bind_host
-from dragoman.adapters.closing import close_server
 from dragoman.adapters.host_names import is_address
+from dragoman.adapters.listening import bind_host, close_server
 from dragoman.adapters.websocket.client_reader import ClientReader
 from dragoman.adapters.websocket.connection import AcceptedConnection
 from dragoman.adapters.websocket.frames import OF_SERVER

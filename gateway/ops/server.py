@@ -27,7 +27,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.log import server_logger
 from msgspec import structs
 
-from dragoman.adapters.binding import bind_host
+from dragoman.adapters.listening import bind_host
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address

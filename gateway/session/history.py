@@ -38,7 +38,7 @@ from dragoman.mappings.canonical.commands import GetHistory
 from dragoman.mappings.canonical.events import HistorySnapshot, Reply
 from dragoman.mappings.canonical.values import Failure, Item, Message, Reasoning, ToolCall, answers, is_said
 from dragoman.mappings.dialect import NewId
-from dragoman.mappings.stored_answers import without_runs
+from dragoman.mappings.in_words import without_runs
 
 Mark = tuple[type, str, str]
 

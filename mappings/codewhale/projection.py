@@ -22,7 +22,7 @@ from dragoman.mappings.codewhale.wire import frames, lines, results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS
 from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
-from dragoman.mappings.parked_turn import ParkedTurn
+from dragoman.mappings.in_words import ParkedTurn
 
 FRAMES_MAX = 10_000
 """EventFrames of one result; further ones are counted as lost.

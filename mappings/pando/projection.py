@@ -12,13 +12,13 @@ from dragoman.mappings.alike import MANY, TEXT, encode_alike
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import Ext, is_said
 from dragoman.mappings.dialect import DeltaType, Instance, Rendered, TextWriter
+from dragoman.mappings.in_words import ParkedTurn
 from dragoman.mappings.pando.from_canonical.context import NOBODY, Context, Messages
 from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.codecs import ENCODER, EVENTS, TOKEN
 from dragoman.mappings.pando.wire.values import rfc3339
-from dragoman.mappings.parked_turn import ParkedTurn
 
 ANSWERS = frozenset((events.Pong, events.Reply, events.SessionOpened, events.TurnAccepted))
 """Events that only one caller gets, as a reply on its own link."""

@@ -12,7 +12,7 @@ from typing import Any
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
 from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
-from dragoman.mappings.parked_turn import ParkedTurn
+from dragoman.mappings.in_words import ParkedTurn
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pod.wire import events as wire

@@ -26,7 +26,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
 from dragoman.mappings.extras import as_json, raw
-from dragoman.mappings.parked_turn import ParkedTurn
+from dragoman.mappings.in_words import ParkedTurn
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.from_canonical.replies import derived

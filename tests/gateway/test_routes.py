@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from msgspec import structs
 
-from dragoman.adapters.closing import ARRIVING
+from dragoman.adapters.listening import ARRIVING
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.endpoint import parse

@@ -21,8 +21,8 @@ from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INPUT_
 from dragoman.mappings.codewhale.wire import frames, lines, results, values
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.extras import raw, read_raw
+from dragoman.mappings.in_words import IN_WORDS
 from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
-from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 FROM_EVENT = Rules[[Context], object]("canonical events -> codewhale")

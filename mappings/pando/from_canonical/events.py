@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.extras import raw, read_raw
+from dragoman.mappings.in_words import IN_WORDS
 from dragoman.mappings.jsonrpc import NO_METHOD
 from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.pando.from_canonical import replies
@@ -24,7 +25,6 @@ from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE, NO_METHOD_TEXT, gi
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 from dragoman.mappings.pando.wire.values import duration, rfc3339
-from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 FROM_EVENT = Rules[[Context], Struct | bytes]("canonical events -> pando")

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Event, events
+from dragoman.mappings.in_words import without_runs
 from dragoman.mappings.rfc3339 import NS
-from dragoman.mappings.stored_answers import without_runs
 
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
 

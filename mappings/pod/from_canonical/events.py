@@ -15,7 +15,7 @@ from msgspec import UNSET, json
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import BackendInfo, Cause, Failure, SessionSummary, Status, attachments
-from dragoman.mappings.parked_turn import IN_WORDS
+from dragoman.mappings.in_words import IN_WORDS
 from dragoman.mappings.pod.entries import (
     MS,
     LoggedConversation,

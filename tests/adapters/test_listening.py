@@ -1,14 +1,16 @@
-"""Sockets at all addresses of a host: one port, and no address of another machine."""
+"""Listeners: bound at all addresses of a host, and closed after the connections that they have accepted."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
-from dragoman.adapters.binding import bind_host
+from dragoman.adapters.listening import bind_host, close_server
 
 ELSEWHERE = "203.0.113.7"  # RFC 5737: no machine has it
 
@@ -53,3 +55,31 @@ def test_no_address_stays_bound_if_the_port_is_in_use_at_another(found: Callable
 def test_a_name_that_cannot_be_one_is_an_error() -> None:
     with pytest.raises(OSError, match="is not a valid host name"):
         bind_host("a..b", 0)
+
+
+# -- the end of a listener ---------------------------------------------------------------------------
+
+
+class Arrival(asyncio.Protocol):
+    """A connection that was accepted."""
+
+    def __init__(self, arrivals: list[asyncio.Transport]) -> None:
+        self.arrivals = arrivals
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.arrivals.append(cast(asyncio.Transport, transport))  # uvloop's is one without inheriting from it
+
+
+async def test_a_connection_being_accepted_when_a_server_closes_is_served_and_later_ones_are_not() -> None:
+    arrivals: list[asyncio.Transport] = []
+    server = await asyncio.get_running_loop().create_server(lambda: Arrival(arrivals), "127.0.0.1", 0)
+    where = server.sockets[0].getsockname()
+    peers = [socket.create_connection(where) for _ in range(3)]
+    await close_server(server)
+    assert len(arrivals) == len(peers)
+    with socket.socket() as late:
+        assert late.connect_ex(where) != 0
+    for arrival, peer in zip(arrivals, peers, strict=True):
+        arrival.close()
+        peer.close()
+    await asyncio.sleep(0)

@@ -1,12 +1,15 @@
-"""Events that a projection holds back while its clients are asked in words (docs/translation.md, rule 3.3).
+"""Questions in words, for clients whose dialect has no form for them (docs/translation.md, rule 3.3).
 
-The question ended the run of these clients. The backend may send more events of the turn before the answer: smooth
-sends the tool call right after the question. Clients get those events when the turn goes on.
+The question ends the run of these clients. The backend may send more events of the turn before the answer: smooth
+sends the tool call right after the question. A projection holds them back until the turn goes on. The words are part of
+the run that the client saw, but no store has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
+from operator import eq
 
 from msgspec import Struct, field
 
@@ -65,3 +68,18 @@ class ParkedTurn(Struct):
 
     def copy(self) -> ParkedTurn:
         return ParkedTurn(parked=self.parked, held=self.held.copy())
+
+
+def without_runs(stored: str, runs: Iterable[str]) -> str:
+    """Return the stored text of an answer without the texts of these runs, each of which ended with a question.
+
+    A question is all of the text of its run, or its last paragraphs.
+    """
+    at = 0
+    for text in runs:
+        if stored.startswith(text, at):
+            at += len(text)
+            continue
+        same = sum(takewhile(bool, map(eq, text, stored[at : at + len(text)])))
+        at += max(0, text.rfind("\n\n", 0, same + 2))
+    return stored[at:]

@@ -1,8 +1,10 @@
-"""Events held back while clients are asked in words, and the order in which they are shown later."""
+"""Questions in words: the events held back meanwhile, and the stored text of an answer that they interrupted."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from dragoman.mappings.canonical.events import (
     Alert,
@@ -12,7 +14,8 @@ from dragoman.mappings.canonical.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from dragoman.mappings.parked_turn import HELD_MAX, ParkedTurn
+from dragoman.mappings.in_words import HELD_MAX, ParkedTurn, without_runs
+from tests.step_counter import CopiedText
 
 PARKS = QuestionAsked(text="May I?", question="q", parked=True)
 ANSWERED = QuestionAnswered(question="q")
@@ -84,3 +87,27 @@ def test_a_copy_is_independent() -> None:
     twin = parked_turn.copy()
     parked_turn.admit_events([ANSWERED], Loser().lose)
     assert list(twin.admit_events([ARGUMENTS, ANSWERED], Loser().lose)) == [ANSWERED, CALL, ARGUMENTS]
+
+
+# -- stored answers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stored", "runs", "rest"),
+    [
+        ("One. Two.", ["One."], " Two."),
+        ("One. Two.", ["One.\n\nMay I?"], " Two."),
+        ("One. Two.", ["May I?"], "One. Two."),
+        ("One.\n\nTwo.", ["One.\n\nMay I?\n\nReally?"], "\n\nTwo."),
+        ("One. Two. Three.", ["One.\n\nMay I?", "What name?", " Two.\n\nAnd now?"], " Three."),
+        ("", ["May I?"], ""),
+    ],
+)
+def test_questions_at_the_end_of_a_run_are_not_looked_for_in_the_store(stored: str, runs: list[str], rest: str) -> None:
+    assert without_runs(stored, runs) == rest
+
+
+def test_a_stored_text_is_copied_once_for_all_runs() -> None:
+    before = CopiedText.copies
+    assert without_runs(CopiedText("aaab"), ["a"] * 3) == "b"
+    assert CopiedText.copies == before + 1
