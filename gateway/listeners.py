@@ -52,9 +52,7 @@ class OpenListener:
     @property
     def can_move(self) -> bool:
         """True if its target may get another router: nothing is published, and no folder shows its sessions."""
-        dialect = registry.dialect(self.endpoint.dialect)
-        shows = isinstance(self._listener, PodFolder | PodDirectory) or dialect.publication or dialect.served
-        return not shows
+        return not (self.shares_sockets or isinstance(self._listener, PodFolder | PodDirectory))
 
     @property
     def is_reachable(self) -> bool:
