@@ -288,10 +288,8 @@ class MakeServer(Protocol):
     def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator[Command, Event]: ...
 
 
-class MakeClient(Protocol):
-    """Factory of translators for links with a backend. Nobody can set the clock `monotonic`, which is for waits."""
-
-    def __call__(self, clock: Clock, new_id: NewId, monotonic: Clock) -> Translator[Event, Command]: ...
+MakeClient = Callable[[Clock, NewId, Clock], Translator[Event, Command]]
+"""Factory of translators for links with a backend. Nobody can set the second clock, which is for waits."""
 
 
 class SessionProjection(Protocol):

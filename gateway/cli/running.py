@@ -77,7 +77,7 @@ async def serve_until_signalled(
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(return_free_memory(), name="heap")]
         if notifier.is_used:
-            tasks.append(group.create_task(notifier.follow(gateway), name="service manager"))
+            tasks.append(group.create_task(notifier.follow(gateway.ready, gateway.stop), name="service manager"))
         if exit_on_backend_loss:
             tasks.append(group.create_task(_end_with_backend(gateway), name="backend loss"))
         reloader = ConfigReloader(

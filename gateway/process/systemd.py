@@ -18,7 +18,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import Protocol
 
 import structlog
 
@@ -28,13 +27,6 @@ BEAT_MIN = 0.001  # seconds between two beats: a shorter watchdog is a mistake, 
 STATUS_MAX = 256  # characters: one line of `systemctl status`
 
 log = structlog.get_logger("dragoman")
-
-
-class NotifyingApp(Protocol):
-    """The gateway as its service manager follows it."""
-
-    ready: asyncio.Event
-    stop: asyncio.Event
 
 
 class ServiceNotifier:
@@ -55,11 +47,11 @@ class ServiceNotifier:
         """True if there is a service manager that wants to be told."""
         return self._address.startswith(("/", "\0"))
 
-    async def follow(self, app: NotifyingApp) -> None:
-        """Tell when the app is ready and when it stops, and beat for the watchdog; runs until cancelled."""
-        await app.ready.wait()
+    async def follow(self, ready: asyncio.Event, stop: asyncio.Event) -> None:
+        """Tell when the gateway is ready and when it stops, and beat for the watchdog; runs until cancelled."""
+        await ready.wait()
         self._tell("READY=1", f"STATUS={self._line()}")
-        await self._beat_until(app.stop)
+        await self._beat_until(stop)
         self._tell("STOPPING=1", "STATUS=stopping: open turns finish")
         await self._beat_until(asyncio.Event())
 

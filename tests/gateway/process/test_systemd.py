@@ -81,7 +81,7 @@ def notified(tmp_path: Path) -> Iterator[NotifySocket]:
 async def following(environment: dict[str, str], app: Following) -> AsyncIterator[ServiceNotifier]:
     manager = ServiceNotifier(lambda: "serving\nhere", environment)
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(manager.follow(app))
+        task = group.create_task(manager.follow(app.ready, app.stop))
         yield manager
         task.cancel()
 
