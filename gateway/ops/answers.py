@@ -6,7 +6,7 @@ in slices.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
 from heapq import nlargest, nsmallest
 from itertools import islice
 from operator import attrgetter, itemgetter
@@ -27,7 +27,7 @@ from dragoman.gateway.public_reason import without_secrets
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import Status
-from dragoman.mappings.rfc3339 import NS
+from dragoman.mappings.rfc3339 import NS, seconds
 
 TITLE_MAX = 200  # characters of a session's title: often it is the first input
 ROWS = 50  # rows of sessions that are made in one step of the gateway's loop: 3 ms
@@ -149,6 +149,10 @@ class ConfigInForce(Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
 
 
+CURSOR = re.compile(r"(?P<value>-?[0-9]{1,999}):(?P<session>.*)")
+"""The end of a page of sessions. A backend may tell a time with very many digits."""
+
+
 async def session_page(gateway: App, wanted: SessionQuery) -> SessionPage:
     """Return the sessions that match, in the order that is wanted, from the cursor on."""
     name, down = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
@@ -209,8 +213,8 @@ def _encode_cursor(key: tuple[int, str]) -> str:
 
 def _decode_cursor(cursor: str) -> tuple[int, str]:
     """Return the key of the last row of the page before, `(0, "")` for text that is no cursor."""
-    value, _, session = cursor.partition(":")
-    return _number(value), session
+    found = CURSOR.match(cursor)
+    return (int(found["value"]), found["session"]) if found is not None else (0, "")
 
 
 def _number(text: str) -> int:
@@ -368,4 +372,7 @@ async def config_in_force(gateway: App) -> ConfigInForce:
 
 
 def _time(nanoseconds: int) -> str:
-    return datetime.fromtimestamp(nanoseconds / NS, UTC).isoformat(timespec="milliseconds") if nanoseconds else ""
+    """Return a time as text, "" for 0 and for one outside of the years 1 to 9999, which a backend may tell."""
+    whole, rest = divmod(nanoseconds, NS)
+    text = seconds(whole) if nanoseconds else ""
+    return f"{text}.{rest // 1_000_000:03}+00:00" if text else ""

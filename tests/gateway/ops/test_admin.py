@@ -106,6 +106,17 @@ async def test_unused_sessions_are_sorted_by_the_time_that_their_rows_show() -> 
         assert [row["id"] for row in await paged(port, "sort=updated_at")] == [one.state.id for one in sessions]
 
 
+async def test_sessions_are_listed_if_a_backend_tells_a_time_of_no_calendar() -> None:
+    app = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))
+    async with with_three_sessions(app) as (port, _clients):
+        (router,) = app.routers
+        times = (10**30, -(10**20), 1_500_000_000_123_999_999)
+        for session, at in zip(router._all.index, times, strict=True):
+            session.state.updated_at = at
+        rows = await paged(port, "sort=updated_at")
+        assert [row["updated_at"] for row in rows] == ["", "2017-07-14T02:40:00.123+00:00", ""]
+
+
 async def paged(port: OpsClient, query: str = "") -> list[dict[str, Any]]:
     """Return all sessions, from pages of one."""
     rows: list[dict[str, Any]] = []
