@@ -437,6 +437,10 @@ def test_a_folder_of_attached_files_that_does_not_exist_is_a_warning(write: Writ
     assert f"there is no folder {tmp_path}/" in problem.text
 
 
+def test_children_of_a_route_in_a_file_do_not_get_the_environment_of_the_gateway(write: Write) -> None:
+    assert not load(write(ROUTE)).inherit_env
+
+
 def test_a_token_of_the_ops_port_is_the_value_of_the_variable_that_it_names(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,12 @@ def test_the_tables_do_not_tell_about_other_machines_programs_and_folders(text: 
     assert find_local_server(parse(text)) is None
 
 
+def test_a_system_without_ipv6_has_no_table_of_it(tmp_path: Path) -> None:
+    (tmp_path / "tcp").write_text("sl local_address rem_address st\n0: 0100007F:0050 00000000:0000 0A\n")
+    found = {port: find_local_server(parse(f"smooth+ws://127.0.0.1:{port}/ws"), tmp_path) for port in (80, 81)}
+    assert found == {80: True, 81: False}
+
+
 def test_local_server_is_unknown_on_a_system_without_socket_tables(tmp_path: Path) -> None:
     assert find_local_server(parse("smooth+ws://127.0.0.1:1/ws"), tmp_path / "none") is None
 

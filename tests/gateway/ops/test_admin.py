@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import structs
+from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Ops, Route
@@ -166,7 +167,10 @@ async def test_the_one_session_of_a_backend_cannot_be_closed(tmp_path: Path) -> 
 
 async def test_detaching_disconnects_the_clients_of_a_session_and_keeps_it(tmp_path: Path) -> None:
     async with talking(tmp_path) as (port, _client, session):
-        assert await port.ask(f"/sessions/{session}/detach", "POST") == (200, {"detached": 1})
+        with capture_logs() as lines:
+            assert await port.ask(f"/sessions/{session}/detach", "POST") == (200, {"detached": 1})
+        (line,) = [line for line in lines if line.get("action") == "detach"]
+        assert (line["principal"], line["session"], line["clients"]) == ("operator", session, 1)
         async with asyncio.timeout(DEADLINE):
             while (await port.ask("/links"))[1]["total"]:
                 pass

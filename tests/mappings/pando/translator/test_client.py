@@ -679,8 +679,9 @@ def test_a_run_whose_acceptance_was_lost_ends_as_soon_as_any_severed_turn() -> N
     assert primary.sends("message.list", rows) == [events.TextDelta(text="b"), *DONE]
 
 
-def test_the_end_of_an_unseen_turn_is_counted() -> None:
-    primary = Primary().opened()
+def test_the_end_of_an_unseen_turn_is_counted_and_no_other_event() -> None:
+    primary = watched()
+    primary.publishes("message.append", role="user", content="typed", message_id="m2")
     assert primary.publishes("llm.end", session="s-9") == []
     assert primary.losses == ["the end of an unseen turn"]
 
