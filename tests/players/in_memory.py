@@ -5,25 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cached_property
-from typing import Any
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.backends.dials import RouteDials
-from dragoman.gateway.backends.target import UpstreamTarget
-from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.link import Link, LinkEvents
-from dragoman.gateway.peer import Peer
-from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.dialect import Dialect, Translator
 from tests.dialects import parts
 from tests.gateway.in_memory import AT_ONCE, InMemoryGateway, InMemoryPeer
 from tests.idle import settle
-from tests.memory_transport import MemoryTransport
 
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
@@ -38,37 +28,12 @@ class AnyBackendGateway(InMemoryGateway):
         self.backend = backend
         self.rest: Callable[[], Awaitable[None]] = settle
         """Lets everything run until nobody has more to say."""
-        _ = self.publication
-
-    def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
-        dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
-        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
-        return Upstream(session.state, target, session, self.services)
-
-    @cached_property
-    def publication(self) -> InMemoryPeer:
+        self.publication = self.join("publication", dialect="pando")
         """The subscription of all pando clients to everything."""
-        spoken = registry.dialect("pando")
-        assert spoken.publication is not None
-        return self._pando("publication", spoken, spoken.publication(self.time.clock, self.new_id), publishes=True)
 
     def caller(self, name: str) -> InMemoryPeer:
         """Return a pando client that makes calls."""
-        spoken = registry.dialect("pando")
-        return self._pando(name, spoken, spoken.server(self.time.clock, self.new_id), publishes=False)
-
-    def _pando(self, name: str, spoken: Dialect, translator: Translator[Any, Any], *, publishes: bool) -> InMemoryPeer:
-        transport = MemoryTransport()
-        link = Link(
-            Peer(id=name, dialect=spoken, attaches=False, publishes=publishes),
-            transport,
-            translator,
-            self.services,
-            LinkEvents(sink=self.router.receive, drained=self.router.drained),
-        )
-        peer = self.clients[name] = InMemoryPeer(transport, link)
-        _ = self.services.start_task(self._serve(link), name)
-        return peer
+        return self.join(name, dialect="pando", calls=True)
 
     def public(self, session: Session, dialect: str) -> str:
         """Return the id under which clients of this dialect know a session."""
