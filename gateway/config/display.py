@@ -109,4 +109,4 @@ def _toml(value: Any) -> str:
         return f"{{ {items} }}" if items else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
-    return msgspec.json.encode(value).decode()  # JSON's strings, numbers and booleans are TOML's, too
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007F")  # all else in JSON means the same in TOML

@@ -72,3 +72,9 @@ def test_the_toml_has_the_keys_of_a_file_and_marks_defaults(config: Config) -> N
     table = tomli.loads(text)
     assert table["recording"]["redact"]["patterns"] == {"customer": "***"}
     assert table["limits"]["heartbeat"] == 3.0
+
+
+def test_the_toml_of_any_characters_can_be_read_again() -> None:
+    name = "".join(map(chr, range(1, 256)))
+    shown = "\n".join(to_toml(Config(routes=(), principals={name: (name,)})))
+    assert tomli.loads(shown)["principals"] == {name: [name]}
