@@ -21,7 +21,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.adapters.base import do_nothing
 from dragoman.adapters.stdio.ends import File
@@ -94,13 +94,13 @@ class Process:
         self._over = False  # no process of the group is left
         self.pid = popen.pid
         self.exited = asyncio.Event()
+        self.streams = Streams(*(_ours(file) for file in (popen.stdin, popen.stdout, popen.stderr)))
+        self._watch()
         try:
             self._set_rlimits(rlimits or {})
         except PermissionError as error:
-            _discard(popen)
+            self._discard()
             raise PermissionError(error.errno, OTHER_USER, argv[0]) from error
-        self.streams = Streams(*(_ours(file) for file in (popen.stdin, popen.stdout, popen.stderr)))
-        self._watch()
 
     def status(self) -> str:
         """Return the child's state or exit status as text."""
@@ -140,6 +140,13 @@ class Process:
             with contextlib.suppress(ProcessLookupError):  # it has exited already
                 most = _least(hard, resource.prlimit(self.pid, number)[1])
                 resource.prlimit(self.pid, number, (_least(soft, most), most))
+
+    def _discard(self) -> None:
+        """End the child before anything knows of it. If we may not signal it, its closed pipes end it."""
+        self._ended = do_nothing
+        self.kill()
+        for file in structs.astuple(self.streams):
+            file.close()
 
     def _watch(self) -> None:
         try:
@@ -212,15 +219,6 @@ def _spawned(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> su
         )
     except OSError as error:
         raise OSError(error.errno, _advice(error, argv[0], env, cwd), argv[0]) from error
-
-
-def _discard(popen: subprocess.Popen[bytes]) -> None:
-    """End a child that has only just been started. If we may not signal it, its closed pipes end it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(popen.pid, signal.SIGKILL)
-        popen.wait()
-    for file in (popen.stdin, popen.stdout, popen.stderr):
-        cast(File, file).close()
 
 
 def _least(one: int, other: int) -> int:

@@ -321,17 +321,20 @@ async def test_a_resource_limit_above_our_own_becomes_ours(mark: str) -> None:
         await end_input(process)
 
 
+@pytest.mark.parametrize("may_signal", [True, False])
 async def test_a_child_whose_resources_we_may_not_limit_is_refused_and_ended(
-    mark: str, monkeypatch: pytest.MonkeyPatch
+    may_signal: bool, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forbidden(_pid: int, _number: int, *_limits: object) -> None:
+    def forbidden(*_call: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(resource, "prlimit", forbidden)
+    if not may_signal:
+        monkeypatch.setattr(os, "killpg", forbidden)
     before = open_files()
     with pytest.raises(PermissionError, match="it runs as another user"):
         Process(python("import sys; sys.stdin.read()", mark), ENV, None, LONG, Ended(), rlimits={7: (64, 128)})
-    assert (running(mark), unreaped(), open_files()) == ([], [], before)
+    await until(lambda: (running(mark), unreaped(), open_files()) == ([], [], before))
 
 
 async def test_too_many_open_files_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
