@@ -21,10 +21,6 @@ FORWARDED: ContextVar[str] = ContextVar("FORWARDED", default="")
 """The token of the client for whose session the current task connects to a backend; "" without such a route."""
 
 
-KEPT_LIMITS = ("max_message", "heartbeat", "handshake_deadline")
-"""The limits that an open listener of any transport does not read again after a reload."""
-
-
 class ListenerCallbacks(ConnectionCallbacks, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
@@ -99,7 +95,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     check_place: Callable[[Endpoint], Any] = _accept_any
     places: Callable[[Endpoint], tuple[Place, ...]] = _occupy_nothing
     free: str = ""
-    kept_limits: tuple[str, ...] = KEPT_LIMITS
+    kept_limits: tuple[str, ...] = ("max_message",)
     counts_connections: bool = False
 
 

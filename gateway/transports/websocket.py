@@ -135,6 +135,7 @@ WS = TransportSpec(
     places=_places,
     free="//127.0.0.1:0/ws",
     check_upstream=_check_upstream,
+    kept_limits=("max_message", "heartbeat", "handshake_deadline"),
     counts_connections=True,
 )
 

@@ -25,7 +25,6 @@ from dragoman.gateway.transports.pando_project import (
     find_ports,
 )
 from dragoman.gateway.transports.spec import (
-    KEPT_LIMITS,
     Connect,
     ListenerCallbacks,
     Spawner,
@@ -36,7 +35,7 @@ from dragoman.gateway.transports.spec import (
 from dragoman.mappings.errors import ConfigError
 
 HOST = "127.0.0.1"  # a pando listens only here (docs/dialects/pando.md, section 1)
-ALL_KEPT = (*KEPT_LIMITS, "message_parts", "callers", "subscribers", "subscriptions")
+KEPT_LIMITS = ("max_message", "message_parts", "callers", "subscribers", "subscriptions")
 EXAMPLE = "write host and port, for example pando+tcp://127.0.0.1:48254"
 
 
@@ -178,7 +177,7 @@ TCP = TransportSpec(
     check_upstream=_check_upstream,
     places=_places,
     free="//127.0.0.1:0",
-    kept_limits=ALL_KEPT,
+    kept_limits=KEPT_LIMITS,
 )
 
 PROJECT = TransportSpec(
@@ -187,5 +186,5 @@ PROJECT = TransportSpec(
     check=_check_project,
     check_place=lambda endpoint: check_directory(endpoint.address),
     places=_places_of_project,
-    kept_limits=ALL_KEPT,
+    kept_limits=KEPT_LIMITS,
 )

@@ -20,7 +20,7 @@ from dragoman.gateway.reload import (
     ConfigStatus,
     compare,
 )
-from dragoman.gateway.transports import spec, unix, zeromq
+from dragoman.gateway.transports import spec, websocket, zeromq
 from dragoman.mappings.errors import ConfigError
 
 A = Route(name="a", listen=(parse("pod+unix:/a"),), upstream=parse("pod+unix:/b"))
@@ -75,19 +75,26 @@ def test_limits_that_open_listeners_keep_are_named() -> None:
     moved = structs.replace(B, listen=(parse("pod+unix:/elsewhere"),))
     own = structs.replace(A, limits={"max_message": 2048})
     new = Config(routes=(own, moved), limits=Limits(heartbeat=3.0, session_ttl=3.0))
-    assert compare(CONFIG, new).kept_by_listeners == ["a.max_message", "a.heartbeat"]
+    assert compare(CONFIG, new).kept_by_listeners == ["a.max_message"]
 
 
-@pytest.mark.parametrize(("listener", "kept"), [("pod+unix:/a", []), ("pando+tcp://127.0.0.1:1?rpc=2", ["a.callers"])])
-def test_limits_of_pando_are_named_only_if_a_pando_listener_keeps_them(listener: str, kept: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("listener", "kept"),
+    [
+        ("pod+unix:/a", []),
+        ("pando+tcp://127.0.0.1:1?rpc=2", ["a.callers"]),
+        ("smooth+ws://127.0.0.1:1/ws", ["a.heartbeat"]),
+    ],
+)
+def test_limits_are_named_only_if_the_transport_of_a_listener_reads_them(listener: str, kept: list[str]) -> None:
     old = Config(routes=(structs.replace(A, listen=(parse(listener),)),))
-    assert compare(old, structs.replace(old, limits=Limits(callers=7))).kept_by_listeners == kept
+    assert compare(old, structs.replace(old, limits=Limits(callers=7, heartbeat=3.0))).kept_by_listeners == kept
 
 
 def test_each_limit_that_a_transport_reads_is_one_that_its_listeners_keep() -> None:
     modules = [path for path in Path(spec.__file__).parent.glob("*.py") if path.stem != "stdio"]  # it starts children
     read = {limit for path in modules for limit in re.findall(r"\blimits\.(\w+)", path.read_text("utf-8"))}
-    assert read == {*zeromq.TCP.kept_limits, *unix.UNIX.kept_limits}
+    assert read == {*zeromq.TCP.kept_limits, *websocket.WS.kept_limits}
 
 
 async def test_the_ops_port_changes_around_the_routes() -> None:
