@@ -34,7 +34,7 @@ def docs(
         print_json(rows)
     elif not page:
         print_table(("page", "title"), rows)
-        typer.echo(f"The files are in {folder}")
+        typer.echo(f"The files are in {folder}. The tests and other files that they name are in the repository.")
     elif page not in pages:
         raise ConfigError(f"no document {page!r}; {nearest(page, pages)}")
     elif console.is_terminal:

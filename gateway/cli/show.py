@@ -128,10 +128,10 @@ def show(
 
 def _show_sessions(folder: Path, *, as_json: bool) -> None:
     sessions = sessions_in(folder)
+    if not sessions:
+        raise RecordingError(f"{folder} holds no recording of a session")
     if as_json:
         _print_json(sessions)
-    elif not sessions:
-        raise RecordingError(f"{folder} holds no recording of a session")
     else:
         print_sessions(sessions)
 

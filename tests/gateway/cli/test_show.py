@@ -92,6 +92,13 @@ def test_a_turn_that_does_not_exist_is_an_error(dragoman: Run, options: tuple[st
     assert (code, out, err) == (2, json_out, f"error: {text}\n")
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_folder_without_a_recording_is_an_error(dragoman: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
+    text = f"{tmp_path} holds no recording of a session"
+    json_out = f'{{"error":"{text}"}}\n' if options else ""
+    assert dragoman("show", str(tmp_path), *options) == (2, json_out, f"error: {text}\n")
+
+
 def test_show_prints_in_order_of_time(dragoman: Run, tmp_path: Path) -> None:
     call = ToolCallStarted(call="c", name="ls")
     tool = (call, ToolCallArguments(call="c", json="{}", done=True), ToolCallFinished(call="c", output="a"))
