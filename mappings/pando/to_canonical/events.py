@@ -95,9 +95,9 @@ def llm_token(message: wire.LlmToken) -> Events:
 @TO_EVENT.rule(wire.LlmEnd, produces=(events.TurnEnded,))
 def llm_end(message: wire.LlmEnd) -> Events:
     payload = message.payload
-    counted = payload.tokens_in or payload.tokens_out  # released primaries send zeros
-    usage = Usage(input_tokens=payload.tokens_in, output_tokens=payload.tokens_out) if counted else None
-    return (events.TurnEnded(end="completed", usage=usage),)
+    tokens_in, tokens_out = max(payload.tokens_in, 0), max(payload.tokens_out, 0)  # Go's counts have a sign
+    usage = Usage(input_tokens=tokens_in, output_tokens=tokens_out) if tokens_in or tokens_out else None
+    return (events.TurnEnded(end="completed", usage=usage),)  # released primaries send zeros
 
 
 @TO_EVENT.rule(wire.ToolStart, produces=(events.ToolCallStarted, events.ToolCallArguments))

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.mappings.pando.wire.values import ZERO, Wire
+from dragoman.mappings.pando.wire.values import ZERO, Int64, Wire
 from dragoman.mappings.reflection import union_of
 
 EMPTY = Raw(b"{}")
 """The params of requests whose params are ignored: real clients send `{}` or null."""
-
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class RequestBase(Wire, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.pando.wire.values import ZERO, Wire
+from dragoman.mappings.pando.wire.values import ZERO, Int64, Wire
 from dragoman.mappings.reflection import union_of
 
 
@@ -19,7 +19,7 @@ class Session(Wire, frozen=True, kw_only=True):
     id: str = ""
     title: str = ""
     updated_at: str = ZERO
-    message_count: int = 0
+    message_count: Int64 = 0
 
 
 # -- envelopes --------------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ class LlmEnd(Envelope, frozen=True, kw_only=True):
 
     class Payload(Wire, frozen=True, kw_only=True):
         session_id: str = ""
-        tokens_in: int = 0
-        tokens_out: int = 0
+        tokens_in: Int64 = 0
+        tokens_out: Int64 = 0
 
     payload: Payload = Payload()
 
@@ -154,7 +154,7 @@ class InstanceHeartbeat(Envelope, frozen=True, kw_only=True):
     class Payload(Wire, frozen=True, kw_only=True):
         instance_id: str = ""
         active_session_id: str | UnsetType = UNSET
-        session_count: int = 0
+        session_count: Int64 = 0
         uptime: str = ""
         started_at: str = ZERO
 

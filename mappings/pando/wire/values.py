@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from dragoman.mappings.rfc3339 import NS, parse, seconds
 
 ZERO = "0001-01-01T00:00:00Z"
 """Go's zero time, which means that the time is unknown."""
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number as Go reads it: with a larger one the whole message is refused."""
 
 STRICT = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9}\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 

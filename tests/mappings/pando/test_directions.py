@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.mappings.canonical import Unmapped, commands, events
+from dragoman.mappings.canonical.values import Usage
 from dragoman.mappings.dialect import Direction, Missed, Oversize, Parts, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando import DIALECT
@@ -299,3 +300,26 @@ def test_a_line_that_is_no_array_of_strings_is_a_fault(line: bytes) -> None:
         assert direction.lines is not None
         with pytest.raises(PeerError):
             direction.lines.read(line)
+
+
+def test_a_negative_count_of_tokens_is_no_count() -> None:
+    """A pod client's reader ends for good on a negative number."""
+    step: Step[Any] = Step()
+    DIALECT.events.receive([published("llm.end", {"session_id": "s-1", "tokens_in": -1, "tokens_out": 7})], step)
+    assert step.bursts[0].items == [events.TurnEnded(end="completed", usage=Usage(input_tokens=0, output_tokens=7))]
+
+
+@pytest.mark.parametrize(
+    ("topic", "field"),
+    [
+        ("llm.end", "tokens_in"),
+        ("llm.end", "tokens_out"),
+        ("session.update", "message_count"),
+        ("instance.heartbeat", "session_count"),
+    ],
+)
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 70])
+def test_a_number_above_64_bits_refuses_its_message_as_go_does(topic: str, field: str, number: int) -> None:
+    step: Step[Any] = Step()
+    DIALECT.events.receive([published(topic, {field: number})], step)
+    assert (step.bursts, len(step.faults)) == ([], 1)
