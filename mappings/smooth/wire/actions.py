@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Raw, Struct
 
 from dragoman.mappings.reflection import union_of
-from dragoman.mappings.smooth.wire.values import ActionBase, Closed
+from dragoman.mappings.smooth.wire.values import ActionBase, Closed, Count
 
 
 class AuthContext(Closed, frozen=True, kw_only=True):
@@ -45,14 +45,14 @@ class GetConversationMessages(ActionBase, frozen=True, kw_only=True, tag="get_co
     """Get one page of the history, newest first."""
 
     session_id: str
-    limit: int | None = None
+    limit: Count | None = None
     cursor: str | None = None
 
 
 class ListConversations(ActionBase, frozen=True, kw_only=True, tag="list_conversations"):
     """List the user's conversations, newest first."""
 
-    limit: int | None = None
+    limit: Count | None = None
     cursor: str | None = None
     query: str | None = None
 

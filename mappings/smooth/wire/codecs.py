@@ -47,6 +47,8 @@ def usual_event(value: object) -> object:
     kind = value.get("type")
     data = value.get("data")
     if kind == "pong":
+        if isinstance(data, dict):
+            _drop_unless_whole(data, "timestamp")
         if not isinstance(data, dict) or "timestamp" not in data:  # it only repeats the time of the frame
             value.pop("data", None)
     elif kind == "immediate_response":
@@ -111,8 +113,6 @@ def _answer(answer: JsonObject) -> None:
         _drop_unless(usage, "costUsd", int, float)
         for key in ("promptTokens", "completionTokens"):
             _drop_unless_whole(usage, key)
-            if not 0 <= usage.get(key, 0) <= COUNT_MAX:
-                _set_aside(usage, key, usage.pop(key))
     _keep(answer, "citations", lambda source: isinstance(source, dict) and isinstance(source.get("id"), str))
     sources = answer.get("citations")
     for source in sources if isinstance(sources, list) else ():
@@ -156,7 +156,7 @@ def usual_action(value: object) -> object:
             _keep(value, "images", lambda item: _fits(item, Image))
             _keep(value, "files", lambda item: _fits(item, File))
         case "get_conversation_messages" | "list_conversations":
-            _drop_unless(value, "limit", int)
+            _clamp(value, "limit")
             for key in ("cursor", "query"):
                 _drop_unless(value, key, str)
         case "submit_interaction":
@@ -187,11 +187,21 @@ def _keep_text(value: JsonObject, key: str, other: str) -> None:
 
 
 def _drop_unless_whole(value: JsonObject, key: str) -> None:
-    """Make a number an integer; drop any other value."""
+    """Make a number an integer; drop any other value, and a number that is no Count."""
     number = value.get(key)
     if isinstance(number, float):
-        value[key] = int(number)
+        value[key] = number = int(number)
     _drop_unless(value, key, int)
+    if isinstance(number, int) and not 0 <= number <= COUNT_MAX:
+        _set_aside(value, key, value.pop(key, None))
+
+
+def _clamp(value: JsonObject, key: str) -> None:
+    """Replace an integer by the nearest Count; drop any other value."""
+    _drop_unless(value, key, int)
+    number = value.get(key)
+    if isinstance(number, int):
+        value[key] = min(max(number, 0), COUNT_MAX)
 
 
 def _keep(value: JsonObject, key: str, good: Callable[[object], bool]) -> None:

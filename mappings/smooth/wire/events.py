@@ -7,12 +7,12 @@ Opaque JSON has the type `object`: it is decoded, so that only valid JSON in UTF
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 
 from dragoman.mappings.reflection import union_of
-from dragoman.mappings.smooth.wire.values import COUNT_MAX, Closed, EventBase
+from dragoman.mappings.smooth.wire.values import Closed, Count, EventBase
 
 CAPABILITY_OF_KIND = {"identity_intake": "identity_form", "choices": "choice_chips"}
 """Kind of interaction -> the form in `supports` that a client needs for it (docs/dialects/smooth.md, section 6)."""
@@ -98,11 +98,8 @@ class Citation(Closed, frozen=True, kw_only=True):
     score: float
 
 
-Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
-
-
 class TurnUsage(Closed, frozen=True, kw_only=True):
-    """Tokens and cost, summed over the turn's model calls. The schema does not bound the counts; other dialects do."""
+    """Tokens and cost, summed over the turn's model calls."""
 
     cost_usd: float | None = None
     prompt_tokens: Count | None = None
@@ -182,7 +179,7 @@ class Pong(EventBase, frozen=True, kw_only=True, tag="pong"):
     """Answer to ping."""
 
     class Data(Closed, frozen=True, kw_only=True):
-        timestamp: int
+        timestamp: Count
 
     data: Data | None = None
 

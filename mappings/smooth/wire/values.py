@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from dragoman.mappings.rfc3339 import NS, parse, seconds
 
@@ -10,6 +12,9 @@ NS_PER_MS = 1_000_000
 
 COUNT_MAX = (1 << 63) - 1
 """The largest count that every dialect can write."""
+
+Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
+"""A number or a time. The schemas do not bound it; other dialects do."""
 
 
 class Closed(
@@ -22,7 +27,7 @@ class EventBase(Closed, frozen=True, kw_only=True, tag_field="type"):
     """Base class of the events; `timestamp` is in ms since the epoch."""
 
     request_id: str | None = None
-    timestamp: int | None = None
+    timestamp: Count | None = None
 
 
 class ActionBase(Closed, frozen=True, kw_only=True, tag_field="action"):

@@ -93,6 +93,8 @@ TERMINAL = {
         (TERMINAL | {"data": {"data": {"messageId": "m", "response": "hi", "usage": None}}}, TERMINAL),
         (TOKEN | {"timestamp": 1.5}, TOKEN),
         (PONG | {"timestamp": 1.5, "data": None}, PONG),
+        (PONG | {"data": {"timestamp": 1.5}}, PONG),
+        (PONG | {"data": {"timestamp": -1}}, PONG),
         (TERMINAL | {"timestamp": 1.5, "status": "200"}, TERMINAL),
         (CANCELLED | {"status": "499", "data": {"status": None}}, {**CANCELLED, "data": {"status": 499, **R}}),
     ],
@@ -354,3 +356,15 @@ def test_an_invalid_time_is_the_epoch() -> None:
 @pytest.mark.parametrize("at", [10**30, -(10**30)])
 def test_a_time_outside_of_the_calendar_is_the_epoch(at: int) -> None:
     assert rfc3339(at) == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("time", [-1, 1 << 63, 1e300])
+def test_a_time_that_other_dialects_cannot_write_is_dropped(time: float) -> None:
+    """The session takes the time at which it was read."""
+    step = read(FROM_SERVER, TOKEN | {"timestamp": time})
+    assert [(burst.at, [item.text for item in burst.items]) for burst in step.bursts] == [(0, ["a"])]
+
+
+@pytest.mark.parametrize(("limit", "read_as"), [(-1, 0), (1 << 70, (1 << 63) - 1)])
+def test_a_limit_that_other_dialects_cannot_write_is_clamped(limit: int, read_as: int) -> None:
+    assert command({"action": "list_conversations", "limit": limit}).limit == read_as
