@@ -8,10 +8,10 @@ entries are plain dicts, and the encoder sorts their keys. `segment_start` repla
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Meta, Raw, Struct, structs
 
 from dragoman.mappings.canonical.events import ToolCallFinished
 from dragoman.mappings.canonical.values import (
@@ -31,7 +31,7 @@ from dragoman.mappings.canonical.values import (
 from dragoman.mappings.pod.vocabulary import CANCELLED, END_OF_RESULT, carried, from_segments, keep, to_segments
 from dragoman.mappings.pod.wire.codecs import EVENTS, known_segments
 from dragoman.mappings.pod.wire.events import RunResult
-from dragoman.mappings.pod.wire.values import Segment
+from dragoman.mappings.pod.wire.values import U64_MAX, Segment
 
 MS = 1_000_000  # ns
 
@@ -45,61 +45,58 @@ class Kinded(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=
     """Base class of entries and logged items. Undocumented keys are ignored here: `ext` carries the original."""
 
 
-class SegmentStart(Kinded, frozen=True, kw_only=True):
+class EntryBase(Kinded, frozen=True, kw_only=True):
+    """Base class of the entries; `ts` is in ms since the epoch."""
+
+    ts: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+
+
+class SegmentStart(EntryBase, frozen=True, kw_only=True):
     """Entry that replaces the conversation by `history`."""
 
     history: list[object]
     session_id: object = ""
     compacted_from: object = None
-    ts: int = 0
 
 
-class Invoke(Kinded, frozen=True, kw_only=True):
+class Invoke(EntryBase, frozen=True, kw_only=True):
     """Entry that begins a run."""
 
-    ts: int = 0
 
-
-class RunCompleted(Kinded, frozen=True, kw_only=True):
+class RunCompleted(EntryBase, frozen=True, kw_only=True):
     """Entry that ends a run with a result."""
 
     result: object = ""
-    ts: int = 0
 
 
-class RunErrored(Kinded, frozen=True, kw_only=True):
+class RunErrored(EntryBase, frozen=True, kw_only=True):
     """Entry that ends a run with an error."""
 
     message: object = ""
-    ts: int = 0
 
 
-class UserInput(Kinded, frozen=True, kw_only=True):
+class UserInput(EntryBase, frozen=True, kw_only=True):
     """Entry for the user's input."""
 
     segments: list[Segment]
-    ts: int = 0
 
 
-class AssistantItem(Kinded, frozen=True, kw_only=True):
+class AssistantItem(EntryBase, frozen=True, kw_only=True):
     """Entry for an item of the model: a message, a call or reasoning."""
 
     item: object
-    ts: int = 0
 
 
-class ToolResultEntry(Kinded, frozen=True, kw_only=True, tag="tool_result"):
+class ToolResultEntry(EntryBase, frozen=True, kw_only=True, tag="tool_result"):
     """Entry for the result of a tool call."""
 
     item: object
-    ts: int = 0
 
 
-class SystemItemEntry(Kinded, frozen=True, kw_only=True, tag="system_item"):
+class SystemItemEntry(EntryBase, frozen=True, kw_only=True, tag="system_item"):
     """Entry for a message of the system to the model."""
 
     item: object
-    ts: int = 0
 
 
 Entry = (
@@ -300,6 +297,11 @@ def logged_item(item: Item) -> dict[str, object]:
     return result
 
 
+def ts_of(at: int) -> int:
+    """Return a time in ns as the `ts` of an entry, which is unsigned: readers skip an entry with any other number."""
+    return min(max(at // MS, 0), U64_MAX)
+
+
 SUMMARY = 200  # characters of the first line of an output that replace a missing summary
 
 
@@ -314,7 +316,7 @@ def segment_start(session: str, items: Sequence[Item], at: int) -> dict[str, obj
     """Return a `segment_start` with these items as its history."""
     return {
         "kind": "segment_start",
-        "ts": at // MS,
+        "ts": ts_of(at),
         "session_id": session,
         "system_prompt": None,
         "config": NO_CONFIG,
@@ -342,7 +344,7 @@ class MadeLog:
 
     def add_item(self, item: Item) -> list[object]:
         """Return the entries of the next item."""
-        ts = self._ts = item.at // MS
+        ts = self._ts = ts_of(item.at)
         if isinstance(item, Message) and item.role == "user":
             before = [_completed(ts)] if self._is_answered else []
             self._run_open, self._is_answered = True, False

@@ -100,6 +100,16 @@ def test_entries_that_cannot_be_read_are_skipped() -> None:
     assert items_of([*junk, start(*junk), user("x")]) == items_of([user("x")])
 
 
+def test_an_entry_with_a_time_that_no_pod_writes_is_skipped() -> None:
+    assert [len(items_of([user("x") | {"ts": ts}])) for ts in (-1, 0, TS, 1 << 70)] == [0, 1, 1, 0]
+
+
+def test_a_time_that_an_entry_cannot_have_is_the_nearest() -> None:
+    """The store of a server in Go may have the year 1 for an unknown time. A pod client skips an entry with it."""
+    entries: list[Any] = made_entries([Message(role="user", text="x", at=at) for at in (-AT, 1 << 90)])
+    assert [entry["ts"] for entry in entries] == [0, 0, (1 << 64) - 1, (1 << 64) - 1]
+
+
 def test_a_system_item_of_unknown_kind_shows_its_body() -> None:
     item = {"kind": "task_reminder", "body": "b", "n": 1}
     (message,) = items_of([{"kind": "system_item", "item": item, "ts": 0}])
