@@ -23,6 +23,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.mappings.codewhale.vocabulary import SEED, methods
 from tests.awaited import until
 from tests.conformance.fake_codewhale import FakeCodewhale, accepted, bare
+from tests.dialects import parts
 from tests.pairs.gateway import SmoothClient, serving
 from tests.pairs.turn_clients import TurnClient, join
 
@@ -416,7 +417,7 @@ async def test_a_turn_that_an_old_release_cannot_interrupt_ends_for_clients_and_
         await at.asker.cancel()
         seen = await at.asker.finish()
         assert (seen.text, seen.end) == ("a", "cancelled")
-        assert await at.asker.refused("too early") == {"smooth": "TURN_IN_PROGRESS", "codewhale": "-32603"}[dialect]
+        assert await at.asker.refused("too early") == parts(dialect).busy
         assert at.fake.interrupts == []
         await at.fake.say(delta("b"), END)
         await at.fake.answer(result=accepted(at.fake.thread))
