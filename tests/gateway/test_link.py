@@ -358,11 +358,12 @@ async def test_a_client_that_does_not_read_has_one_deadline_to_read_and_to_close
     assert ends == ["cut off" if limited else "closed"]
 
 
-async def test_a_failure_in_the_sink_ends_only_its_link_and_is_logged() -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError, TimeoutError])
+async def test_a_failure_in_the_sink_ends_only_its_link_and_is_logged(error: type[Exception]) -> None:
     async with served() as made, served() as other:
 
         def fails(item: Any) -> None:
-            raise ZeroDivisionError(item)
+            raise error(item)
 
         made.sink = fails
         with capture_logs() as logs:
@@ -434,14 +435,16 @@ async def test_a_peer_that_stopped_writing_gets_the_frames_that_wait() -> None:
         assert made.transport.closed is CloseReason.DONE
 
 
-async def test_a_link_that_is_cancelled_while_it_writes_leaves_no_task() -> None:
+@pytest.mark.parametrize("writes", [True, False])
+async def test_a_link_that_is_cancelled_closes_its_transport_and_leaves_no_task(*, writes: bool) -> None:
     made = Served()
     before = asyncio.all_tasks()
     async with asyncio.TaskGroup() as group:
         running = group.create_task(made.link.run(), name="link")
         await settle()
-        await made.stop_reading()
-        made.link.put([b"waits"])
+        if writes:
+            await made.stop_reading()
+            made.link.put([b"waits"])
         running.cancel()
     assert running.cancelled()
     assert made.transport.closed is CloseReason.DONE
@@ -466,29 +469,6 @@ async def test_a_link_that_ended_before_it_ran_reads_nothing() -> None:
     await made.link.run()
     assert (made.heard, made.transport.closed) == ([], CloseReason.GOING_AWAY)
     assert made.transport.got == [b"the gateway stops"]
-
-
-async def test_a_timeout_of_the_transport_is_a_failure_of_its_link() -> None:
-    async with served() as made:
-
-        def fails(_item: Any) -> None:
-            raise TimeoutError
-
-        made.sink = fails
-        with capture_logs() as logs:
-            await made.transport.says(b"boom")
-        assert made.transport.closed is CloseReason.INTERNAL
-        assert [entry["event"] for entry in logs] == ["link failed, disconnecting the peer"]
-
-
-async def test_a_cancelled_link_closes_its_transport() -> None:
-    made = Served()
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(made.link.run(), name="link")
-        await settle()
-        running.cancel()
-    assert running.cancelled()
-    assert made.transport.closed is CloseReason.DONE
 
 
 async def test_the_first_frames_of_a_translator_are_sent_first() -> None:

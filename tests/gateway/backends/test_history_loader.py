@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -382,21 +382,20 @@ def test_a_resuming_client_is_answered_once_the_history_is_loaded() -> None:
     assert stage.told[2:] == [SessionOpened(request="open", session="c1")]
 
 
-def test_a_resuming_client_is_answered_also_if_its_history_does_not_come() -> None:
-    for lost in (True, False):
-        stage = HistoryLoaderStage()
-        stage.loader.send([ResumeSession(request="open", session="c1")])
-        stage.opened()
-        stage.loader.lost("away", []) if lost else stage.time.passes(PATIENCE)
-        assert stage.told[-1] == SessionOpened(request="open", session="c1")
-        assert stage.history() == []
-
-
-def test_a_client_that_resumes_a_session_without_history_is_answered_too() -> None:
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda stage: stage.loader.lost("away", []),
+        lambda stage: stage.time.passes(PATIENCE),
+        lambda stage: stage.pages([]),
+    ],
+    ids=["lost", "late", "empty"],
+)
+def test_a_resuming_client_is_answered_also_without_a_history(end: Callable[[HistoryLoaderStage], None]) -> None:
     stage = HistoryLoaderStage()
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
-    stage.pages([])
+    end(stage)
     assert stage.told[-1] == SessionOpened(request="open", session="c1")
     assert stage.history() == []
 
