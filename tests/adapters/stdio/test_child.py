@@ -169,21 +169,12 @@ async def test_a_child_that_closes_its_stdout_is_gone_and_ended(mark: str) -> No
         assert running(mark) == []
 
 
-async def test_output_of_a_child_that_closed_its_stdin_is_still_received(mark: str) -> None:
+async def test_the_output_of_a_child_that_closed_its_stdin_is_received_until_a_command_finds_it_gone(mark: str) -> None:
     code = "import os, signal; os.read(0, 99); os.close(0); os.write(1, b'closed\\n'); signal.pause()"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
         assert await receive(transport) == [b"closed"]
         with pytest.raises(ConnectionError, match="runs"):
-            await transport.send([b"more"])
-
-
-async def test_a_child_that_closed_its_stdin_is_gone_once_a_command_finds_it(mark: str) -> None:
-    code = "import os, signal; os.read(0, 99); os.close(0); os.write(1, b'closed\\n'); signal.pause()"
-    async with child(python(code, mark)) as transport:
-        await transport.send([b"go"])
-        assert await receive(transport) == [b"closed"]
-        with pytest.raises(ConnectionError):
             await transport.send([b"more"])
         assert await receive_all(transport) == []
         assert transport.reason.endswith("closed its stdin")

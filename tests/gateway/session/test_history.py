@@ -103,19 +103,12 @@ def test_messages_keep_their_ids_if_calls_and_results_change_their_order() -> No
     assert {item.turn for item in again} == {item.turn for item in first}
 
 
-def test_a_rotation_without_the_current_input_keeps_it_at_the_end() -> None:
+@pytest.mark.parametrize("more", [(), (user("c"),)], ids=["without", "with"])
+def test_a_rotation_without_or_with_the_current_input_has_it_once_at_the_end(more: tuple[Message, ...]) -> None:
     told = Told()
     told.hears(user("a"), assistant("b"))
     told.works_on(user("c", id="c", turn="open"))
-    items = told.hears(Message(role="system", text="summary"), rotated=True)
-    assert items[-1] == user("c", id="c", turn="open")
-
-
-def test_a_rotation_with_the_current_input_has_it_once_under_its_id() -> None:
-    told = Told()
-    told.hears(user("a"), assistant("b"))
-    told.works_on(user("c", id="c", turn="open"))
-    items = told.hears(Message(role="system", text="summary"), user("c"), rotated=True)
+    items = told.hears(Message(role="system", text="summary"), *more, rotated=True)
     assert [i.text for i in items if isinstance(i, Message)] == ["summary", "c"]
     assert items[-1] == user("c", id="c", turn="open")
 
