@@ -366,16 +366,13 @@ def lagging(monkeypatch: pytest.MonkeyPatch) -> tuple[Router, list[Iterator[None
     return route.router, waiting, link
 
 
-def test_a_link_that_is_drained_again_before_its_next_slice_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_waits_once_for_its_slices_and_again_when_they_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     router, waiting, link = lagging(monkeypatch)
     router.drained(link)
     router.drained(link)
     assert len(waiting) == 1
-
-
-def test_a_link_that_has_done_its_slices_may_be_drained_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    router, waiting, link = lagging(monkeypatch)
-    router.drained(link)
     assert list(waiting[0]) == []
     router.drained(link)
     assert len(waiting) == 2
