@@ -180,7 +180,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
             failover=failover,
             children=self.children,
         )
-        return Upstream(state, target, session, services)
+        return Upstream(target, session, services)
 
     async def _connect_as_owner(self, connect: Connect, state: SessionState) -> Transport:
         """Connect with the token of the owner of a session; raise OSError if there is none."""

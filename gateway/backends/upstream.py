@@ -38,11 +38,10 @@ log = structlog.get_logger("dragoman.upstream")
 
 
 class Upstream:
-    """The connection of a session to a backend that we dial. `about` is its state, or one for many sessions."""
+    """The connection of a session, or of all sessions of a backend, to a backend that we dial."""
 
     # Slots, because each session has one.
     __slots__ = (
-        "_about",
         "_ended_by_peer",
         "_first",
         "_link",
@@ -62,10 +61,9 @@ class Upstream:
         "_wanted",
     )
 
-    def __init__(self, about: SessionState, target: UpstreamTarget, session: BackendEvents, services: Services) -> None:
-        self._about = about
+    def __init__(self, target: UpstreamTarget, session: BackendEvents, services: Services) -> None:
         self._target = target
-        self._report = ConnectionReport(about, target, services.clock)
+        self._report = ConnectionReport(session.state, target, services.clock)
         self._session = session
         self._services = services
         self._link: Link | None = None
@@ -92,7 +90,7 @@ class Upstream:
         if not self._running and not self._stopped:
             self._running = True
             self._services.queue.spend(DIAL)
-            _ = self._services.start_task(self._keep_connected(), f"{self._about.id}:upstream")
+            _ = self._services.start_task(self._keep_connected(), f"{self._session.state.id}:upstream")
 
     def send(self, commands: Sequence[Command]) -> None:
         if self._link is not None and self._link.alive:
@@ -149,7 +147,7 @@ class Upstream:
 
     @property
     def state(self) -> SessionState:
-        return self._about
+        return self._session.state
 
     @property
     def _ending(self) -> bool:
@@ -211,11 +209,11 @@ class Upstream:
             services.all_dialects,
             services.schedule,
             self._give_up,
-            lambda: services.start_task(import_others(services.all_dialects), f"{self._about.id}:import"),
+            lambda: services.start_task(import_others(services.all_dialects), f"{self._session.state.id}:import"),
         )
         traffic = self._services.ledger.counted_traffic(self._target.dialect.name, "backend")
         link = Link(
-            Peer(id=f"{self._about.id}:up", dialect=self._target.dialect, traffic=traffic),
+            Peer(id=f"{self._session.state.id}:up", dialect=self._target.dialect, traffic=traffic),
             transport,
             self._translator,
             self._services,
@@ -262,7 +260,7 @@ class Upstream:
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
         if self._translator is not None:
-            self._about.abandoned = self._translator.unfinished_turn()
+            self._session.state.abandoned = self._translator.unfinished_turn()
         self._over_at = self._services.monotonic()
         self._may_go_on = self._session.lost(text, [])
 

@@ -231,7 +231,7 @@ class InMemoryGateway:
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._connect, dials=dials)
-        self.upstream = Upstream(session.state, target, session, self.services)
+        self.upstream = Upstream(target, session, self.services)
         return self.upstream
 
     async def _dial(self) -> Transport:

@@ -42,6 +42,7 @@ class Dialled:
     def __init__(self, group: asyncio.TaskGroup, limits: Limits) -> None:
         self.group = group
         self.time = ManualClock()
+        self.used_at = 0
         self.goes_on = False  # the session says that its turn may go on over another connection
         self.attempts = 0
         self.refusals = 0
@@ -53,7 +54,7 @@ class Dialled:
         dials = RouteDials(lambda: limits, lambda: 0)
         target = UpstreamTarget(endpoint=ENDPOINT, dialect=registry.dialect("pod"), connect=self._dial, dials=dials)
         provided = structs.replace(services(self.time, limits=limits), start_task=self._start_task)
-        self.upstream = Upstream(SessionState(id="s"), target, self, provided)
+        self.upstream = Upstream(target, self, provided)
         self.tasks: list[asyncio.Task[None]] = []
 
     def _start_task(self, work: Any, name: str) -> asyncio.Task[None]:
@@ -76,7 +77,7 @@ class Dialled:
 
     @property
     def state(self) -> SessionState:
-        return SessionState(id="s")
+        return SessionState(id="s", updated_at=self.used_at)
 
     def connected(self) -> None:
         self.told.append(("connected", []))
@@ -410,3 +411,9 @@ async def test_after_too_many_connections_without_a_word_commands_fail_without_a
         assert unsent == ["b"]
         assert "the connection ended before the backend sent anything" in cause
         assert "`failed_dial_rate`" in cause
+
+
+async def test_the_state_of_a_connection_is_that_of_its_session_now() -> None:
+    async with dialled() as made:  # the state of a live backend behind a replay is made anew each time
+        made.used_at = 5
+        assert made.upstream.state.updated_at == 5
