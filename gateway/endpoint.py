@@ -168,7 +168,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def masked(self) -> str:
         """The endpoint for logs and errors: secrets masked, and a command line without its arguments."""
-        if not self.options and " " not in self.address:  # nor any argument of a command
+        if not self.options and " " not in self.address:  # no option and no argument to mask
             return masked_text(str(self))
         options = tuple((key, MASK if _names_secret(key) else value) for key, value in self.options)
         address = self.address
