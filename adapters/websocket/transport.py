@@ -386,7 +386,7 @@ def _count_nothing(_count: int) -> None:
 
 def _close_reason(code: int, words: str | None) -> str:
     """Return the code and the words of a close frame; "" if they tell no error."""
-    return "" if code <= WSCloseCode.OK else f"it closed with code {code}" + (f", {words}" if words else "")
+    return "" if code <= WSCloseCode.OK else f"closed with code {code}" + (f", {words}" if words else "")
 
 
 def address(name: tuple[str, int] | None) -> str:

@@ -389,7 +389,7 @@ ROWS = [
     # docs/design.md, section 6: the open turn fails with a cause, and no command is repeated.
     *[
         row(f"1: the connection closes with {code}", HangsUp(code), told=[lost(cause)], again=True)
-        for code, cause in {1000: "", **{code: f": it closed with code {code}" for code in (1001, 1009, 4000)}}.items()
+        for code, cause in {1000: "", **{code: f": closed with code {code}" for code in (1001, 1009, 4000)}}.items()
     ],
     row(
         "1: the connection closes before the 202",

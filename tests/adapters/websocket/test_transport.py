@@ -272,7 +272,7 @@ async def test_a_peer_that_closes_ends_receive_after_its_last_frame(code: int, s
             await peer.close(code, "because")
         assert received.result() == [b"last words"]
         assert peer.close_code == 1000, "the close was answered"
-        assert ours.reason == ("" if code == 1000 else f"it closed with code {code}, because")
+        assert ours.reason == ("" if code == 1000 else f"closed with code {code}, because")
         await refused(ours.send([b"anybody?"]))
 
 

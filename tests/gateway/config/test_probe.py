@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import websockets
+from websockets.asyncio.server import ServerConnection
 
 from dragoman.adapters.stdio import ChildLimits, Children
 from dragoman.gateway.config.model import Config, Limits, Route
@@ -105,3 +107,12 @@ async def test_a_backend_that_ends_the_connection_before_its_first_message_is_re
     async with await asyncio.start_unix_server(leave, tmp_path / "sock"):
         (ended,) = await probe(config(f"pod+unix:{tmp_path}/sock"))
     assert ended == f"pod+unix:{tmp_path}/sock ended the connection before its first message"
+
+
+async def test_a_backend_that_refuses_the_connection_by_a_close_code_is_reported_with_it() -> None:
+    async def refuse(connection: ServerConnection) -> None:
+        await connection.close(1008, "no such tenant")
+
+    async with websockets.serve(refuse, "127.0.0.1", 0) as server:
+        endpoint = f"smooth+ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/ws"
+        assert await probe(config(endpoint)) == [f"{endpoint} closed with code 1008, no such tenant"]
