@@ -42,6 +42,6 @@ def run_in_background() -> None:
     its share of the CPU. On other systems than Linux this does nothing, nor if an operator has chosen a policy for the
     gateway: threads of an idle one would take the CPU from others, and those of a real-time one would wait for others.
     """
-    if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
-        with contextlib.suppress(OSError):  # a sandbox may forbid it
+    with contextlib.suppress(OSError):  # a sandbox may forbid it, and musl has neither call
+        if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

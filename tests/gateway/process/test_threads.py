@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -60,3 +61,12 @@ def test_a_thread_keeps_the_policy_that_an_operator_has_chosen() -> None:
 
     with ThreadPoolExecutor(1) as threads:
         assert threads.submit(policy).result() == os.SCHED_IDLE
+
+
+async def test_threads_start_where_no_policy_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "sched_getscheduler", missing, raising=False)
+    run_in_background()
+    await start_threads(1)
