@@ -168,12 +168,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def masked(self) -> str:
         """The endpoint for logs and errors: secrets masked, and a command line without its arguments."""
-        if not self.options and " " not in self.address:  # no option and no argument to mask
+        if not self.options and not self.is_command:
             return masked_text(str(self))
         options = tuple((key, MASK if _names_secret(key) else value) for key, value in self.options)
         address = self.address
         if self.is_command:
-            program, _, arguments = address.strip().partition(" ")
+            program, *arguments = address.split(None, 1) or [""]
             address = f"{program} ..." if arguments else program
         return masked_text(str(structs.replace(self, address=address, options=options)))
 

@@ -112,6 +112,7 @@ def test_a_missing_option_has_its_default() -> None:
 def test_the_masked_form_shows_neither_a_token_nor_the_arguments_of_a_command() -> None:
     assert parse("smooth+ws://h:1/ws?token=t0p").masked == "smooth+ws://h:1/ws?token=***"
     assert parse("codewhale+stdio:whale --key t0p -- ?cwd=/a").masked == "codewhale+stdio:whale ... -- ?cwd=/a"
+    assert parse("codewhale+stdio:whale\n-p\tt0p").masked == "codewhale+stdio:whale ..."
     assert parse("codewhale+stdio:").masked == "codewhale+stdio:"
 
 
