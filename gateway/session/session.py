@@ -264,7 +264,10 @@ class Session:
             if any(map(_ENDED, runs)):  # the turn has ended in the state, but some clients may wait for its end
                 _disconnect_clients(self.delivery)
             raise
-        if self.log.turn_weight > self._services.limits.transcript_max and self.state.turn is not None:
+        between_turns = self.state.turn is None and self.log.turn_weight > 0  # a backend may add items without a turn
+        if between_turns:
+            self.log.end_turn()
+        elif self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
         self.note_quiet()
         self.questions.note_question()
@@ -274,7 +277,7 @@ class Session:
             self._services.ledger.record(self.form.losses, session=self.state.id)
             self.form.losses.clear()
         self.delivery.tell_finished(finished)
-        if any(map(_ENDED, runs)):
+        if between_turns or any(map(_ENDED, runs)):
             self.memory.trim_transcript()  # last, because the log of an ended turn was emptied before
 
     def _end_endless(self, at: int) -> None:

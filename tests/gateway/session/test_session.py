@@ -662,6 +662,14 @@ async def test_a_turn_without_end_is_ended_in_the_middle_of_a_text() -> None:
         )
 
 
+async def test_messages_that_a_backend_adds_without_a_turn_are_counted_and_the_oldest_are_dropped() -> None:
+    texts = [f"{number}" * 900 for number in range(4)]
+    async with in_memory_gateway(limits=Limits(transcript_max=3_000)) as made:
+        await begun(made).pod_sends(*FINISHED).receives("a", answer("r1", "")).pod_sends(*map(echo, texts))
+        assert [message.text for message in made.session.state.messages()] == texts[2:]
+        assert made.session.memory.digest.size > len(texts[2]) + len(texts[3])
+
+
 @pytest.mark.parametrize("text", ["x" * 3_000, "\x01" * 400], ids=["characters", "bytes in JSON"])
 async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop(text: str) -> None:
     async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:
