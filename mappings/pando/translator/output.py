@@ -13,6 +13,9 @@ from dragoman.mappings.rfc3339 import NS
 
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
 
+CALL_SIZE = 256  # bytes of an open call beside its id and its input
+CALL_MAX = 1024  # characters of the id of a call with a result that is kept
+
 FINISHED_KEPT = 256  # newest calls with a result whose ids are kept: some models use an id again
 
 PAUSE = 1.0  # seconds without output after which a turn may have ended unseen
@@ -48,7 +51,7 @@ class StreamedOutput:
         self.length = 0
         """Characters of text so far."""
         self.calls: dict[str, str] = {}
-        self._held = 0  # characters of the inputs in `calls`: beyond TEXT_MAX they are passed on at once
+        self._held = 0  # size of `calls`: beyond TEXT_MAX further calls are passed on, and not kept
         self.unfinished: set[str] = set()
         """Open calls whose whole input was not published yet."""
         self._finished: dict[str, None] = {}  # the newest calls with a result
@@ -131,14 +134,14 @@ class StreamedOutput:
 
     def _begin_call(self, event: events.ToolCallStarted | events.ToolCallArguments) -> list[Event]:
         started = events.ToolCallStarted(call=event.call, name=event.name)
-        self.calls[event.call] = ""
-        if isinstance(event, events.ToolCallStarted):
+        held = event.json if isinstance(event, events.ToolCallArguments) else ""
+        size = CALL_SIZE + len(event.call) + len(held)
+        if self._held + size > TEXT_MAX:
+            return [started, event] if held else [started]
+        self._held += size
+        self.calls[event.call] = held
+        if not held:
             self.unfinished.add(event.call)
-        elif self._held + len(event.json) > TEXT_MAX:
-            return [started, event]
-        else:
-            self.calls[event.call] = event.json
-            self._held += len(event.json)
         return [started]
 
     def _finish_call(self, event: events.ToolCallFinished) -> list[Event]:
@@ -146,10 +149,12 @@ class StreamedOutput:
         hidden = event.call not in self.calls
         self.latest_call.is_hidden, self.ends_in_result = hidden, True
         arguments = self.calls.pop(event.call, "")
-        self._held -= len(arguments)
+        if not hidden:
+            self._held -= CALL_SIZE + len(event.call) + len(arguments)
         self.unfinished.discard(event.call)
         again = hidden and event.call in self._finished
-        remember(self._finished, event.call, None, FINISHED_KEPT)
+        if len(event.call) <= CALL_MAX:
+            remember(self._finished, event.call, None, FINISHED_KEPT)
         if again:
             return [events.ToolCallStarted(call=event.call, name=event.name), event]
         if not arguments:

@@ -28,7 +28,7 @@ from dragoman.mappings.pando.translator.client import (
     ClientTranslator,
 )
 from dragoman.mappings.pando.translator.followed_session import FollowedSession
-from dragoman.mappings.pando.translator.output import TEXT_MAX
+from dragoman.mappings.pando.translator.output import CALL_SIZE, TEXT_MAX
 from dragoman.mappings.pando.vocabulary import keep
 from tests.mappings.pando.data import CAPTURES, captured, parts
 
@@ -607,17 +607,19 @@ def test_the_input_of_a_call_published_once_comes_before_its_result() -> None:
     assert [type(item) for item in said] == [events.ToolCallArguments, events.ToolCallFinished]
 
 
-def test_the_inputs_of_open_calls_are_held_up_to_a_limit_and_then_passed_on_at_once() -> None:
+def test_open_calls_are_kept_up_to_a_limit_and_then_passed_on_at_once() -> None:
     primary = accepted()
-    half = f'"{"x" * (TEXT_MAX // 2 - 2)}"'
+    room = TEXT_MAX // 2 - CALL_SIZE - len("c1")
 
-    def start(call: str) -> list[type]:
-        return [type(item) for item in primary.publishes("tool.start", tool_name="bash", call_id=call, params=half)]
+    def start(call: str, params: str) -> list[type]:
+        said = primary.publishes("tool.start", tool_name="bash", call_id=call, params=params)
+        return [type(event) for event in said if event != BEGUN]
 
-    began, passed_on = [events.ToolCallStarted], [events.ToolCallStarted, events.ToolCallArguments]
-    assert [start("c1"), start("c2"), start("c3")] == [[type(BEGUN), *began], began, passed_on]
+    begun, passed_on = [events.ToolCallStarted], [events.ToolCallStarted, events.ToolCallArguments]
+    assert [start("c1", "x" * room), start("c2", "x" * room), start("c3", "x")] == [begun, begun, passed_on]
+    assert [start("c4", ""), start("c4", "")] == [begun, begun], "a call that is not kept begins again"
     primary.publishes("tool.end", tool_name="bash", call_id="c1", result="ok")
-    assert [start("c4"), start("c5")] == [began, passed_on]
+    assert [start("c5", "x" * room), start("c6", "x")] == [begun, passed_on]
 
 
 def test_the_echo_of_our_input_is_dropped_once_and_inputs_of_others_are_passed_on() -> None:
