@@ -23,7 +23,7 @@ SHARED = 1024 * 1024  # bytes of a rendered history that is kept for further cli
 _FACTS = attrgetter(
     "opening", "title", "agent", "backend", "snapshot_ext", "backend_ids", "chosen_ids", "goal", "listed", "otp"
 )
-"""The facts that a client or the backend tells of a session, one value each, which it may replace."""
+"""The facts of a session: its client or its backend tells each as a whole, and may replace it."""
 
 _FRAME = attrgetter("frame")
 

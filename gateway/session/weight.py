@@ -38,6 +38,7 @@ VALUE = 64  # bytes of an object beside its content, as of a value in the metada
 ITEM = 300  # bytes of an item of a transcript beside its JSON: in memory, and in the other words of a dialect
 
 _TEXT = attrgetter("text")
+_EXT = attrgetter("ext")
 _ONLY_TEXT = frozenset({TextDelta})
 _ENCODE = json.Encoder().encode
 
@@ -57,6 +58,9 @@ def of_events(events: Sequence[Event]) -> int:
             weight += len(event.output or "") + len(event.summary or "") + len(event.call) + len(event.name)
         else:
             weight += len(_ENCODE(event))
+            continue
+        if (ext := _EXT(event)) is not None:
+            weight += len(_ENCODE(ext))
     return weight
 
 

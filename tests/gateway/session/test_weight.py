@@ -66,6 +66,9 @@ LONG = "x" * 1_000
         HistorySnapshot(items=(Message(role="user", text=LONG),)),
         HistorySnapshot(items=(), ext={"pod.entries": Raw(json.encode(LONG))}),
         ErrorReported(cause="internal", text=LONG),
+        ToolCallArguments(json="{}", call="c", name="t", ext={"smooth.node": Raw(json.encode(LONG))}),
+        ToolCallFinished(call="c", name="t", ext={"smooth.node": Raw(json.encode(LONG))}),
+        TurnEnded(end="completed", text="a", ext={"smooth.response": Raw(json.encode(LONG))}),
     ],
 )
 def test_the_weight_of_an_event_counts_each_field_that_a_peer_can_make_long(event: Event) -> None:
