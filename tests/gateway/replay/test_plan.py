@@ -24,7 +24,6 @@ from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     CompletionsListed,
-    HistorySnapshot,
     InteractionInvalid,
     InteractionRequired,
     InteractionResolved,
@@ -34,7 +33,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Failure, Origin, flatten
 from tests.gateway.recording.lines import FROZEN
-from tests.gateway.replay.recording_builder import RecordingBuilder, said, types
+from tests.gateway.replay.recording_builder import RecordingBuilder, said
 from tests.step_counter import GROWTH, growth
 
 REFUSED = Failure(cause="not_running", text="no turn")
@@ -46,29 +45,6 @@ def texts(plan: ReplayPlan) -> list[str]:
 
 def commands(plan: ReplayPlan, scene: int) -> list[str]:
     return [type(passage.command).__name__ for passage in plan.turns[scene].parts]
-
-
-def test_each_input_begins_a_recorded_turn_and_earlier_events_are_one_of_their_own(tmp_path: Path) -> None:
-    tape = (
-        RecordingBuilder()
-        .sends(HistorySnapshot(items=()))
-        .turn("one", TextDelta(text="1"))
-        .turn("two", TextDelta(text="2"))
-    )
-    plan = tape.plan(tmp_path)
-    assert texts(plan) == ["", "one", "two"]
-    told = [[event for _, event in plan.events(scene.parts[0])] for scene in plan.turns]
-    assert types(told[0]) == ["HistorySnapshot"]
-    assert told[1][3] == TextDelta(text="1")
-    assert types(told[1]) == [
-        "TurnAccepted",
-        "MessageAppended",
-        "StatusChanged",
-        "TextDelta",
-        "TurnResult",
-        "StatusChanged",
-        "TurnEnded",
-    ]
 
 
 def test_a_command_on_which_later_events_depend_begins_a_turn_part(tmp_path: Path) -> None:

@@ -3,37 +3,9 @@
 from __future__ import annotations
 
 from dragoman.mappings.canonical import Event, events
-from dragoman.mappings.canonical.values import BackendInfo, Message, Usage
+from dragoman.mappings.canonical.values import BackendInfo, Message
 from dragoman.mappings.pod.projection import Projection
 from tests.mappings.pod.rendered import SESSION, batch, lines, said
-
-
-def test_a_turn_in_normal_form_is_written_once_in_pod_order() -> None:
-    names = [
-        line["event"]
-        for line in said(
-            events.TurnAccepted(request="r"),
-            events.MessageAppended(message=Message(role="user", text="q")),
-            events.StatusChanged(status="running"),
-            events.ModelTurnStarted(),
-            events.ReasoningStarted(),
-            events.ReasoningDelta(text="h"),
-            events.ReasoningDone(text="h"),
-            events.TextDelta(text="a"),
-            events.TextDone(text="a"),
-            events.ToolCallStarted(call="c", name="Read"),
-            events.ToolCallArguments(call="c", name="Read", json="{}", done=True),
-            events.ToolCallFinished(call="c", name="Read", output="o"),
-            events.UsageReported(usage=Usage(input_tokens=1)),
-            events.TurnResult(end="completed"),
-            events.StatusChanged(status="idle"),
-            events.TurnEnded(end="completed", text="a"),
-        )
-    ]
-    assert names == [
-        *("user_message", "status", "turn_start", "thinking_start", "thinking_delta", "thinking_done"),
-        *("text_delta", "text_done", "tool_call_start", "tool_call_done", "tool_result", "usage", "run_end", "status"),
-    ]
 
 
 def test_counters_continue_after_the_last_index_seen() -> None:

@@ -435,12 +435,6 @@ def test_a_stored_thread_that_a_client_resumes_has_lost_its_context_too() -> Non
     assert gap.context
 
 
-def test_a_new_thread_has_no_lost_context() -> None:
-    child = Child()
-    child.sent(commands.OpenSession(request="r"))
-    assert [type(event) for event in child.answers("thread/start", STARTED)] == [events.SessionOpened]
-
-
 def test_an_unusual_spelling_of_a_request_is_not_sent_to_the_server() -> None:
     """A message sent by thread/request cannot be interrupted (docs/dialects/codewhale.md, section 1.4)."""
     child = Child().open()
