@@ -11,6 +11,7 @@ does so for a whole history, and for the newest page of one:
     a message that is there                   stays as it was seen, with its id and time
     the beginning of an answer that is there  stays as it was seen: a store may be behind
     an answer that was seen in part           becomes the whole answer, under its id; its blocks may be one there
+    the next part of an answer seen as one    stays as it was seen: a store may divide it at its calls
     a call, result, thought or system item    stays if it is there anywhere: a log may order them otherwise
     an input                                  is one of these words whose run has this answer, or a part of it
     a run that is not there                   is added before the next run that both have, else at the end
@@ -137,6 +138,7 @@ class Addition:
         self._runs = _runs(self._known)
         self._inputs = [run.at for run in self._runs]
         self._at = 0  # items before this index were compared
+        self._told = 0  # characters of the last known answer that were found; the history may have more of them
         self._copied = 0  # items before this index are in the result
         self._result: list[Item] = []
         self._waiting: list[Item] = []  # new items that come after further known ones
@@ -150,7 +152,7 @@ class Addition:
         inputs = _same_inputs(_runs(added), self._runs)
         for i, item in enumerate(added):
             is_input = is_said(item, "user")
-            if not is_said(item) and _mark(item) in self._places:
+            if (not is_said(item) and _mark(item) in self._places) or self._continues_answer(item):
                 continue
             if is_input and not is_new_run:
                 self._copy_up_to(self._end_of_run())
@@ -170,6 +172,24 @@ class Addition:
         """Add the known items before this index to the result, then the new ones that wait for that."""
         self._result += [*self._known[self._copied : place], *self._waiting]
         self._waiting, self._copied = [], place
+
+    def _continues_answer(self, item: Item) -> bool:
+        """Return True for the next part of an answer that was seen as one; what was not seen of it is added to it."""
+        if not is_said(item):
+            return False
+        told, self._told = self._told, 0
+        if not told or item.role != "assistant":
+            return False
+        last = self._at - 1
+        seen = self._texts[last]
+        rest = len(seen) - told
+        if not seen.startswith(item.text[:rest], told):
+            return False
+        if len(item.text) < rest:
+            self._told = told + len(item.text)
+        else:
+            self._known[last] = structs.replace(self._known[last], text=seen + item.text[rest:])
+        return True
 
     def _end_of_run(self) -> int:
         """Return the index of the next input after the items that were compared, else the end."""
@@ -194,6 +214,7 @@ class Addition:
                 return place
             if not (text.startswith(seen, at) or seen.startswith(text[at:])):
                 break
+            self._told = len(text) - at if len(text) - at < len(seen) else 0
             last, at = place, at + len(seen)
             self._at = place + 1
         if last is not None and at < len(text):
