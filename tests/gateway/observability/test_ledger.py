@@ -8,8 +8,8 @@ from msgspec import Raw
 from dragoman.gateway import registry
 from dragoman.gateway.observability.ledger import ENTRIES_MAX, Ledger
 from dragoman.mappings.canonical.commands import AnswerOtp, Ping, RenameSession, SubmitInput
-from dragoman.mappings.canonical.events import TurnEnded
-from dragoman.mappings.canonical.values import Text
+from dragoman.mappings.canonical.events import TurnEnded, UsageReported
+from dragoman.mappings.canonical.values import Text, Usage
 from dragoman.mappings.dialect import Loss
 from dragoman.mappings.losses import SAMPLE_MAX
 from tests.gateway.recording.redaction.corpus import SHAPES
@@ -94,6 +94,8 @@ def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() ->
         ledger.count_partial(codewhale, target, [named, Ping()], commands=True)
     ledger.count_partial(smooth, pod, [TurnEnded(end="completed", ext={"smooth.citations": Raw(b"null")})])
     ledger.count_partial(smooth, pod, [TurnEnded(end="completed", ext={"smooth.citations": Raw(b"[1]")})])
+    used = Usage(input_tokens=1, cache_read_tokens=1)
+    ledger.count_partial(pod, smooth, [UsageReported(usage=used), TurnEnded(end="completed", usage=used)])
     ledger.count_partial(smooth, pando, [TurnEnded(end="cancelled")], [Loss(kind="TurnEnded")])
     assert ledger.entries() == []
     rows = [(row.source, row.target, row.kind, row.field, row.count) for row in ledger.partial()]
@@ -101,4 +103,5 @@ def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() ->
         ("codewhale", "pando", "SubmitInput", "model, ext.allowed_tools", 2),
         ("codewhale", "smooth", "SubmitInput", "ext.allowed_tools", 1),
         ("smooth", "pod", "TurnEnded", "ext.citations", 1),
+        ("pod", "smooth", "UsageReported", "usage.cache_read_tokens", 1),
     ]
