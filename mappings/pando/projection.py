@@ -46,6 +46,7 @@ class Projection(Context):
             (self.session,) = public_ids(batch.session, batch.ids)
         self.now(batch.at)
         if batch.turn != self.turn:
+            self.take_error(None)
             self.turn, self.started, self._turn_count = batch.turn, False, 0
         functions, encode, is_heard = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
         shown = self._parked_turn.admit_events(batch.events, self.lose)
@@ -77,7 +78,7 @@ class Projection(Context):
     def copy(self, _request: str | None = None) -> Projection:
         """Return an independent copy; all subscribers get the same messages, whoever owns the run."""
         twin = Projection(instance=self.instance)
-        for name in ("session", "turn", "started", *self.__slots__):
+        for name in ("error", "session", "turn", "started", *self.__slots__):
             setattr(twin, name, getattr(self, name))
         twin._parked_turn = self._parked_turn.copy()
         return twin

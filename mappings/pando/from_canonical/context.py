@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from msgspec import UNSET, Struct, UnsetType
 
-from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.values import Ext
 from dragoman.mappings.dialect import Instance
 from dragoman.mappings.losses import Losses
@@ -38,9 +38,10 @@ class Context(Losses):
     `session` is the session id in payloads. `at` is in ns. `request` is the id of the call or reply. `asked` is the
     command that is answered, None if it is unknown. `alone` is True if the item is written without the others of its
     session. `turn` is the UUID of the turn, "" outside of any turn. `started` is True if the turn has its `llm.start`.
+    `error` is the last error that was reported in it: viewers see it only if the turn fails for this reason.
     """
 
-    __slots__ = ("asked", "at", "envelope", "instance", "request", "session", "started", "turn")
+    __slots__ = ("asked", "at", "envelope", "error", "instance", "request", "session", "started", "turn")
     alone = True
 
     def __init__(
@@ -58,6 +59,7 @@ class Context(Losses):
         self.asked = asked
         self.turn = ""
         self.started = False
+        self.error: events.ErrorReported | None = None
         self.envelope = EnvelopeFields(instance_id=instance.id, project_id="", session_id=UNSET, timestamp="")
         self.now(at)
 
@@ -82,6 +84,12 @@ class Context(Losses):
         """Begin a run with a model turn; return True if `llm.start` must be written, in `translate` for each one."""
         first, self.started = self.alone or not self.started, True
         return first
+
+    def take_error(self, error: events.ErrorReported | None, shown: str | None = None) -> None:
+        """Replace the last error of the turn; count the one before as lost, unless it is `shown` as a text."""
+        if self.error is not None and self.error.text != shown:
+            self.lose(self.error, why="pando tells only the error for which a turn fails")
+        self.error = error
 
     def rolled_back(self) -> Messages:
         """Return the messages that, beside the end of the turn, announce a rollback."""

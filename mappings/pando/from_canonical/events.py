@@ -112,13 +112,21 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
         tokens_out=(usage.output_tokens or 0) if usage else 0,
     )
     begun, end = _begun(context), wire.LlmEnd(payload=ended, **context.envelope)
-    if event.end == "failed":
-        text = event.failure.text if event.failure is not None else "the turn failed"
-        payload = wire.MessageAppend.Payload(
-            session_id=context.session, message_id=event.message, role="system", content=text
-        )
-        return (*begun, wire.MessageAppend(payload=payload, **context.envelope), end)
-    return (*begun, end, *context.rolled_back()) if event.end == "rolled_back" else (*begun, end)
+    if event.end != "failed":
+        context.take_error(None)
+        return (*begun, end, *context.rolled_back()) if event.end == "rolled_back" else (*begun, end)
+    text = event.failure.text if event.failure is not None else "the turn failed"
+    context.take_error(None, shown=text)
+    cause = wire.MessageAppend.Payload(
+        session_id=context.session, message_id=event.message, role="system", content=text
+    )
+    return (*begun, wire.MessageAppend(payload=cause, **context.envelope), end)
+
+
+@FROM_EVENT.rule(events.ErrorReported, fidelity=Emulated("the system message before llm.end, if the turn fails for it"))
+def error_reported(event: events.ErrorReported, context: Context) -> Messages:
+    context.take_error(event)
+    return ()
 
 
 @FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolStart, wire.LlmStart))
@@ -282,7 +290,6 @@ FROM_EVENT.carried(events.TextDone, "llm.token")
 FROM_EVENT.carried(events.UsageReported, "the counters of llm.end")
 FROM_EVENT.carried(events.TurnResult, "llm.end")
 FROM_EVENT.carried(events.StatusChanged, "llm.start and llm.end")
-FROM_EVENT.carried(events.ErrorReported, "the system message before llm.end")
 
 for source, how in IN_WORDS.items():
     FROM_EVENT.carried(source, how)

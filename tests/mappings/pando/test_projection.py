@@ -191,3 +191,14 @@ def test_a_copy_is_independent() -> None:
 def test_an_answer_to_one_caller_is_not_published() -> None:
     answers = (events.TurnAccepted(request="r"), events.Reply(request="r"), events.Pong(request="r"))
     assert published(Projection(instance=US), *answers) == []
+
+
+def test_an_error_for_which_its_turn_does_not_fail_is_counted_as_lost() -> None:
+    projection = Projection(instance=US)
+    first, last = (events.ErrorReported(cause="internal", text=text) for text in ("first", "last"))
+    failed = events.TurnEnded(end="failed", failure=Failure(cause="internal", text="last"))
+    assert [loss.sample for loss in rendered(projection, first, last, failed).losses] == [first]
+    assert rendered(projection, last, turn="t2").losses == []
+    copy = projection.copy()
+    assert [loss.sample for loss in rendered(projection, events.TurnEnded(end="completed"), turn="t2").losses] == [last]
+    assert [loss.sample for loss in rendered(copy, events.StatusChanged(status="idle"), turn="").losses] == [last]
