@@ -6,9 +6,9 @@ the wire can have a null, or a peer may omit a default, an absent member is UNSE
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
@@ -17,6 +17,7 @@ class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=Tr
     closed: ClassVar[bool] = False
 
 
+I64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 ThreadStatus = Literal["running", "idle", "completed", "failed", "paused", "archived"]
 SessionSource = Literal["interactive", "resume", "fork", "api", "unknown"]
 GoalStatus = Literal["active", "paused", "blocked", "usage_limited", "budget_limited", "complete"]
@@ -33,8 +34,8 @@ class Thread(Wire, frozen=True, kw_only=True):
     preview: str
     ephemeral: bool
     model_provider: str
-    created_at: int
-    updated_at: int
+    created_at: I64
+    updated_at: I64
     status: ThreadStatus
     path: str | UnsetType | None = UNSET
     cwd: str
@@ -54,8 +55,8 @@ class ThreadGoal(Wire, frozen=True, kw_only=True):
     tokens_used: int
     time_used_seconds: int
     continuation_count: int | UnsetType = UNSET
-    created_at: int
-    updated_at: int
+    created_at: I64
+    updated_at: I64
     last_gap_fingerprint: str | UnsetType | None = UNSET
     repeated_gap_count: int | UnsetType = UNSET
     last_gap_pass: int | UnsetType | None = UNSET
@@ -69,7 +70,7 @@ class HistoryItem(Wire, frozen=True, kw_only=True):
     role: str
     content: str
     item: Raw = Raw(b"null")
-    created_at: int
+    created_at: I64
 
 
 class Checkpoint(Wire, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
 
     checkpoint_id: str
     state: Raw
-    created_at: int
+    created_at: I64
 
 
 # -- inputs -----------------------------------------------------------------------------------------

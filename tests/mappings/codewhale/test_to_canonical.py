@@ -88,3 +88,5 @@ def test_a_result_of_another_shape_is_none() -> None:
         assert history(result) is None
     assert sessions_listed("", raw({"ok": True, "data": 5})) is None
     assert sessions_listed("", raw(5)) is None
+    late = {"threads": [thread_row("t") | {"updated_at": 10**4297}], "events": [], "data": {}}
+    assert sessions_listed("", raw({"thread_id": "list", "status": "ok", **late})) is None
