@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ from dragoman.gateway.endpoint import DEFAULT_PORTS, Endpoint
 TABLES = Path("/proc/net")
 ACCEPTS = 1 << 16  # __SO_ACCEPTCON among the flags of /proc/net/unix
 LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
-ROWS_MAX = 512  # listening sockets that are read; Linux lists the connections after them
+ROWS_MAX = 512  # rows that are read: Linux lists listening sockets before connections, of which there may be thousands
 
 
 def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
@@ -63,22 +63,20 @@ def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:
     if not is_loopback(url.hostname or ""):
         return None
     port = url.port or DEFAULT_PORTS.get(endpoint.transport, 0)
-    ports = [_listening_ports(tables / name) for name in ("tcp", "tcp6")]
-    if any(port in of_table for of_table in ports):
-        return True
-    return None if any(len(of_table) == ROWS_MAX for of_table in ports) else False
+    tables_read = [_first_rows(tables / name) for name in ("tcp", "tcp6")]
+    for rows in tables_read:
+        if any(row[3] == LISTEN and int(row[1].rpartition(":")[2], 16) == port for row in rows):
+            return True
+    is_cut = any(len(rows) == ROWS_MAX and rows[-1][3] == LISTEN for rows in tables_read)
+    return None if is_cut else False
 
 
-def _listening_ports(table: Path) -> list[int]:
-    """Return the first ports of a table of the kernel at which somebody listens.
-
-    There are none without the table: a system without IPv6 has no tcp6.
-    """
+def _first_rows(table: Path) -> list[list[str]]:
+    """Return the first rows of a table of the kernel; none without it (a system without IPv6 has no tcp6)."""
     if table.name == "tcp6" and not table.exists():
         return []
     with table.open(encoding="ascii") as lines:
-        listening = takewhile(lambda row: row[3] == LISTEN, map(str.split, islice(lines, 1, None)))
-        return [int(row[1].rpartition(":")[2], 16) for row in islice(listening, ROWS_MAX)]
+        return [line.split() for line in islice(lines, 1, ROWS_MAX + 1)]
 
 
 # -- who could replace a socket ---------------------------------------------------------------------
