@@ -167,6 +167,11 @@ class Message(ItemBase, frozen=True, kw_only=True, tag="message"):
     id: str = ""
     segments: tuple[Segment, ...] = ()
 
+    @property
+    def system(self) -> bool:
+        """True for a message of the system, so that a rule can declare that its dialect has no form for them."""
+        return self.role == "system"
+
 
 class Reasoning(ItemBase, frozen=True, kw_only=True, tag="reasoning"):
     """The model's reasoning."""

@@ -452,7 +452,7 @@ def unmapped(event: Unmapped, context: Context) -> Messages:
     return (message,)
 
 
-FROM_EVENT.carried(events.MessageAppended, "the next history page")
+FROM_EVENT.carried(events.MessageAppended, "the next history page", without=("message.system",))
 FROM_EVENT.carried(events.TextDone, "stream_token and the terminal")
 FROM_EVENT.carried(events.ReasoningStarted, "the first stream_reasoning")
 FROM_EVENT.carried(events.ReasoningDone, "stream_reasoning")

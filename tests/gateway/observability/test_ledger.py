@@ -8,8 +8,8 @@ from msgspec import Raw
 from dragoman.gateway import registry
 from dragoman.gateway.observability.ledger import ENTRIES_MAX, Ledger
 from dragoman.mappings.canonical.commands import AnswerOtp, Ping, RenameSession, SubmitInput
-from dragoman.mappings.canonical.events import TurnEnded, UsageReported
-from dragoman.mappings.canonical.values import Text, Usage
+from dragoman.mappings.canonical.events import HistorySnapshot, MessageAppended, TurnEnded, UsageReported
+from dragoman.mappings.canonical.values import Message, Role, Text, Usage
 from dragoman.mappings.dialect import Loss
 from dragoman.mappings.losses import SAMPLE_MAX
 from tests.gateway.recording.redaction.corpus import SHAPES
@@ -96,6 +96,11 @@ def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() ->
     ledger.count_partial(smooth, pod, [TurnEnded(end="completed", ext={"smooth.citations": Raw(b"[1]")})])
     used = Usage(input_tokens=1, cache_read_tokens=1)
     ledger.count_partial(pod, smooth, [UsageReported(usage=used), TurnEnded(end="completed", usage=used)])
+    roles: tuple[Role, ...] = ("user", "system")
+    for role in roles:
+        said = Message(role=role, text="t")
+        told = [MessageAppended(message=said), HistorySnapshot(request="r", items=(said,))]
+        ledger.count_partial(pod, codewhale, told)
     ledger.count_partial(smooth, pando, [TurnEnded(end="cancelled")], [Loss(kind="TurnEnded")])
     assert ledger.entries() == []
     rows = [(row.source, row.target, row.kind, row.field, row.count) for row in ledger.partial()]
@@ -104,4 +109,6 @@ def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() ->
         ("codewhale", "smooth", "SubmitInput", "ext.allowed_tools", 1),
         ("smooth", "pod", "TurnEnded", "ext.citations", 1),
         ("pod", "smooth", "UsageReported", "usage.cache_read_tokens", 1),
+        ("pod", "codewhale", "MessageAppended", "message.system", 1),
+        ("pod", "codewhale", "HistorySnapshot", "items.system", 1),
     ]
