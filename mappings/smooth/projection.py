@@ -30,7 +30,7 @@ from dragoman.mappings.in_words import ParkedTurn
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.from_canonical.replies import derived
-from dragoman.mappings.smooth.vocabulary import SEED, UNSHOWN_BY_SEED
+from dragoman.mappings.smooth.vocabulary import NOT_IN_SEED, UNSHOWN_BY_SEED
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
@@ -121,7 +121,7 @@ class Projection(Context):
         if self.seed and not UNSHOWN_BY_SEED.isdisjoint(map(type, events)):
             for event in events:
                 if type(event) in UNSHOWN_BY_SEED:
-                    self.lose(event, why=f"clients of {SEED} do not know it")
+                    self.lose(event, why=NOT_IN_SEED)
             events = [event for event in events if type(event) not in UNSHOWN_BY_SEED]
         if not events:
             return events

@@ -25,6 +25,9 @@ UNKNOWN_TO_SEED: dict[type, str] = {
 }
 """Commands that a server of the seed refuses with UNSUPPORTED_ACTION -> their action."""
 
+NOT_IN_SEED = f"clients of {SEED} do not know it"
+"""The reason for which a part of a session is not sent to clients of the seed."""
+
 UNSHOWN_BY_SEED: frozenset[type] = frozenset(
     {events.ReasoningDelta, events.Preamble, events.InteractionRequired, events.InteractionInvalid}
 )

@@ -14,14 +14,14 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, commands, events
-from dragoman.mappings.canonical.values import ANSWERED, Ext, Failure, Usage
+from dragoman.mappings.canonical.values import ANSWERED, Ext, Failure
 from dragoman.mappings.extras import read_raw
 from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 from dragoman.mappings.smooth.from_canonical import replies
 from dragoman.mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
 from dragoman.mappings.smooth.to_canonical.events import ACCEPTED, DONE
-from dragoman.mappings.smooth.vocabulary import carried, given
+from dragoman.mappings.smooth.vocabulary import NOT_IN_SEED, carried, given
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
@@ -253,7 +253,7 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
         message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
         response=answer_of(event.text),
         needs_escalation=False,
-        usage=_usage(event.usage, context),
+        usage=_usage(event, context),
     )
     if event.ext is not None:
         status = given(event.ext, "status", int, 200)
@@ -265,13 +265,17 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
 def _with_details(answer: wire.FinalAnswer, event: events.TurnEnded, context: Context) -> wire.FinalAnswer:
     """Return the answer with the parts of the backend's own answer that are not text."""
     ext = event.ext
+    directive = given(ext, "directive", OBJECT, UNSET)
+    if context.seed and directive is not UNSET:
+        context.lose(event, "ext.directive", NOT_IN_SEED)
+        directive = UNSET
     return msgspec.structs.replace(
         answer,
         response=_response(event),
         needs_escalation=given(ext, "needsEscalation", bool, False),
         escalation_reason=given(ext, "escalationReason", str, None),
         citations=given(ext, "citations", list[wire.Citation], None),
-        directive=UNSET if context.seed else given(ext, "directive", OBJECT, UNSET),
+        directive=directive,
     )
 
 
@@ -286,8 +290,12 @@ def _response(event: events.TurnEnded) -> object:
     return original | {"responseParts": [event.text]} if isinstance(original, dict) else answer_of(event.text)
 
 
-def _usage(usage: Usage | None, context: Context) -> wire.TurnUsage | None:
-    if usage is None or context.seed or (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None):
+def _usage(event: events.TurnEnded, context: Context) -> wire.TurnUsage | None:
+    usage = event.usage
+    if usage is None or (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None):
+        return None
+    if context.seed:
+        context.lose(event, "usage", NOT_IN_SEED)
         return None
     return wire.TurnUsage(
         cost_usd=usage.cost_usd, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens

@@ -179,7 +179,7 @@ class ServerTranslator(Translator[Command, Event]):
         return again
 
     def _as_seed_reads(self, item: Command) -> Command:
-        """Return the command without features that came after the seed (docs/dialects/smooth.md, section 10).
+        """Return a create without the features that came after the seed (docs/dialects/smooth.md, section 10).
 
         The seed always begins a new conversation, and replaces a blank agent id by a new one.
         """

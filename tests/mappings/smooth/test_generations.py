@@ -43,11 +43,16 @@ def test_reasoning_and_preambles_are_counted_and_not_shown() -> None:
     assert {(loss.kind, loss.count) for loss in rendered.losses} == {("ReasoningDelta", 1), ("Preamble", 1)}
 
 
-def test_the_terminal_has_no_later_fields() -> None:
+def test_the_terminal_has_no_later_fields_which_are_counted() -> None:
     ext = {"smooth.directive": Raw(b'{"type":"x"}'), "smooth.citations": Raw(b"[]")}
     ended = events.TurnEnded(end="completed", text="hi", usage=Usage(input_tokens=1, output_tokens=2), ext=ext)
-    (terminal,) = seed_frames(ended)
+    rendered = Projection("q", SEED).render(batch(ended))
+    (terminal,) = map(json.loads, rendered.frames)
     assert {"usage", "directive"}.isdisjoint(terminal["data"]["data"])
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [
+        ("TurnEnded", "usage"),
+        ("TurnEnded", "ext.directive"),
+    ]
 
 
 @needs_shared
