@@ -64,13 +64,13 @@ class Projection(Context):
         """Return the lines that show this batch."""
         if self._hidden:
             for event in self._parked_turn.admit_events(batch.events, self.lose):
-                self._unseen(event)
+                self._count_unseen(event)
             return Rendered(frames=[], losses=self.take_losses())
         self.session, self.at = batch.session, batch.at
         if batch.turn != self.turn:
             self.turn, self._bytes = batch.turn, 0
             self._begin_run()
-            self._name()
+            self._set_response_id()
         shown = self._parked_turn.admit_events(batch.events, self.lose)
         functions = FROM_EVENT.functions
         if len(shown) >= MANY and type(shown[0]) in TEXT and self.streams and self.started and not self._over:
@@ -79,14 +79,14 @@ class Projection(Context):
                 return Rendered(frames=alike, losses=self.take_losses())
         out: list[Any] = []
         for event in shown:
-            self._note(event)
+            self._note_event(event)
             if self._over:
-                self._unseen(event)
+                self._count_unseen(event)
                 continue
             for message in functions[type(event)](event, self):
-                self._say(message, event, out)
+                self._write(message, event, out)
             if type(event) is events.QuestionAsked and event.parked:
-                self._say(self.answer(accepted(self)), event, out)
+                self._write(self.answer(accepted(self)), event, out)
         return Rendered(frames=bundled(out), losses=self.take_losses())
 
     def text_writer(self, delta: DeltaType) -> TextWriter | None:
@@ -117,25 +117,26 @@ class Projection(Context):
         """Reset the state for a new response."""
         self.started = self.ended = self._over = False
 
-    def _name(self) -> None:
+    def _set_response_id(self) -> None:
+        """Set the id of the response, which ends with the turn's id, or for the seed with the length of the input."""
         thread = self.thread or thread_id(self.session)
         self.response_id = f"{self.session}:{self.turn}" if self.streams else f"{thread}:{self._bytes}"
 
-    def _unseen(self, event: Event) -> None:
-        """Count an event that this client does not see; keep a Gap with `context` for its next turn."""
+    def _count_unseen(self, event: Event) -> None:
+        """Count an event that this client does not see, unless it is a Gap with `context`: its next turn tells that."""
         if isinstance(event, events.Gap) and event.context:
             return
         if type(event) in UNSEEN:
             self.lose(event, why="another client began this turn: it is read in the history")
 
-    def _note(self, event: Event) -> None:
+    def _note_event(self, event: Event) -> None:
         if isinstance(event, events.MessageAppended) and event.message.role == "user":
             self._bytes = len(event.message.text.encode())
-            self._name()
+            self._set_response_id()
         elif isinstance(event, events.QuestionAnswered) and not self.request:
             self._begin_run()
 
-    def _say(self, message: Any, event: Event, out: list[Any]) -> None:
+    def _write(self, message: Any, event: Event, out: list[Any]) -> None:
         """Append a line to `out`; hold an EventFrame for the answer."""
         if isinstance(message, FrameBase):
             if len(self._frames) < FRAMES_MAX:

@@ -61,7 +61,7 @@ class Events:
         try:
             return self._lines.decode(frame)
         except msgspec.ValidationError:
-            return _answer(decode_envelope(frame))
+            return _decode_answer(decode_envelope(frame))
 
     def encode(self, message: Any) -> bytes:
         return ENCODER.encode(message)
@@ -97,7 +97,7 @@ class Events:
             raise PeerError("invalid", f"invalid answer of a codewhale: {error}", value=value) from error
 
 
-def _answer(envelope: Envelope) -> results.Answer:
+def _decode_answer(envelope: Envelope) -> results.Answer:
     if envelope.kind != "response":
         raise msgspec.DecodeError("not an answer")
     error, result = UNSET if envelope.error == results.NULL else envelope.error, envelope.result
@@ -118,7 +118,7 @@ def _answer(envelope: Envelope) -> results.Answer:
 def typed(result: Raw) -> Any:
     """Return a result as the struct that has its members, or unchanged if there is no such struct."""
     try:
-        return _answer(Envelope(result=result)).result
+        return _decode_answer(Envelope(result=result)).result
     except msgspec.DecodeError:
         return result
 
@@ -174,7 +174,7 @@ class Requests:
             raise msgspec.DecodeError("missing field `method`")
         if envelope.jsonrpc not in (UNSET, None, "2.0"):
             raise msgspec.DecodeError("jsonrpc version must be 2.0")
-        form, params = _found(envelope)
+        form, params = _decode_params(envelope)
         own = UNSET if envelope.id is UNSET else Raw(bytes(envelope.id))
         make: Any = form.kind
         return make(jsonrpc=envelope.jsonrpc, id=own, method=envelope.method, params=params)
@@ -215,14 +215,14 @@ class Requests:
         pruner.dropped.extend(f"$.{name}" for name in value if name not in POSITIONS)
         known = {name: member for name, member in value.items() if name in POSITIONS}
         if "params" in known:
-            known["params"] = _params(method, known["params"], value, pruner)
+            known["params"] = _prune_params(method, known["params"], value, pruner)
         try:
             return self.decode(msgspec.json.encode(known)), pruner.dropped
         except (msgspec.DecodeError, RecursionError) as error:
-            raise PeerError("invalid", in_words(str(error), known.get("params")), value=value) from error
+            raise PeerError("invalid", rust_error(str(error), known.get("params")), value=value) from error
 
 
-def _found(envelope: Envelope) -> tuple[Form, Any]:
+def _decode_params(envelope: Envelope) -> tuple[Form, Any]:
     """Return the form of a request and its decoded params."""
     raw = envelope.params
     if envelope.method in GROUPS:
@@ -275,7 +275,7 @@ def _object(value: object) -> dict[str, Any]:
     return value
 
 
-def _params(method: str, params: object, value: dict[str, Any], pruner: CodewhalePruner) -> object:
+def _prune_params(method: str, params: object, value: dict[str, Any], pruner: CodewhalePruner) -> object:
     """Return params without undocumented members; an array is converted to an object by the struct's order."""
     if method in GROUPS and not isinstance(params, dict | list):
         text = f"invalid type: {rust_kind_of(params)}, expected internally tagged enum {GROUPS[method]}"
@@ -357,21 +357,21 @@ OF_ITEM = {"images": "struct RuntimeImageInput"}
 IMAGE_FIELDS = "`mime` or `dataBase64`"  # images are the only object that may have no unknown field
 
 
-def in_words(error: str, params: object) -> str:
+def rust_error(error: str, params: object) -> str:
     """Return the real parser's error text for msgspec's `error` about `params`."""
     if found := MISSING.search(error):
         return f"missing field `{found[1]}`"
     if found := UNKNOWN_FIELD.search(error):
         return f"unknown field `{found[1]}`, expected {IMAGE_FIELDS}"[:ERROR_TEXT_MAX]
     if found := OUT_OF_RANGE.search(error):
-        return _mistaken(params, found[1], "value", "i64")
+        return _rust_type_error(params, found[1], "value", "i64")
     if found := WRONG_TYPE.search(error):
         expected = found[1].removesuffix(" | null")
-        return _mistaken(params, found[2] or "", "type", EXPECTED.get(expected, expected))
+        return _rust_type_error(params, found[2] or "", "type", EXPECTED.get(expected, expected))
     return error[:ERROR_TEXT_MAX]
 
 
-def _mistaken(params: object, path: str, fault: str, expected: str) -> str:
+def _rust_type_error(params: object, path: str, fault: str, expected: str) -> str:
     """Return the error text for the member at a path of names and indices, for example `.images[0].mime`."""
     value, name, index = params, "", ""
     for name, index in STEP.findall(path):
