@@ -60,7 +60,7 @@ class Projection(Context):
                 messages = functions[type(event)](event, self)
                 if is_heard:
                     frames += map(encode, messages)
-            self._note(event)
+            self._update_description(event)
         return Rendered(frames=frames, losses=self.take_losses())
 
     def text_writer(self, delta: DeltaType) -> TextWriter | None:
@@ -89,7 +89,7 @@ class Projection(Context):
         payload = wire.Session(id=self.session, title=self._title, updated_at=rfc3339(self.at), message_count=count)
         return (wire.SessionUpdate(payload=payload, **self.envelope),)
 
-    def _note(self, event: Event) -> None:
+    def _update_description(self, event: Event) -> None:
         """Update the description of the session after an event."""
         match event:
             case events.SessionUpdated():

@@ -35,7 +35,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import Message, flatten
+from dragoman.mappings.canonical.values import End, Message, flatten
 from dragoman.mappings.dialect import Burst, Loss, Step, TextSink
 from dragoman.mappings.pando.to_canonical.replies import with_text
 from dragoman.mappings.pando.translator.known_messages import KnownMessages, up_to_input
@@ -185,21 +185,22 @@ class FollowedSession:
 
     def take_event(self, event: Event, now: int) -> list[Event]:
         """Return the canonical events for a publication of this session, received at `now` (ns)."""
-        before = self._no_cause() if self._ending is None and not isinstance(event, events.TurnEnded) else []
+        before = self._release_cause() if self._ending is None and not isinstance(event, events.TurnEnded) else []
         if isinstance(event, Output):
-            before += self._finish(None) if self._ending is not None else []
+            before += self._end_published(None) if self._ending is not None else []
             self.begin_turn(now)
             self._silence.note_output(event, self._output, now)
             return before + self._output.take(event)
         match event:
             case events.TurnEnded():
-                return self._end(event, now)
-            case events.MessageAppended() if self._takes(event, now):
+                self._note_end(event, now)
+                return before
+            case events.MessageAppended() if self._take_message(event, now):
                 return before
             case events.SessionUpdated():
                 self._silence.note_update(event.session, now)
                 if self.open:
-                    self._update(now)
+                    self._note_update(now)
         return [*before, event]
 
     def streams(self, now: int) -> bool:
@@ -211,7 +212,7 @@ class FollowedSession:
         self._published_at, self._updated, self._last = now, False, None
         self._output.add_text(text, now)
 
-    def _takes(self, event: events.MessageAppended, now: int) -> bool:
+    def _take_message(self, event: events.MessageAppended, now: int) -> bool:
         """Note a message; return True if it is not passed on: the echo of an input, or a possible cause of failure."""
         message = event.message
         if message.role == "user" and self.known.take_echo(message.text):
@@ -224,7 +225,7 @@ class FollowedSession:
             return True
         return False
 
-    def _update(self, now: int) -> None:
+    def _note_update(self, now: int) -> None:
         self._published_at, self._updated = now, True
         self._last = None if self._output.calls else self._last  # the list is read again after a silence
         self.wants = self.wants or (not self._output.calls and self._ending is None)
@@ -233,12 +234,12 @@ class FollowedSession:
 
     def _end_interrupted(self, now: int) -> None:
         if self.interrupt.has_ended_run:
-            self._end(events.TurnEnded(end="cancelled"), now)
+            self._note_end(events.TurnEnded(end="cancelled"), now)
 
-    def _end(self, event: events.TurnEnded, now: int) -> list[Event]:
+    def _note_end(self, event: events.TurnEnded, now: int) -> None:
+        """Note that the turn is over; it ends when its list has come."""
         if self.open and self._ending is None:  # if we connected after the turn, there is nothing to end
             self._ending, self._published_at, self.wants = event, now, True
-        return []
 
     # -- results of message.list -------------------------------------------------------------------------
 
@@ -248,7 +249,7 @@ class FollowedSession:
         learning = self.input.stop_learning()
         if messages is None:
             self._output.accept_unchecked(now)
-            return self._finish(None) if self._ending is not None else []
+            return self._end_published(None) if self._ending is not None else []
         rows, listed = tuple(messages), with_text(messages)
         if not self.open and learning:
             listed = self.known.up_to_run(listed, self.held.runs, self.held.text)
@@ -258,7 +259,7 @@ class FollowedSession:
         if learning:
             return self._end_broken(listed, now)
         if self._ending is not None:
-            return self._finish(self.known.of_run(listed, self.input, self.held.runs))
+            return self._end_published(self.known.of_run(listed, self.input, self.held.runs))
         rows = self.known.of_run(rows, self.input, 0)  # another pando may have gone on after the run
         if self._last is None or self._last[0] != rows:
             self._last = rows, now
@@ -283,38 +284,39 @@ class FollowedSession:
         """End the turn, of which no end was published; `late` is True if the results of its calls were missed."""
         is_whole, listed = self.known.is_answered(rows) and (late or not self._output.calls), with_text(rows)
         self.guesses += 1
-        end = "cancelled" if self.interrupt.accepted else "completed" if is_whole else "failed"
-        return [*self._rest(listed), *([NO_ANSWER] if end == "failed" else []), *self._over(end, listed)]
+        end: End = "cancelled" if self.interrupt.accepted else "completed" if is_whole else "failed"
+        return [*self._missing_text(listed), *([NO_ANSWER] if end == "failed" else []), *self._close_turn(end, listed)]
 
-    def _finish(self, listed: tuple[Message, ...] | None) -> list[Event]:
+    def _end_published(self, listed: tuple[Message, ...] | None) -> list[Event]:
         """Return the end of the turn that was published, after any text that was missing."""
         cause, ending, self._ending = self._cause, self._ending, None
         told = self.known.without_failure(listed, cause.message.text, self._output) if cause and listed else listed
-        rest = self._rest(told) if told is not None else []
+        rest = self._missing_text(told) if told is not None else []
         counted = [events.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
         cancelled = self.interrupt.accepted
         is_answered = bool(self._output.length if told is None else self.known.text_of_turn(told))
         if cause is not None and not cancelled and not (is_answered and _is_stored(cause.message, told)):
             why, self._cause = events.ErrorReported(cause="internal", text=cause.message.text), None
-            return [*rest, *counted, why, *self._over("failed", listed)]
-        end = "cancelled" if cancelled else "completed"  # llm.end says only that a run is over
-        return [*rest, *counted, *self._over(end, listed)]
+            return [*rest, *counted, why, *self._close_turn("failed", listed)]
+        end: End = "cancelled" if cancelled else "completed"  # llm.end says only that a run is over
+        return [*rest, *counted, *self._close_turn(end, listed)]
 
-    def _no_cause(self) -> list[Event]:
+    def _release_cause(self) -> list[Event]:
         """Return the held system message as an ordinary message, because it is not the cause of a failure."""
         cause, self._cause = self._cause, None
         return [] if cause is None else [cause]
 
-    def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Event]:
+    def _close_turn(self, end: End, listed: tuple[Message, ...] | None) -> list[Event]:
+        """Return the last events of the turn, and reset its state."""
         self.open = self.wants = False
         self.input.end()
         self._silence.end_calls()
         if listed is not None:
             self.known.note_whole_store(listed)
         result = [] if end == "failed" else [events.TurnResult(end=end)]
-        return [*self._no_cause(), *result, events.StatusChanged(status="idle")]
+        return [*self._release_cause(), *result, events.StatusChanged(status="idle")]
 
-    def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
+    def _missing_text(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
         stored, continues = self.known.text_of_turn(listed), self.known.continues(listed)
         return [*self.known.missed_inputs(listed, self.input.ours), *self._output.rest(stored, continues=continues)]
@@ -329,12 +331,12 @@ class FollowedSession:
             self._output.accept_unchecked(now)
         silence = now - max(self._published_at, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
-            return self._finish(None)
+            return self._end_published(None)
         if self.open and self._ending is None and silence >= self._quiet * NS:
             if self._silence.is_over(silence):
                 self._output.drop_calls()
             self.wants = True
-        return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
+        return self._release_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
 
     @property
     def is_at_rest(self) -> bool:
@@ -359,7 +361,7 @@ class FollowedSession:
         self.is_lost = self.asked = False
         self._ending = None
         why = events.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
-        return [why, *self._over("failed", None)]
+        return [why, *self._close_turn("failed", None)]
 
 
 def _is_stored(message: Message, listed: Sequence[Message] | None) -> bool:
