@@ -69,7 +69,7 @@ class Projection(Context):
         if batch.turn != self.turn:
             self.turn, self.runs, self.earlier_text = batch.turn, 0, 0
         self.request_id = self.request or self._run_id()
-        self.top = self.request_id or None
+        self.envelope_id = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
         events: Sequence[Event] = batch.events
         if self.view and (self._parked_turn.parked or len(events) != 1 or type(events[0]) is not TextDelta):
@@ -101,7 +101,7 @@ class Projection(Context):
 
     def _write_text(self, piece: type[wire.StreamToken | wire.StreamReasoning], text: str, at: int) -> list[bytes]:
         message = piece(
-            request_id=self.top,
+            request_id=self.envelope_id,
             token=text,
             data=wire.TokenData(request_id=self.request_id, token=text),
             timestamp=at // NS_PER_MS,

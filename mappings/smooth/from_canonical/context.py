@@ -25,7 +25,7 @@ HELD_MAX = 64
 class Context(Losses):
     """The envelope of the messages that a rule writes.
 
-    `request_id` is the id inside `data`, `top` the one at the top of the frame (None omits it). `timestamp` is in ms.
+    `request_id` is the id inside `data`, `envelope_id` the one beside it (None omits it). `timestamp` is in ms.
     `turn` is the UUID of the turn, "" outside of any turn. `asked` is the command that is answered, if any. `alone` is
     True if the item is written without the other items of its turn. `earlier_text` counts the characters of the turn's
     text in earlier runs: a question in words ends a run. `view` names the forms that clients are asked in words, and
@@ -33,14 +33,14 @@ class Context(Losses):
     """
 
     __slots__ = (
-        *("alone", "asked", "earlier_text", "held", "request", "request_id"),
-        *("runs", "seed", "timestamp", "top", "turn", "view"),
+        *("alone", "asked", "earlier_text", "envelope_id", "held", "request", "request_id"),
+        *("runs", "seed", "timestamp", "turn", "view"),
     )
 
     def __init__(self, request: str = "", at: int = 0, asked: Command | None = None, view: str = "") -> None:
         super().__init__()
         self.request_id = request
-        self.top: str | None = request or None
+        self.envelope_id: str | None = request or None
         self.timestamp = at // NS_PER_MS
         self.turn = ""
         self.asked = asked
@@ -86,7 +86,7 @@ def error_event(
 ) -> wire.ErrorEvent:
     """Return an `error` message; a `loose` one has no requestId and ends no turn (docs/translation.md, rule 3.11)."""
     body = wire.ErrorBody(code=code, message=text)
-    request = None if loose else context.top
+    request = None if loose else context.envelope_id
     return wire.ErrorEvent(
         request_id=request,
         error=body,

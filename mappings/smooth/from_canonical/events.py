@@ -40,7 +40,7 @@ def _done(context: Context, data: object, ext: Ext | None = None) -> Messages:
     """Return a 200 response with `data`: a struct of wire.replies, a dict or Raw, which encodes as an object."""
     return (
         wire.ImmediateResponse(
-            request_id=context.top,
+            request_id=context.envelope_id,
             status=given(ext, "status", int, 200),
             message=given(ext, "message", str, DONE),
             data=data,  # type: ignore[arg-type]  # encodes as the object that `data` is declared as
@@ -85,7 +85,7 @@ def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
         message, data = given(event.ext, "message", str, message), given(event.ext, "data", dict[str, object], data)
     return (
         wire.ImmediateResponse(
-            request_id=context.top, status=202, message=message, data=data, timestamp=context.timestamp
+            request_id=context.envelope_id, status=202, message=message, data=data, timestamp=context.timestamp
         ),
     )
 
@@ -137,7 +137,7 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
     token = event.text
     return (
         wire.StreamToken(
-            request_id=context.top,
+            request_id=context.envelope_id,
             token=token,
             data=wire.TokenData(request_id=context.request_id, token=token),
             timestamp=context.timestamp,
@@ -148,13 +148,17 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
 @FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.StreamReasoning,))
 def reasoning_delta(event: events.ReasoningDelta, context: Context) -> Messages:
     data = wire.TokenData(request_id=context.request_id, token=event.text)
-    return (wire.StreamReasoning(request_id=context.top, token=event.text, data=data, timestamp=context.timestamp),)
+    return (
+        wire.StreamReasoning(request_id=context.envelope_id, token=event.text, data=data, timestamp=context.timestamp),
+    )
 
 
 @FROM_EVENT.rule(events.Preamble, produces=(wire.StreamPreamble,))
 def preamble(event: events.Preamble, context: Context) -> Messages:
     data = wire.TokenData(request_id=context.request_id, token=event.text)
-    return (wire.StreamPreamble(request_id=context.top, token=event.text, data=data, timestamp=context.timestamp),)
+    return (
+        wire.StreamPreamble(request_id=context.envelope_id, token=event.text, data=data, timestamp=context.timestamp),
+    )
 
 
 def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) -> Messages:
@@ -162,7 +166,7 @@ def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) 
     if ext is not None:
         node, done = given(ext, "node", str, node), given(ext, "done", bool, None)
     data = wire.StreamChunk.Data(request_id=context.request_id, node=node, state=state, done=done)
-    return (wire.StreamChunk(request_id=context.top, node=node, data=data, timestamp=context.timestamp),)
+    return (wire.StreamChunk(request_id=context.envelope_id, node=node, data=data, timestamp=context.timestamp),)
 
 
 @FROM_EVENT.rule(events.ToolCallArguments, produces=(wire.StreamChunk,), fidelity=Lossy(("call",)))
@@ -259,7 +263,7 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
         status = given(event.ext, "status", int, 200)
         answer = _with_details(answer, event, context)
     data = wire.EventualResponse.Data(request_id=context.request_id, status=status, data=answer)
-    return wire.EventualResponse(request_id=context.top, status=status, data=data, timestamp=context.timestamp)
+    return wire.EventualResponse(request_id=context.envelope_id, status=status, data=data, timestamp=context.timestamp)
 
 
 def _with_details(answer: wire.FinalAnswer, event: events.TurnEnded, context: Context) -> wire.FinalAnswer:
@@ -305,8 +309,8 @@ def _usage(event: events.TurnEnded, context: Context) -> wire.TurnUsage | None:
 def _cancelled(context: Context) -> wire.Cancelled | wire.ErrorEvent:
     if context.seed:  # seed clients do not know `cancelled` and would wait for another terminal message
         return error_event(context, "AGENT_ERROR", "the turn was cancelled")
-    data = wire.Cancelled.Data(request_id=context.top, status=499)
-    return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)
+    data = wire.Cancelled.Data(request_id=context.envelope_id, status=499)
+    return wire.Cancelled(request_id=context.envelope_id, status=499, data=data, timestamp=context.timestamp)
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.ErrorEvent,), fidelity=Emulated("after the turn's content"))
@@ -326,13 +330,13 @@ def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
     if not context.turn and not context.alone:
         return ()
     data = wire.Keepalive.Data(request_id=context.request_id)
-    return (wire.Keepalive(request_id=context.top, data=data, timestamp=context.timestamp),)
+    return (wire.Keepalive(request_id=context.envelope_id, data=data, timestamp=context.timestamp),)
 
 
 @FROM_EVENT.rule(events.Pong, produces=(wire.Pong,))
 def pong(event: events.Pong, context: Context) -> Messages:
     timestamp = event.at // NS_PER_MS or context.timestamp
-    return (wire.Pong(request_id=context.top, data=wire.Pong.Data(timestamp=timestamp), timestamp=timestamp),)
+    return (wire.Pong(request_id=context.envelope_id, data=wire.Pong.Data(timestamp=timestamp), timestamp=timestamp),)
 
 
 # -- questions to the user --------------------------------------------------------------------------
@@ -341,7 +345,7 @@ def pong(event: events.Pong, context: Context) -> Messages:
 def _about_question(kind: Callable[..., object], content: object, context: Context) -> Messages:
     """Return a message about a question; its `data` has the content beside the request id."""
     data = wire.Mirror(request_id=context.request_id, data=content)
-    return (kind(request_id=context.top, data=data, timestamp=context.timestamp),)
+    return (kind(request_id=context.envelope_id, data=data, timestamp=context.timestamp),)
 
 
 @FROM_EVENT.rule(events.ApprovalRequested, produces=(wire.WriteConfirmationRequired,), fidelity=Lossy(("question",)))
@@ -453,7 +457,7 @@ def unmapped(event: Unmapped, context: Context) -> Messages:
     if event.dialect != "smooth":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()
-    message, request = msgspec.json.decode(event.raw), context.top or event.request
+    message, request = msgspec.json.decode(event.raw), context.envelope_id or event.request
     for part in (message, message.get("data")):
         if request and isinstance(part, dict) and "requestId" in part:
             part["requestId"] = request

@@ -222,7 +222,7 @@ class ServerTranslator(Translator[Command, Event]):
         context = self._context(request, None if known is None else known.command)
         if self._turn is not None and self._turn.request == request:
             if known is not None and isinstance(known.command, commands.CancelTurn):
-                context.top = None  # without an id, the error about a refused cancel ends no turn in the client
+                context.envelope_id = None  # without an id, the error about a refused cancel ends no turn in the client
             elif known is None and isinstance(item, events.Reply) and item.failure is not None:
                 self._turn = None  # the turn was refused before it began; this error ends it in the client
         self._write(item, context, step)
@@ -241,12 +241,12 @@ class ServerTranslator(Translator[Command, Event]):
             else:
                 step.losses.append(Loss(kind=type(item).__name__, why=TOO_LARGE))
                 words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
-                step.frames.append(self._error_frame(context.top, "INTERNAL_ERROR", words))
+                step.frames.append(self._error_frame(context.envelope_id, "INTERNAL_ERROR", words))
         step.losses += context.take_losses()
 
     def _context(self, request: str | None, asked: Command | None) -> Context:
         context = Context(request or "", self._clock(), asked)
-        context.top = request
+        context.envelope_id = request
         return context
 
     def _error_frame(self, request: str | None, code: str, text: str) -> bytes:
