@@ -33,6 +33,10 @@ class Golden(Struct, frozen=True, kw_only=True):
         """Return the frames of "events" or "commands"."""
         return self.events if side == "events" else self.commands
 
+    def spellings(self, side: str) -> set[str]:
+        """Return the spellings in the ext of "events" or "commands"."""
+        return self.event_spellings if side == "events" else self.command_spellings
+
 
 @cache
 def golden(dialect: str) -> Golden:
