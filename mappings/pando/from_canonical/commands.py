@@ -103,7 +103,9 @@ def open_session(command: commands.OpenSession, _context: Losses) -> Messages:
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(wire.UpdateSession,))
-def rename_session(command: commands.RenameSession, _context: Losses) -> Messages:
+def rename_session(command: commands.RenameSession, context: Losses) -> Messages:
+    if carried(command.ext, "row") is None:
+        context.lose(command, "row", "the pando sets tokens, cost and summary to zero: only its own clients tell them")
     row = given(command.ext, "row", wire.SessionChange, wire.SessionChange())
     row = replace(row, id=command.session, title=command.title)
     return (

@@ -73,16 +73,17 @@ def create_session(message: wire.CreateSession) -> Commands:
     write = message.params
     row = write.params
     usual = wire.NewSession(id=row.id, title=row.title)
-    ext = keep(meta=write.meta, row=UNSET if row == usual else row)
+    ext = keep(meta=write.meta, row=None if row == usual else row)
     return (commands.OpenSession(request=message.id, session=row.id, title=row.title, ext=ext),)
 
 
 @TO_COMMAND.rule(wire.UpdateSession, produces=(commands.RenameSession,), ext=("row",))
 def update_session(message: wire.UpdateSession) -> Commands:
+    """Map a change of a session's row to a rename; its `ext` always has the row, null if it has only a title."""
     write = message.params
     row = write.params
     usual = wire.SessionChange(id=row.id, title=row.title)
-    ext = keep(meta=write.meta, row=UNSET if row == usual else row)
+    ext = keep(meta=write.meta, row=None if row == usual else row)
     return (commands.RenameSession(request=message.id, session=row.id, title=row.title, ext=ext),)
 
 

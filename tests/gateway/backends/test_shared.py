@@ -311,13 +311,17 @@ async def test_a_session_that_a_client_deleted_is_over_although_the_primary_publ
         assert frames(client)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
 
 
-async def test_a_smooth_client_that_renames_a_session_does_not_receive_the_row_of_the_primary() -> None:
+async def test_a_rename_by_a_smooth_client_has_no_row_and_the_loss_of_counters_is_counted() -> (
+    None
+):
     async with in_memory_pando_gateway() as made:
         client = await watching(made, ONE)
         await made.opens([], row(ONE))
         await send(client, ask("rename_conversation", "r", conversationId=ONE, title="New"))
         await made.answers("UpdateSession", row(ONE, "New"))
         assert frames(client)[-1]["data"] == {"conversationId": ONE, "title": "New"}
+        lost = [(entry.kind, entry.field) for entry in made.ledger.entries()]
+        assert ("RenameSession", "row") in lost
 
 
 async def test_an_unlisted_session_is_requested_by_its_own_id() -> None:
