@@ -311,9 +311,7 @@ async def test_a_session_that_a_client_deleted_is_over_although_the_primary_publ
         assert frames(client)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
 
 
-async def test_a_rename_by_a_smooth_client_has_no_row_and_the_loss_of_counters_is_counted() -> (
-    None
-):
+async def test_a_rename_by_a_smooth_client_has_no_row_and_the_loss_of_counters_is_counted() -> None:
     async with in_memory_pando_gateway() as made:
         client = await watching(made, ONE)
         await made.opens([], row(ONE))
