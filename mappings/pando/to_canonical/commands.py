@@ -73,7 +73,7 @@ def create_session(message: wire.CreateSession) -> Commands:
     write = message.params
     row = write.params
     usual = wire.NewSession(id=row.id, title=row.title)
-    ext = keep(meta=write.meta, row=None if row == usual else row)
+    ext = keep(meta=write.meta, row=UNSET if row == usual else row)
     return (commands.OpenSession(request=message.id, session=row.id, title=row.title, ext=ext),)
 
 
