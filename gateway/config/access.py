@@ -73,10 +73,8 @@ def forward_faults(listen: Endpoints, upstreams: Endpoints, auth: Auth) -> Itera
     """Yield the key of each endpoint that does not let tokens of clients be passed on, and what to write instead."""
     for key, endpoint in upstreams.items():
         if "token" not in registry.spec_of(endpoint).dial_options:
-            yield (
-                key,
-                f"{endpoint.masked}: only smooth has a place for the token of a client; write upstream_auth = 'own'",
-            )
+            text = f"{endpoint.masked}: only a WebSocket has a place for the token of a client"
+            yield key, f"{text}; write upstream_auth = 'own'"
         elif endpoint.option("token"):
             yield key, f"{endpoint.masked}: `token` and upstream_auth = 'forward' exclude each other; remove one"
     for key, endpoint in listen.items():

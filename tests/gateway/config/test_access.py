@@ -159,7 +159,7 @@ AUTH = "[auth.tokens]\na = '0123456789abcdef'\n"
 @pytest.mark.parametrize(
     ("listen", "upstream", "more", "key", "words"),
     [
-        (WS, "pod+unix:/u", AUTH, "upstream", "only smooth has a place for the token"),
+        (WS, "pod+unix:/u", AUTH, "upstream", "only a WebSocket has a place for the token"),
         (WS, "smooth+ws://h/ws?token=env:PATH", AUTH, "upstream", "exclude each other"),
         ("pod+unix:TMP/p", "smooth+ws://h/ws", AUTH, "listen[0]", "no token to pass on"),
         (WS, "smooth+ws://h/ws", f"share = 'all'\n{AUTH}", "share", "write share = 'owner'"),
