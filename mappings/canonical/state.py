@@ -241,7 +241,9 @@ class SessionState(Struct, kw_only=True):
         return self.chosen_ids if self.backend_ids is None else self.backend_ids
 
     def add_alert(self, alert: Alert) -> None:
-        """Add an alert, and drop the oldest beyond ALERTS_KEPT, or beyond ALERTS_SIZE."""
+        """Add an alert, and drop the oldest beyond ALERTS_KEPT, or beyond ALERTS_SIZE. A longer one is not kept."""
+        if len(alert.text) > ALERTS_SIZE:
+            return
         self.alerts.append(alert)
         while len(self.alerts) > ALERTS_KEPT or sum(len(kept.text) for kept in self.alerts) > ALERTS_SIZE:
             del self.alerts[0]
