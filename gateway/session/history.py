@@ -8,14 +8,16 @@ its log. So a history of the same conversation only adds to the transcript (docs
 does so for a whole history, and for the newest page of one:
 
     of the history                            in the transcript
-    a message that is there                   stays as it was seen, with its id and time
-    the beginning of an answer that is there  stays as it was seen: a store may be behind
-    an answer that was seen in part           becomes the whole answer, under its id; its blocks may be one there
-    the next part of an answer seen as one    stays as it was seen: a store may divide it at its calls
-    a call, result, thought or system item    stays if it is there anywhere: a log may order them otherwise
-    an input                                  is one of these words whose run has this answer, or a part of it
+    an input                                  is the one with its id, else one of these words, whose run has this answer
     a run that is not there                   is added before the next run that both have, else at the end
-    anything else                             is added before the next message of its run that both have, else after it
+    an answer                                 is one text, whose beginning and end are compared with what was seen
+    an answer that was seen, or more of it    stays as it was seen: a store may be behind, or divide it at its calls
+    an answer that was seen in part           becomes the whole answer, under its id
+    an answer that contradicts what was seen  adds its blocks that were not seen, before the end that both have
+    a call, result, thought or system item    stays if it is there anywhere: a log may order them otherwise
+    anything else                             is added before the next block of its run that both have, else after it
+
+A history that is added twice adds nothing the second time: every run of it is in the transcript then, in its order.
 
 `fold_in` does so for a store that has only messages. Two messages are the same if they have one id, or else one role
 and text after the last message that both have. A message that only the store has comes after the last one that both
@@ -28,9 +30,9 @@ Items that only the transcript has stay where they are. Each step looks up where
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, dropwhile, islice, pairwise, takewhile
-from typing import NamedTuple
+from itertools import accumulate, chain, dropwhile, islice, pairwise, takewhile
 
 from msgspec import structs
 
@@ -124,107 +126,103 @@ def _same(old: Item, new: Item) -> bool:
 # -- a whole history of the same conversation -----------------------------------------------------------
 
 
+class HistoryRun:
+    """An input and the items after it. The first run of a history has no input; it may have no items."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        first = items[0] if items else None
+        self.items = items
+        self.id, self.asked, self.rest = "", "", items
+        if first is not None and is_said(first, "user"):
+            self.id, self.asked, self.rest = first.id, first.text, items[1:]
+        self.turn = first.turn if first is not None else ""
+        self.blocks = answers(items)
+        self.answer = "".join(self.blocks)
+        self.starts = [*accumulate(map(len, self.blocks), initial=0)][:-1]  # where each block begins in the answer
+
+    def shared(self, told: HistoryRun) -> tuple[int, int]:
+        """Return the lengths of the beginning and of the end of the answer of `told` that this answer has, too.
+
+        They are whole blocks, unless one of the two answers is the beginning or the end of the other.
+        """
+        seen, text = self.answer, told.answer
+        if seen.startswith(text) or text.startswith(seen):
+            return min(len(seen), len(text)), 0
+        if seen.endswith(text) or text.endswith(seen):
+            return 0, min(len(seen), len(text))
+        begin = next(at for at, block in zip(told.starts, told.blocks, strict=True) if not seen.startswith(block, at))
+        end = 0
+        for at, block in zip(reversed(told.starts), reversed(told.blocks), strict=True):
+            place = at + len(seen) - len(text)
+            if min(at, place) < begin or not seen.startswith(block, place):
+                break
+            if at == begin or _next(self.starts, place) == place:
+                end = len(text) - at
+        return begin, end
+
+
 class Addition:
     """The transcript to which a history is added."""
 
     def __init__(self, transcript: Sequence[Item], new_id: NewId) -> None:
-        self._known = list(transcript)
+        self._known = _runs(transcript)
         self._new_id = new_id
-        self._places: dict[Mark, list[int]] = {}
-        for i, item in enumerate(self._known):
-            self._places.setdefault(_mark(item), []).append(i)
-        self._texts = {i: text for i, item in enumerate(self._known) for text in answers([item])}
-        self._answers = list(self._texts)
-        self._runs = _runs(self._known)
-        self._inputs = [run.at for run in self._runs]
-        self._at = 0  # items before this index were compared
-        self._told = 0  # characters of the last known answer that were found; the history may have more of them
-        self._copied = 0  # items before this index are in the result
-        self._result: list[Item] = []
-        self._waiting: list[Item] = []  # new items that come after further known ones
+        self._marks = {_mark(item) for item in transcript if not is_said(item)}
+        self._ids = {"", *(item.id for item in transcript if isinstance(item, Message))}
 
     def of(self, added: Sequence[Item]) -> tuple[list[Item], int]:
         """Return the transcript with the items that only `added` has, and how many items `added` reaches to.
 
         Items after those are in the transcript alone.
         """
-        turn, is_new_run = "", False
-        inputs = _same_inputs(_runs(added), self._runs)
-        for i, item in enumerate(added):
-            is_input = is_said(item, "user")
-            if (not is_said(item) and _mark(item) in self._places) or self._continues_answer(item):
+        told = _runs(added)
+        same = _same_runs(told, self._known)
+        items = [run.items for run in self._known]
+        last, new = -1, list[Item]()
+        for number, run in enumerate(told):
+            place = same.get(number)
+            if place is None:
+                turn = self._new_id()
+                new += chain.from_iterable(self._fresh(item, turn) for item in run.items)
                 continue
-            if is_input and not is_new_run:
-                self._copy_up_to(self._end_of_run())
-            place = inputs.get(i) if is_input or is_new_run else self._find_answer(item)
-            if place is not None:
-                self._copy_up_to(place)
-                is_new_run, turn, self._at = False, self._known[place].turn, place + 1
-                continue
-            if is_input:
-                turn, is_new_run = self._new_id(), True
-            self._waiting.append(self._fresh(item, turn))
-        self._copy_up_to(len(self._known) if is_new_run else self._end_of_run())
-        self._copy_up_to(len(self._known))
-        return self._result, _reach(self._result, added)
+            items[place] = self._completed(self._known[place], run)
+            if place > last:
+                items[place], last, new = [*new, *items[place]], place, []
+        result = [*chain.from_iterable(items), *new]
+        return result, _reach(result, added)
 
-    def _copy_up_to(self, place: int) -> None:
-        """Add the known items before this index to the result, then the new ones that wait for that."""
-        self._result += [*self._known[self._copied : place], *self._waiting]
-        self._waiting, self._copied = [], place
+    def _completed(self, known: HistoryRun, told: HistoryRun) -> list[Item]:
+        """Return the items of a known run with what only `told` has, each before the next block that both have."""
+        begin, end = known.shared(told)
+        stop = len(told.answer) - end  # the answer of `told` between `begin` and `stop` is missing
+        texts = [*known.blocks]
+        places = [*(n for n, item in enumerate(known.items) if is_said(item, "assistant")), len(known.items)]
+        new: dict[int, list[Item]] = {}  # by the place before which they come
+        at = 0
+        for item in told.rest:
+            text = item.text if is_said(item) else ""
+            missing, last = text[max(0, begin - at) : max(0, stop - at)], at + len(text)
+            if missing and at < begin:
+                texts[-1] += missing
+            elif missing and last > stop:
+                texts[0] = missing + texts[0]
+            elif missing or not is_said(item):
+                seen = at if at < begin else len(known.answer) - min(end, len(told.answer) - at)
+                new.setdefault(places[bisect_left(known.starts, seen)], []).extend(self._fresh(item, known.turn))
+            at = last
+        rest = iter(texts)
+        items = [structs.replace(item, text=next(rest)) if is_said(item, "assistant") else item for item in known.items]
+        return [*chain.from_iterable((*new.get(n, ()), item) for n, item in enumerate(items)), *new.get(len(items), ())]
 
-    def _continues_answer(self, item: Item) -> bool:
-        """Return True for the next part of an answer that was seen as one; what was not seen of it is added to it."""
-        if not is_said(item):
-            return False
-        told, self._told = self._told, 0
-        if not told or item.role != "assistant":
-            return False
-        last = self._at - 1
-        seen = self._texts[last]
-        rest = len(seen) - told
-        if not seen.startswith(item.text[:rest], told):
-            return False
-        if len(item.text) < rest:
-            self._told = told + len(item.text)
-        else:
-            self._known[last] = structs.replace(self._known[last], text=seen + item.text[rest:])
-        return True
-
-    def _end_of_run(self) -> int:
-        """Return the index of the next input after the items that were compared, else the end."""
-        end = _next(self._inputs, self._at)
-        return len(self._known) if end is None else end
-
-    def _find_answer(self, item: Item) -> int | None:
-        """Return the index of an answer after the items that were compared, None if it is not there."""
-        if not isinstance(item, Message) or item.role != "assistant":
-            return None
-        found = _next(self._places.get(_mark(item), ()), self._at)
-        end = self._end_of_run()
-        return found if found is not None and found < end else self._find_parts(item, end)
-
-    def _find_parts(self, item: Message, end: int) -> int | None:
-        """Return the index of the last block in which an answer was seen; what the blocks lack is added to it."""
-        last, text, at = None, item.text, 0
-        while at < len(text) and (place := _next(self._answers, self._at)) is not None and place < end:
-            seen = self._texts[place]
-            if last is None and not text.startswith(seen) and text.endswith(seen):  # joined in its middle
-                self._known[place] = structs.replace(self._known[place], text=text)
-                return place
-            if not (text.startswith(seen, at) or seen.startswith(text[at:])):
-                break
-            self._told = len(text) - at if len(text) - at < len(seen) else 0
-            last, at = place, at + len(seen)
-            self._at = place + 1
-        if last is not None and at < len(text):
-            self._known[last] = structs.replace(self._known[last], text=self._texts[last] + text[at:])
-        return last
-
-    def _fresh(self, item: Item, turn: str) -> Item:
-        if isinstance(item, Message):
-            return structs.replace(item, id=item.id or self._new_id(), turn=turn)
-        return structs.replace(item, turn=turn)
+    def _fresh(self, item: Item, turn: str) -> list[Item]:
+        """Return the item in its turn, under an id of its own; nothing if it need not be added."""
+        if not is_said(item) and _mark(item) in self._marks:
+            return []
+        if not isinstance(item, Message):
+            return [structs.replace(item, turn=turn)]
+        own = structs.replace(item, id=item.id if item.id not in self._ids else self._new_id(), turn=turn)
+        self._ids.add(own.id)
+        return [own]
 
 
 def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -> list[Item] | None:
@@ -237,70 +235,67 @@ def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId
     return items if items != transcript else None
 
 
-class RunPlace(NamedTuple):
-    """A run: the index, the id and the text of its input, and its whole answer."""
-
-    at: int
-    id: str
-    input: str
-    answer: str
+def _runs(items: Sequence[Item]) -> list[HistoryRun]:
+    """Return the runs of a history; the first one is what comes before the first input."""
+    begins = [0, *(i for i, item in enumerate(items) if is_said(item, "user")), len(items)]
+    return [HistoryRun(items[begin:end]) for begin, end in pairwise(begins)]
 
 
-def _runs(items: Sequence[Item]) -> list[RunPlace]:
-    inputs = [(i, item) for i, item in enumerate(items) if is_said(item, "user")]
-    ends = [*(i for i, _ in inputs[1:]), len(items)]
-    return [
-        RunPlace(i, item.id, item.text, "".join(answers(items[i:end])))
-        for (i, item), end in zip(inputs, ends, strict=False)
-    ]
+def _same_runs(told: Sequence[HistoryRun], known: Sequence[HistoryRun]) -> dict[int, int]:
+    """Return the place in `known` of each run of `told` that is there. Both may lack runs.
 
-
-def _same_inputs(told: Sequence[RunPlace], known: Sequence[RunPlace]) -> dict[int, int]:
-    """Return the index of each input of `told` that is in `known`, with its index there. Both may lack runs.
-
-    Users repeat their words. So two runs are one if their inputs are the same, and one answer is a part of the other.
+    Two runs are the same if their inputs have one id. Users repeat their words. So other runs are the same only if
+    their inputs have one text, and one of their answers has all of the other.
     Between two such runs, all are the same if all inputs are: a backend may store another answer than was seen.
-    Otherwise only runs without an answer, right before such a run, are the same: a list may begin with them.
+    Otherwise those next to such a run are the same if one of the two has no answer: it was cancelled, or not stored.
     """
-    theirs = {run.id for run in told if run.id}
-    by_id = {run.id: place for place, run in enumerate(known) if run.id in theirs}
-    alike: dict[str, list[int]] = {}
+    told_ids = Counter(run.id for run in told if run.id)
+    numbers = {run.id: number for number, run in enumerate(told) if told_ids[run.id] == 1}
+    same = {0: 0} | {numbers[run.id]: place for place, run in enumerate(known) if run.id in numbers}
+    by_id = {*same.values()}
+    by_text: dict[tuple[str, ...], list[int]] = {}
     for place, run in enumerate(known):
-        if run.id not in by_id:
-            alike.setdefault(run.input, []).append(place)
-    pairs = [(-1, -1)]
-    for number, run in enumerate(told):
-        after = pairs[-1][1] + 1
-        found = by_id[run.id] if run.id in by_id else _find_run(run.answer, alike.get(run.input, []), known, after)
-        if found is not None and found >= after:
-            pairs.append((number, found))
-    same = {told[number].at: known[place].at for number, place in pairs[1:]}
-    for (number, place), (end, last) in pairwise([*pairs, (len(told), len(known))]):
-        some, others = told[number + 1 : end], known[place + 1 : last]
-        all_same = [run.input for run in some] == [run.input for run in others]
-        for one, other in zip(reversed(some), reversed(others), strict=False):
-            if not all_same and (one.input != other.input or (one.answer and other.answer)):
-                break
-            same[one.at] = other.at
+        if run.answer and place not in by_id:
+            by_text.setdefault((run.asked,), []).append(place)
+            by_text.setdefault((run.asked, run.answer), []).append(place)
+
+    def may_be_one(pair: tuple[int, int]) -> bool:
+        one, other = told[pair[0]], known[pair[1]]
+        return one.asked == other.asked and not (one.answer and other.answer)
+
+    in_order = [(0, 0)]
+    for number, run in enumerate(told[1:], 1):
+        after = in_order[-1][1] + 1
+        if number not in same and (found := _find_run(run, known, by_text, after)) is not None:
+            same[number] = found
+        if same.get(number, 0) >= after:
+            in_order.append((number, same[number]))
+    for (number, place), (end, last) in pairwise([*in_order, (len(told), len(known))]):
+        some = [n for n in range(number + 1, end) if n not in same]
+        others = [n for n in range(place + 1, last) if n not in by_id]
+        if [told[n].asked for n in some] == [known[n].asked for n in others]:
+            same |= zip(some, others, strict=True)
+        for direction in (1, -1):
+            next_to = [*takewhile(may_be_one, zip(some[::direction], others[::direction], strict=False))]
+            same |= next_to
+            some, others = some[len(next_to) :], others[len(next_to) :]
     return same
 
 
-def _find_run(answer: str, places: Sequence[int], known: Sequence[RunPlace], after: int) -> int | None:
-    """Return the place of a run with this answer, or a part of it, among `places` from `after` on; None if not there.
+def _find_run(
+    told: HistoryRun, known: Sequence[HistoryRun], by_text: dict[tuple[str, ...], list[int]], after: int
+) -> int | None:
+    """Return the place from `after` on of a run that has all of this answer, else of one that has a part of it.
 
-    One with the whole answer is preferred. A run without an answer is only the very next one.
+    None is returned if there is no such run, or no answer. The order matters: once the part is completed, its run has
+    all of the answer, and is found again.
     """
-    first = bisect_left(places, after)
-    ahead = places[first : first + ALIKE]
-    equal = (place for place in ahead if answer and known[place].answer == answer)
-    parts = (place for place in ahead if answer and known[place].answer and _may_be_one(known[place].answer, answer))
-    empty = (place for place in ahead[:1] if place == after and not (answer and known[place].answer))
-    return next(chain(equal, parts, empty), None)
-
-
-def _may_be_one(seen: str, told: str) -> bool:
-    """Return True if one of two answers is a part of the other: the whole, the beginning or the end of it."""
-    return told.startswith(seen) or told.endswith(seen) or seen.startswith(told)
+    alike, equal = (by_text.get(key, []) for key in ((told.asked,), (told.asked, told.answer)))
+    first, first_equal = bisect_left(alike, after), bisect_left(equal, after)
+    near = alike[first : first + ALIKE] if told.answer else []
+    whole = (place for place in near if sum(known[place].shared(told)) == len(told.answer))
+    parts = (place for place in near if sum(known[place].shared(told)) == len(known[place].answer))
+    return next(chain(whole, equal[first_equal : first_equal + 1], parts), None)
 
 
 def _mark(item: Item) -> Mark:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.gateway.session.history import Addition, add_listed, fold_in, page, renew
@@ -421,7 +421,7 @@ def added(known: Sequence[Item], told: Sequence[Item]) -> list[Item]:
     return Addition(known, lambda: f"new {next(numbers)}").of(told)[0]
 
 
-def texts_of(items: list[Item]) -> list[str]:
+def texts_of(items: Sequence[Item]) -> list[str]:
     return [item.text if isinstance(item, Message) else type(item).__name__ for item in items]
 
 
@@ -453,6 +453,8 @@ NOTE = Message(role="system", text="note")
         ([asks("1"), answer("Hello")], [asks("1"), answer("Hel"), answer("lo!")], ["1", "Hello!"]),
         ([asks("1"), answer("Hello")], [asks("1"), answer("Hel"), answer("x")], ["1", "Hello", "x"]),
         ([asks("1"), answer("He"), answer("llo")], [asks("1"), *map(answer, ["Hel", "l", "o"])], ["1", "He", "llo"]),
+        ([asks("1"), answer("a"), answer("c")], [asks("1"), *map(answer, "abc")], [*"1abc"]),
+        ([asks("1"), answer("xlo")], [asks("1"), answer("He"), answer("lo")], ["1", "xlo", "He", "lo"]),
         ([asks("1"), answer("a")], [asks("1"), answer("a"), asks("1"), answer("a")], ["1", "a", "1", "a"]),
         ([asks("1"), answer("cut")], [asks("1"), asks("2"), answer("cut off")], ["1", "cut", "2", "cut off"]),
         ([asks("1"), CALL, RESULT], [asks("1"), RESULT, CALL, NOTE], ["1", "ToolCall", "ToolResult", "note"]),
@@ -490,18 +492,55 @@ ROLES: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant"])
 ITEMS = st.lists(st.builds(Message, role=ROLES, text=st.text(alphabet="ab", min_size=1, max_size=2)), max_size=12)
 
 
-@given(ITEMS, ITEMS)
-def test_a_history_added_twice_adds_nothing_more(known: list[Message], told: list[Message]) -> None:
-    once = added([*known], [*told])
-    users = [item.text for item in once if isinstance(item, Message) and item.role == "user"]
-    assert [item.text for item in known if item.role == "user"] == _within(users, known)
-    assert texts_of(added(once, once)) == texts_of(once)
+LISTED = st.lists(
+    st.one_of(
+        st.builds(
+            Message,
+            role=st.sampled_from(["user", "assistant", "assistant", "system"]),
+            text=st.text(alphabet="ab", max_size=3),
+            id=st.sampled_from(["", "", "1", "2", "3", "4"]),
+        ),
+        st.sampled_from([CALL, RESULT, THOUGHT]),
+    ),
+    max_size=12,
+)
 
 
-def _within(users: list[str], known: list[Message]) -> list[str]:
-    """Return the users' messages of `known` that occur in `users` in the same order."""
-    rest = iter(users)
-    return [item.text for item in known if item.role == "user" and item.text in rest]
+@given(LISTED, LISTED)
+@example([], [user("a", id="1"), user("b", id="1")])
+def test_a_history_is_added_once_and_moves_nothing_that_clients_saw(first: list[Item], told: list[Item]) -> None:
+    numbers = count()
+
+    def add(known: list[Item], more: list[Item]) -> list[Item]:
+        return Addition(known, lambda: f"new {next(numbers)}").of(more)[0]
+
+    known = [*{_identity(item): item for item in add([], first)}.values()]
+    once = add(known, told)
+    assert add(once, told) == once
+    assert len(set(ids(once))) == len(ids(once))
+    rest = iter(once)
+    assert all(any(_stays(item, other) for other in rest) for item in known)
+
+
+def _identity(item: Item) -> object:
+    return item.id if isinstance(item, Message) else item
+
+
+def _stays(item: Item, other: Item) -> bool:
+    """Return True if the other one is this item; an answer may have become longer."""
+    if isinstance(item, Message) and isinstance(other, Message) and item.role == "assistant":
+        return item.id == other.id and (other.text.startswith(item.text) or other.text.endswith(item.text))
+    return item == other
+
+
+@given(st.lists(st.sampled_from("xy"), min_size=1, max_size=8), st.data())
+def test_a_list_that_overlaps_with_what_is_known_is_added_at_that_end(inputs: list[str], data: st.DataObject) -> None:
+    runs = [[user(text), assistant(f"<{n}>")] for n, text in enumerate(inputs)]
+    begin = data.draw(st.integers(0, len(runs) - 1))
+    end = data.draw(st.integers(begin + 1, len(runs)))
+    older, newer = ([item for run in some for item in run] for some in (runs[:end], runs[begin:]))
+    for known, told in (older, newer), (newer, older):
+        assert texts_of(added([*known], [*told])) == [item.text for run in runs for item in run]
 
 
 @given(ITEMS)
@@ -575,3 +614,24 @@ def test_runs_that_are_alike_are_added_if_the_list_has_more_of_them() -> None:
     run: list[Item] = [said("user", "Go on"), answer("Done.")]
     assert texts_of(add_listed(run * 6, run * 5, lambda: "id") or []) == texts_of(run * 6)
     assert add_listed(run * 4, run * 5, lambda: "id") is None
+
+
+def test_known_runs_in_another_order_are_not_added_again() -> None:
+    first, second, third = ([user(text, id=text), said("assistant", text, id=f"a {text}")] for text in "123")
+    assert add_listed([*second, *first], [*first, *second], lambda: "id") is None
+    assert added([*first, *second], [*second, *third, *first])[:4] == [*first, *second]
+    assert texts_of(added([*first, *second], [user("1"), *second, *first])) == [*"11122"]
+
+
+def test_an_input_with_an_id_is_no_other_one_with_its_words() -> None:
+    first, second = ([user("Go on", id=number), assistant("Done.")] for number in "12")
+    assert ids(added(second, [*first, *second])) == ["1", "new 1", "2", ""]
+
+
+def test_a_repeated_input_is_found_among_any_number_of_runs() -> None:
+    known = [item for n in range(200) for item in (user("Go on"), assistant(f"<{n}>"))]
+    assert add_listed(known[-2:], known, lambda: "id") is None
+    more = [user("Go on"), assistant("<200>")]
+    transcript = add_listed(more, known, lambda: "id") or []
+    assert texts_of(transcript) == [*texts_of(known), "Go on", "<200>"]
+    assert add_listed(more, transcript, lambda: "id") is None
