@@ -31,7 +31,7 @@ LINGERING_MAX = 16  # refused connections of a listener that linger at once; fur
 
 
 class LineTransport(asyncio.Protocol):
-    """One connection. A subclass names its peer in `connection_made`: `peer` for logs, and the known `facts`.
+    """Carries frames as lines over one connection. A subclass sets `peer`, for logs, and `facts` in `connection_made`.
 
     `accept` takes the connection of a client. `lingering` has the refused connections of its listener that linger.
     """

@@ -37,7 +37,7 @@ PEERCRED = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 
 
 class UnixTransport(LineTransport):
-    """One connection over a Unix socket, whose `facts` name the process at the other end."""
+    """Carries lines over one Unix socket. Its `facts` have the user and the group of the peer's process."""
 
     __slots__ = ()
 

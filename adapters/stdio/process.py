@@ -142,7 +142,7 @@ class Process:
                 resource.prlimit(self.pid, number, (_least(soft, most), most))
 
     def _discard(self) -> None:
-        """End the child before anything knows of it. If we may not signal it, its closed pipes end it."""
+        """End a child that has only just been started. If we may not signal it, its closed pipes end it."""
         self._ended = do_nothing
         self.kill()
         for file in structs.astuple(self.streams):

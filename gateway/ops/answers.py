@@ -150,7 +150,7 @@ class ConfigInForce(Struct, frozen=True, kw_only=True):
 
 
 CURSOR = re.compile(r"(?P<value>-?[0-9]{1,999}):(?P<session>.*)")
-"""The end of a page of sessions. A backend may tell a time with very many digits."""
+"""A cursor: the sort value and the id of the last session of a page. A backend may tell times of many digits."""
 
 
 async def session_page(gateway: App, wanted: SessionQuery) -> SessionPage:

@@ -15,7 +15,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(value: object) -> str:
-    """Return a value as one line of JSON, in which such characters are escaped as JSON has it."""
+    """Return a value as one line of JSON. Characters that control a terminal are escaped, for example as `\\u009b`."""
     text = json.encode(value).decode()
     return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

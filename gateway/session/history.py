@@ -215,7 +215,7 @@ class Addition:
         return [*chain.from_iterable((*new.get(n, ()), item) for n, item in enumerate(items)), *new.get(len(items), ())]
 
     def _fresh(self, item: Item, turn: str) -> list[Item]:
-        """Return the item in its turn, under an id of its own; nothing if it need not be added."""
+        """Return an item to be added to this turn, under an id of its own; nothing if the transcript has it."""
         if not is_said(item) and _mark(item) in self._marks:
             return []
         if not isinstance(item, Message):
@@ -410,9 +410,10 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
 
 
 def _replace_answers(gap: list[Item], new: list[Message], begin: int, unheard: int) -> int:
-    """Give the answers in `gap` from `begin` on the texts of those in `new`, in order; return as `_correct` does.
+    """Give the answers in `gap` from `begin` on the texts of those in `new`, in order.
 
-    The first `unheard` of these were not heard: they come before the first answer in `gap`, in its turn.
+    The first `unheard` messages of `new` were not heard: they come before the first answer in `gap`, in its turn.
+    Return how many items of `gap` come before those that are left in `new`.
     """
     corrected = 0
     for i, item in enumerate(gap[begin:], begin):

@@ -41,7 +41,7 @@ VALUES = ("secret", "quoted", "single", "bare")
 """The groups of a pattern that may hold the secret; one of them does, or else the whole match is the secret."""
 
 GROUPS = {*VALUES, "quote"}
-"""The groups with a meaning: `quote` is that of the JSON key before a bare value."""
+"""The named groups that a user's pattern must not have. `quote` is the quote of the JSON key before a bare value."""
 
 KNOWN_MAX = 8  # results that are kept
 KNOWN_MOST = 64 * 1024  # characters of a text whose result is kept for long
