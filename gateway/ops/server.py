@@ -103,15 +103,14 @@ class OpsServer:
             *Admin(self._gateway, self._gateway_loop).operations(),
             Operation("get", "/openapi.json", "Show this description.", self._openapi),
         ]
-        self._heartbeat.start()
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._release)
+            for bound in self._sockets:
+                undo.callback(bound.close)
+            self._heartbeat.start()
             self._thread.start()
             await asyncio.wrap_future(self._started)
-        except BaseException:
-            for bound in self._sockets:
-                bound.close()
-            self._release()
-            raise
+            undo.pop_all()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
