@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.endpoint import parse
 from tests.chaos.clients import CodewhaleChaosClient
-from tests.dialects.record import Parts
+from tests.dialects.record import DialectParts
 from tests.oracle.codewhale import CodewhaleOracle
 from tests.pairs.random_clients import RandomCodewhaleClient
 from tests.pairs.random_codewhale import RandomCodewhale
@@ -13,7 +13,7 @@ from tests.players.capture_readers import CodewhaleReader
 from tests.players.captured.codewhale import CapturedCodewhale
 from tests.players.clients import InMemoryCodewhaleClient
 
-PARTS = Parts(
+PARTS = DialectParts(
     upstream=parse("codewhale+unix:/codewhale?cwd=/src&model=whale-1"),
     token_reads=6,
     token_writes=5,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.endpoint import parse
 from tests.chaos.clients import PandoChaosClient
-from tests.dialects.record import Parts
+from tests.dialects.record import DialectParts
 from tests.oracle.pando import PandoOracle
 from tests.pairs.random_clients import RandomPandoClient
 from tests.pairs.random_pando import RandomPando
@@ -14,7 +14,7 @@ from tests.players.capture_variants import last_tokens_lost
 from tests.players.captured.pando import CapturedPando
 from tests.players.clients import InMemoryPandoClient
 
-PARTS = Parts(
+PARTS = DialectParts(
     upstream=parse("pando+tcp://127.0.0.1:1"),
     # A token is a ZeroMQ message. It has a time, which is read, and a session, which is looked up. Its turn ends in
     # silence, so the time and the text of each token are kept. A call of either side happens once a second only.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.endpoint import parse
 from tests.chaos.clients import PodChaosClient
-from tests.dialects.record import Parts
+from tests.dialects.record import DialectParts
 from tests.oracle.pod import PodOracle
 from tests.pairs.random_clients import RandomPodClient
 from tests.pairs.random_pod import RandomPod
@@ -14,7 +14,7 @@ from tests.players.capture_variants import done_texts_alone, log_lane_first, log
 from tests.players.captured.pod import CapturedPod
 from tests.players.clients import InMemoryPodClient
 
-PARTS = Parts(
+PARTS = DialectParts(
     upstream=parse("pod+unix:/pod"),
     token_reads=5,
     token_writes=4,

@@ -19,7 +19,7 @@ from tests.players.captured.backend import CapturedBackend
 from tests.players.clients import InMemoryClient
 
 
-class Parts(Struct, frozen=True, kw_only=True):
+class DialectParts(Struct, frozen=True, kw_only=True):
     """Facts about a dialect, and the clients and backends that the tests play in it."""
 
     upstream: Endpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.endpoint import parse
 from tests.chaos.clients import SmoothChaosClient
-from tests.dialects.record import Parts
+from tests.dialects.record import DialectParts
 from tests.oracle.smooth import SmoothOracle
 from tests.pairs.random_clients import RandomSmoothClient
 from tests.pairs.random_smooth_server import RandomSmoothServer
@@ -14,7 +14,7 @@ from tests.players.capture_variants import terminal_alone
 from tests.players.captured.smooth import CapturedSmoothServer
 from tests.players.clients import InMemorySmoothClient
 
-PARTS = Parts(
+PARTS = DialectParts(
     upstream=parse("smooth+ws://127.0.0.1:2/ws"),
     token_reads=5,
     token_writes=4,
