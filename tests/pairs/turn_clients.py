@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from msgspec import Struct, field
 
@@ -14,6 +14,8 @@ from tests.pairs.gateway import SmoothClient
 from tests.pairs.pando_client import PandoClient, RefusalError
 from tests.pairs.pod_client import PodClient
 from tests.players.clients import pod_said
+
+C = TypeVar("C")
 
 ENDS = {"eventual_response": "completed", "error": "failed", "cancelled": "cancelled"}
 RESULTS = {"finished": "completed", "limit_reached": "limit_reached", "paused": "paused", "rolled_back": "cancelled"}
@@ -65,8 +67,23 @@ class TurnClient(Protocol):
         """Run a whole turn."""
 
 
-class Runs:
-    """Base class of all turn clients: `turn` is `begin` followed by `finish`."""
+class Runs(Generic[C]):
+    """Base class of all turn clients: `turn` is `begin` followed by `finish`. `kind` is the class of the client."""
+
+    kind: ClassVar[Any]
+
+    def __init__(self, client: C, address: str) -> None:
+        self.client = client
+        self._address = address
+        self._start = 0  # how many messages the client had when the run began
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str) -> AsyncIterator[Self]:
+        """Connect a client to this address."""
+        address = url.removeprefix("unix:")
+        async with cls.kind.connected(address) as client:
+            yield cls(client, address)
 
     async def begin(self, text: str, tokens: int) -> None:
         raise NotImplementedError
@@ -84,20 +101,11 @@ class Runs:
         return await self.finish()
 
 
-class SmoothTurnClient(Runs):
+class SmoothTurnClient(Runs[SmoothClient]):
     """A smooth client."""
 
-    def __init__(self, client: SmoothClient) -> None:
-        self.client = client
-        self._request = ""
-        self._start = 0
-
-    @classmethod
-    @asynccontextmanager
-    async def connected(cls, url: str) -> AsyncIterator[Self]:
-        """Connect a client to this address."""
-        async with SmoothClient.connected(url) as client:
-            yield cls(client)
+    kind = SmoothClient
+    _request = ""
 
     def tokens(self) -> int:
         return len([f for f in self.client.frames if f["type"] == "stream_token"])
@@ -163,21 +171,10 @@ def _used(terminal: dict[str, Any]) -> tuple[int, int] | None:
     return None if used is None else (used["promptTokens"], used["completionTokens"])
 
 
-class PodTurnClient(Runs):
-    """A pod client; `path` is the socket for another one."""
+class PodTurnClient(Runs[PodClient]):
+    """A pod client."""
 
-    def __init__(self, client: PodClient, path: str) -> None:
-        self.client = client
-        self._path = path
-        self._start = 0
-
-    @classmethod
-    @asynccontextmanager
-    async def connected(cls, url: str) -> AsyncIterator[Self]:
-        """Connect a client to this address."""
-        path = url.removeprefix("unix:")
-        async with PodClient.connected(path) as client:
-            yield cls(client, path)
+    kind = PodClient
 
     def tokens(self) -> int:
         return self.client.names().count("text_delta")
@@ -230,7 +227,7 @@ class PodTurnClient(Runs):
 
     async def history(self) -> list[tuple[str, str]]:
         """Return the messages that a client which joins now receives."""
-        async with PodClient.connected(self._path) as late:
+        async with PodClient.connected(self._address) as late:
             (entries,) = [data["entries"] for name, data in late.events if name == "snapshot"]
         return [said for entry in entries for said in pod_said(entry)]
 
@@ -242,20 +239,11 @@ class PodTurnClient(Runs):
         return [pod["pod_name"] for pod in pods]
 
 
-class PandoTurnClient(Runs):
+class PandoTurnClient(Runs[PandoClient]):
     """A pando client."""
 
-    def __init__(self, client: PandoClient) -> None:
-        self.client = client
-        self._start = 0
-        self._shown = 0
-
-    @classmethod
-    @asynccontextmanager
-    async def connected(cls, url: str) -> AsyncIterator[Self]:
-        """Connect a client to this address."""
-        async with PandoClient.connected(url) as client:
-            yield cls(client)
+    kind = PandoClient
+    _shown = 0
 
     def tokens(self) -> int:
         return self.client.topics().count("llm.token")
@@ -303,22 +291,11 @@ class PandoTurnClient(Runs):
         return [row["title"] for row in await self.client.call("session.list")]
 
 
-class CodewhaleTurnClient(Runs):
-    """A codewhale client; `path` is the socket for another one."""
+class CodewhaleTurnClient(Runs[CodewhaleClient]):
+    """A codewhale client."""
 
-    def __init__(self, client: CodewhaleClient, path: str) -> None:
-        self.client = client
-        self._path = path
-        self._start = 0
-        self._request = 0
-
-    @classmethod
-    @asynccontextmanager
-    async def connected(cls, url: str) -> AsyncIterator[Self]:
-        """Connect a client to this address."""
-        path = url.removeprefix("unix:")
-        async with CodewhaleClient.connected(path) as client:
-            yield cls(client, path)
+    kind = CodewhaleClient
+    _request = 0
 
     def tokens(self) -> int:
         return sum(line.get("type") == "response_delta" for line in self.client.lines)
@@ -353,11 +330,11 @@ class CodewhaleTurnClient(Runs):
 
     async def refused(self, text: str) -> str:
         """Send the input from another client, because requests of the first one wait for each other."""
-        async with CodewhaleClient.connected(self._path, self.client.thread) as other:
+        async with CodewhaleClient.connected(self._address, self.client.thread) as other:
             return str((await other.ask("thread/message", thread_id=other.thread, input=text))["error"]["code"])
 
     async def history(self) -> list[tuple[str, str]]:
-        async with CodewhaleClient.connected(self._path, self.client.thread) as other:
+        async with CodewhaleClient.connected(self._address, self.client.thread) as other:
             told = await other.call("thread/read", thread_id=other.thread)
         return [(item["role"], item["content"]) for item in told["data"]["history"]]
 
