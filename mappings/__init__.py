@@ -20,6 +20,7 @@ errors          the two kinds of errors
 large_parts     the parts of a command that may be larger than `max_command`
 value_count     a limit on the JSON values of a message
 reflection      the types of structs
+handlers        tables of functions by the type of event that each handles
 bounded         a dict of bounded size
 named_uuid      UUIDs that are computed from a name
 rfc3339         times as text

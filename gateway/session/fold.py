@@ -6,8 +6,8 @@ trace without one. FOLD has the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -33,9 +33,8 @@ from dragoman.mappings.canonical.values import (
     Usage,
     is_said,
 )
+from dragoman.mappings.handlers import Handlers, handler
 
-Fold = Callable[[SessionState, Any], None]
-FoldInTurn = Callable[[OpenTurn, Any], None]
 N = TypeVar("N", int, float)
 
 DESCRIPTIONS = frozenset((events.HistorySnapshot, events.SessionActivated, events.SessionUpdated))
@@ -346,39 +345,43 @@ def _no_goal(state: SessionState, _event: events.GoalCleared) -> None:
     state.goal = None
 
 
-FOLD_IN_TURN: dict[type, FoldInTurn] = {
-    events.TurnAccepted: _accepted,
-    events.ModelTurnStarted: _model_turn,
-    events.ModelTurnEnded: _model_turn_ended,
-    events.TextDelta: _text_delta,
-    events.TextDone: _block_done,
-    events.ReasoningStarted: _reasoning_started,
-    events.ReasoningDelta: _reasoning_delta,
-    events.ReasoningDone: _block_done,
-    events.ToolCallStarted: _call_started,
-    events.ToolCallArguments: _call_arguments,
-    events.ModelContinuation: _continued,
-    events.ApprovalRequested: _asked,
-    events.InteractionRequired: _asked,
-    events.QuestionAsked: _put_in_words,
-    events.ApprovalResolved: _resolved,
-    events.InteractionResolved: _resolved,
-    events.QuestionAnswered: _answered,
-    events.ErrorReported: _error,
-}
+FOLD_IN_TURN: Handlers[OpenTurn, None] = dict(
+    [
+        handler(events.TurnAccepted, _accepted),
+        handler(events.ModelTurnStarted, _model_turn),
+        handler(events.ModelTurnEnded, _model_turn_ended),
+        handler(events.TextDelta, _text_delta),
+        handler(events.TextDone, _block_done),
+        handler(events.ReasoningStarted, _reasoning_started),
+        handler(events.ReasoningDelta, _reasoning_delta),
+        handler(events.ReasoningDone, _block_done),
+        handler(events.ToolCallStarted, _call_started),
+        handler(events.ToolCallArguments, _call_arguments),
+        handler(events.ModelContinuation, _continued),
+        handler(events.ApprovalRequested, _asked),
+        handler(events.InteractionRequired, _asked),
+        handler(events.QuestionAsked, _put_in_words),
+        handler(events.ApprovalResolved, _resolved),
+        handler(events.InteractionResolved, _resolved),
+        handler(events.QuestionAnswered, _answered),
+        handler(events.ErrorReported, _error),
+    ]
+)
 
-FOLD: dict[type, Fold] = {
-    events.HistorySnapshot: _history,
-    events.MessageAppended: _message,
-    events.ToolCallFinished: _call_finished,
-    events.OtpRequired: _otp,
-    events.UsageReported: _usage,
-    events.TurnResult: _result,
-    events.StatusChanged: _status,
-    events.Alert: _alert,
-    events.Gap: _gap,
-    events.SessionUpdated: _title,
-    events.GoalUpdated: _goal,
-    events.GoalCleared: _no_goal,
-    events.TurnEnded: _ended,
-}
+FOLD: Handlers[SessionState, None] = dict(
+    [
+        handler(events.HistorySnapshot, _history),
+        handler(events.MessageAppended, _message),
+        handler(events.ToolCallFinished, _call_finished),
+        handler(events.OtpRequired, _otp),
+        handler(events.UsageReported, _usage),
+        handler(events.TurnResult, _result),
+        handler(events.StatusChanged, _status),
+        handler(events.Alert, _alert),
+        handler(events.Gap, _gap),
+        handler(events.SessionUpdated, _title),
+        handler(events.GoalUpdated, _goal),
+        handler(events.GoalCleared, _no_goal),
+        handler(events.TurnEnded, _ended),
+    ]
+)

@@ -19,7 +19,7 @@ Pure: events in, runs of events out, each run within one turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 from msgspec import structs
 
@@ -34,8 +34,44 @@ from dragoman.mappings.canonical import Event, SessionState, events
 from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import End, Failure, Message, Origin
 from dragoman.mappings.dialect import NewId
+from dragoman.mappings.handlers import Handlers, handler
 
 _OPENS_A_TURN = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {events.ErrorReported}
+
+# The method for each type of event, by the part that has it; `NormalForm._HANDLERS` has its own methods. An event of
+# any other type is emitted as it is.
+
+_CONTENT: Handlers[Content, None] = dict(
+    [
+        handler(events.TextDelta, Content.text_delta),
+        handler(events.TextDone, Content.text_done),
+        handler(events.ReasoningStarted, Content.reasoning_started),
+        handler(events.ReasoningDelta, Content.reasoning_delta),
+        handler(events.ReasoningDone, Content.reasoning_done),
+        handler(events.ToolCallStarted, Content.call_started),
+        handler(events.ToolCallArguments, Content.call_arguments),
+        handler(events.ModelContinuation, Content.model_continued),
+        handler(events.ModelTurnStarted, Content.model_turn_started),
+        handler(events.ModelTurnEnded, Content.model_turn_ended),
+    ]
+)
+_QUESTIONS: Handlers[QuestionForm, None] = dict(
+    [
+        handler(events.ApprovalRequested, QuestionForm.open_question),
+        handler(events.InteractionRequired, QuestionForm.open_question),
+        handler(events.ApprovalResolved, QuestionForm.resolve_question),
+        handler(events.InteractionResolved, QuestionForm.resolve_question),
+        handler(events.OtpRequired, QuestionForm.code_wanted),
+        handler(events.OtpSent, QuestionForm.code_sent),
+    ]
+)
+_END: Handlers[EndForm, None] = dict(
+    [
+        handler(events.TurnResult, EndForm.result),
+        handler(events.StatusChanged, EndForm.status),
+        handler(events.TurnEnded, EndForm.end_turn),
+    ]
+)
 
 
 class NormalForm:
@@ -87,12 +123,19 @@ class NormalForm:
                 continue
             if self._runs.states.turn is TurnState.PARKED and _goes_on(event):
                 self.questions.close_question()
-            handler = self._HANDLERS.get(type(event))
-            if handler is None:
-                self._runs.emit(event)
+            kind = type(event)
+            if kind in _CONTENT:
+                _CONTENT[kind](self._content, event)
+            elif kind in _QUESTIONS:
+                _QUESTIONS[kind](self.questions, event)
+            elif kind in _END:
+                _END[kind](self._end, event)
+            elif kind in self._HANDLERS:
+                self._HANDLERS[kind](self, event)
             else:
-                part, handle = handler
-                handle(getattr(self, part) if part else self, event)
+                if kind in _OPENS_A_TURN:
+                    self._runs.require_turn()
+                self._runs.emit(event)
         return self._runs.finish()
 
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
@@ -150,9 +193,8 @@ class NormalForm:
         if event not in self._state.alerts:  # a pod says all of its alerts again to whoever connects again
             self._runs.emit(event)
 
-    def _other_content(self, event: Event) -> None:
-        self._runs.require_turn()
-        self._runs.emit(event)
+    def _gap(self, event: events.Gap) -> None:
+        self._runs.tell_gap(event)
 
     def _call_finished(self, event: events.ToolCallFinished) -> None:
         self.questions.close_answered()
@@ -175,34 +217,15 @@ class NormalForm:
         elif event.items or not is_list:
             self._runs.emit(renew(event, self._state, self._runs.new_id))
 
-    _HANDLERS: ClassVar[dict[type, tuple[str, Callable[[Any, Any], None]]]] = {
-        **dict.fromkeys(_OPENS_A_TURN, ("", _other_content)),  # those that have no function of their own below
-        events.TextDelta: ("_content", Content.text_delta),
-        events.TextDone: ("_content", Content.text_done),
-        events.ReasoningStarted: ("_content", Content.reasoning_started),
-        events.ReasoningDelta: ("_content", Content.reasoning_delta),
-        events.ReasoningDone: ("_content", Content.reasoning_done),
-        events.ToolCallStarted: ("_content", Content.call_started),
-        events.ToolCallArguments: ("_content", Content.call_arguments),
-        events.ToolCallFinished: ("", _call_finished),
-        events.ModelContinuation: ("_content", Content.model_continued),
-        events.ModelTurnStarted: ("_content", Content.model_turn_started),
-        events.ModelTurnEnded: ("_content", Content.model_turn_ended),
-        events.ApprovalRequested: ("questions", QuestionForm.open_question),
-        events.InteractionRequired: ("questions", QuestionForm.open_question),
-        events.ApprovalResolved: ("questions", QuestionForm.resolve_question),
-        events.InteractionResolved: ("questions", QuestionForm.resolve_question),
-        events.OtpRequired: ("questions", QuestionForm.code_wanted),
-        events.OtpSent: ("questions", QuestionForm.code_sent),
-        events.MessageAppended: ("", _message),
-        events.HistorySnapshot: ("", _history),
-        events.TurnResult: ("_end", EndForm.result),
-        events.StatusChanged: ("_end", EndForm.status),
-        events.TurnEnded: ("_end", EndForm.end_turn),
-        events.Alert: ("", _alert),
-        events.Gap: ("_runs", Runs.tell_gap),
-    }
-    """The part and its method for each type of event that is not just emitted; "" is the normal form itself."""
+    _HANDLERS: ClassVar[Handlers[NormalForm, None]] = dict(
+        [
+            handler(events.ToolCallFinished, _call_finished),
+            handler(events.MessageAppended, _message),
+            handler(events.HistorySnapshot, _history),
+            handler(events.Alert, _alert),
+            handler(events.Gap, _gap),
+        ]
+    )
 
 
 def _goes_on(event: Event) -> bool:

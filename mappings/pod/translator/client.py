@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, get_args
 
 from msgspec import structs
@@ -23,6 +23,7 @@ from dragoman.mappings.dialect import (
     TextSink,
     Translator,
 )
+from dragoman.mappings.handlers import Handlers, handler
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod.directions import FROM_SERVER
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
@@ -242,27 +243,31 @@ class ClientTranslator(Translator[Event, Command]):
         entry = self._pending.take_oldest(commands.Compact)
         return (event, *(_reply(entry.request) if entry is not None else ()))
 
-    def _on_answer(self, event: Any) -> tuple[Event, ...]:
+    def _on_answer(
+        self, event: events.CompletionsListed | events.SessionsListed | events.PodInspected | events.PodAttached
+    ) -> tuple[Event, ...]:
         entry = self._pending.take_oldest(ANSWER_TO[type(event)])
         if entry is None:
             self._foreign += 1
             return ()
         return (structs.replace(event, request=entry.request),)
 
-    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], tuple[Event, ...]]]] = {
-        events.HistorySnapshot: _on_snapshot,
-        events.MessageAppended: _on_message,
-        events.TurnResult: _on_result,
-        events.ErrorReported: _on_error,
-        events.StatusChanged: _on_status,
-        events.Alert: _on_alert,
-        events.CompactionDone: _on_compacted,
-        events.CompactionFailed: _on_compacted,
-        events.CompletionsListed: _on_answer,
-        events.SessionsListed: _on_answer,
-        events.PodInspected: _on_answer,
-        events.PodAttached: _on_answer,
-    }
+    _HANDLERS: ClassVar[Handlers[ClientTranslator, tuple[Event, ...]]] = dict(
+        [
+            handler(events.HistorySnapshot, _on_snapshot),
+            handler(events.MessageAppended, _on_message),
+            handler(events.TurnResult, _on_result),
+            handler(events.ErrorReported, _on_error),
+            handler(events.StatusChanged, _on_status),
+            handler(events.Alert, _on_alert),
+            handler(events.CompactionDone, _on_compacted),
+            handler(events.CompactionFailed, _on_compacted),
+            handler(events.CompletionsListed, _on_answer),
+            handler(events.SessionsListed, _on_answer),
+            handler(events.PodInspected, _on_answer),
+            handler(events.PodAttached, _on_answer),
+        ]
+    )
     """The methods for events that may answer a command, by event type."""
 
 
