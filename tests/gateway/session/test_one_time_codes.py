@@ -49,15 +49,17 @@ async def test_a_requested_code_does_not_park_the_turn() -> None:
 
 async def test_the_refused_input_is_sent_again_after_a_right_code() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await (
+        names = await (
             code_asked(made)
             .sends("p", run("code 123456"))
             .server_receives(verified("$v", "123456"))
             .server_sends(code_valid("$v"))
+            .receives("p", *heard("code 123456"), delta("$verdict"), done("$verdict"), *ENDED)
             .server_receives(told("$u", "Pay"))
             .server_sends(taken("$u"), said("$u", "Paid."), answered("$u", "Paid."))
             .receives("p", echo("Pay"), *BEGAN, delta("Paid."), done("Paid."), *ENDED)
         )
+        assert "sent again" in names["$verdict"]
 
 
 async def test_without_otp_resend_the_client_is_asked_to_repeat_its_input() -> None:
