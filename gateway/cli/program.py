@@ -1,7 +1,8 @@
 """The program: its table of commands, what an error of each kind looks like, and the exit code.
 
-The exit code is 0 for success, 1 if the work failed, 2 for bad usage, configuration or file. If the reader of the
-output closes it, the exit code is that of a program that SIGPIPE ended. With `--json` an error is also JSON on stdout.
+The exit code is 0 for success, 1 if the work failed, 2 for bad usage, configuration or file, or a full disk. If the
+reader of the output closes it, the exit code is that of a program that SIGPIPE ended. With `--json` an error is also
+JSON on stdout.
 
 A command's module is imported when the command is used, so that `--help` and `--version` load neither the gateway nor
 its libraries. The module has the command's name. It holds a function of the same name, whose docstring is the help, and
@@ -193,7 +194,7 @@ def _run() -> int:
         return _fail(str(error), 1, in_result=error.in_result)
     except OSError as error:
         what = f"{error.filename}: " if error.filename else "cannot write: " if error.errno in FULL else ""
-        is_permanent = error.errno == errno.EACCES or (error.filename and error.errno != errno.EADDRINUSE)
+        is_permanent = error.errno in (errno.EACCES, *FULL) or (error.filename and error.errno != errno.EADDRINUSE)
         return _fail(f"{what}{error.strerror or error}", 2 if is_permanent else 1)
     except UnicodeEncodeError as error:
         return _fail(f"{error.object}: this locale cannot encode the name of a file; set LC_ALL=C.UTF-8", 2)
@@ -246,5 +247,5 @@ def _flush(stream: TextIO) -> int:
     except (OSError, ValueError) as error:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return CLOSED if getattr(error, "errno", 0) == errno.EPIPE else 1
+        return CLOSED if getattr(error, "errno", 0) == errno.EPIPE else 2
     return 0
