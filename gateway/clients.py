@@ -13,8 +13,7 @@ from msgspec import Struct
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.host_names import address_of
 from dragoman.gateway.identity.listeners import Identities
-from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
-from dragoman.gateway.identity.roles import roles_of
+from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal, roles_of
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, end_denied, expiring
 from dragoman.gateway.observability import audit, logs

@@ -22,8 +22,7 @@ from dragoman.adapters.inbound import memory
 from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.observability.traffic import counted_sink, timed_reading
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.overload.admission import ClientRates
-from dragoman.gateway.overload.command_limits import CommandLimits, expected_work
+from dragoman.gateway.overload.admission import ClientRates, CommandLimits, expected_work
 from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, QUANTUM, STEP, Turns
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services

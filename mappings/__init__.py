@@ -17,7 +17,6 @@ extras          fields without a canonical place
 losses          counts of what could not be expressed
 errors          the two kinds of errors
 
-large_parts     the parts of a command that may be larger than `max_command`
 value_count     a limit on the JSON values of a message
 reflection      the types of structs
 handlers        tables of functions by the type of event that each handles

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
-from msgspec import UNSET, inspect
+from msgspec import UNSET, Raw, Struct, inspect
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.errors import PeerError
@@ -271,3 +272,26 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(members) != len(pairs):
         raise PeerError("duplicate_key", "an object has the same key twice")
     return members
+
+
+def part_size(command: type[Struct]) -> Callable[[bytes], int]:
+    """Return a function that returns the size (bytes) of the large parts of a frame; 0 if it is another command.
+
+    They are the parts that may make a command longer than `max_command`: attachments, stored messages, histories.
+    `command` has the names of the commands as a Literal, and the large parts as fields of type Raw. So a word in the
+    text of a message, or a field that another command does not have, makes no room.
+    """
+    decoder = msgspec.json.Decoder(command)
+
+    def size(frame: bytes) -> int:
+        with suppress(*MALFORMED):
+            return _size(decoder.decode(frame))
+        return 0
+
+    return size
+
+
+def _size(value: object) -> int:
+    if isinstance(value, Struct):
+        return sum(map(_size, msgspec.structs.astuple(value)))
+    return len(memoryview(value)) if isinstance(value, Raw) else 0

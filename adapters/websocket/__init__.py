@@ -10,10 +10,9 @@ http_response   the bytes of the answers
 client          connects to a server
 connection      joins aiohttp's connection and a parser
 transport       a connection after its handshake
-client_reader   reads from a client, whose work takes turns with that of others
+client_reader   checks and reads what a client sends, whose work takes turns with that of others
 server_reader   reads from a server
 message_parser  makes messages of WebSocket frames
-frame_counter   counts the WebSocket frames of a client
 frames          writes WebSocket frames, without I/O
 tls             certificates from files
 metered_tls     decrypts what clients send, in turns

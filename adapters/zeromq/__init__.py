@@ -5,7 +5,6 @@ server       XPUB and ROUTER of a primary
 publication  the transport to all subscribers
 subscribers  bounds the number of subscribers and of their topics
 callers      a transport for each caller
-refusal      ends a connection that libzmq has accepted
 sockets      the sockets and their context
 polled       a socket on the event loop
 curve        encrypted connections of two gateways

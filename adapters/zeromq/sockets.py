@@ -9,12 +9,17 @@ socket's monitor tells that. The last to leave the context waits for all lingeri
 
 No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9). TCP keepalives detect a
 peer that vanished without a word (a lost network, a reset machine). They also keep an idle connection known to a NAT.
+
+libzmq accepts whatever comes, and has no option that bounds its connections. So a connection that it has accepted with
+a descriptor which the process keeps for others is shut down. Else connections that say nothing would take the last
+descriptors, and no listener of the process could accept a client any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import struct
 import sys
 from collections.abc import Callable
@@ -30,7 +35,6 @@ from dragoman.adapters.inbound import FRAME_OVERHEAD
 from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
 from dragoman.adapters.zeromq.polled import Message, Polled
-from dragoman.adapters.zeromq.refusal import REASON, refuse_connection
 from dragoman.mappings.dialect import HEAD, Loss, Oversize
 
 SOCKETS_MAX = 16_384  # six for each connection or listener; a context of this size takes 0.2 MB
@@ -292,3 +296,29 @@ def oversize(message: Message, limits: TransportLimits) -> Oversize | None:
     if size <= limits.max_message:
         return None
     return Oversize(size=size, limit=limits.max_message, head=message[-1][:HEAD])
+
+
+REASON = "too many open files in the gateway"
+
+
+def refuse_connection(listener: zmq.Socket[bytes], descriptor: int) -> bool:
+    """Shut down a connection of a listening socket, and return True; libzmq closes it.
+
+    Return False if the number is not that of a connection of this socket any more. The number is not duplicated,
+    because no descriptor may be left.
+    """
+    port = int(bytes(listener.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").rpartition(b":")[2])
+    try:
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
+    except OSError:
+        return False
+    try:
+        if connection.getsockname()[1:2] != (port,):
+            return False
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:  # the peer has left in the meantime
+        return False
+    else:
+        return True
+    finally:
+        connection.detach()

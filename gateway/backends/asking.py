@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import NO_BACKEND

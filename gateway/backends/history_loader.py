@@ -27,7 +27,7 @@ from msgspec import structs
 from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Script, TimedOut, failure_in
 from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item

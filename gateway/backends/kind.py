@@ -22,7 +22,7 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.observability import audit
 from dragoman.gateway.observability.trace_context import TraceContext, add_trace
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services

@@ -27,7 +27,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.pods.index import SLICE, KnownPods, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_index import Rows, completed
 from dragoman.gateway.routing.session_list import page_size
 from dragoman.gateway.routing.sessions import Sessions

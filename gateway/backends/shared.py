@@ -38,7 +38,7 @@ from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import SlicedWork
 from dragoman.gateway.routing.ids import canonical_id
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.sessions import Sessions, replace_session
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend

@@ -11,7 +11,7 @@ from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession

@@ -16,8 +16,7 @@ from dragoman.gateway.backend_client.typed_answer import TypedAnswer
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import set_up
-from dragoman.gateway.cli.terminal import Terminal
-from dragoman.gateway.cli.turn_display import TurnDisplay
+from dragoman.gateway.cli.terminal import Terminal, TurnDisplay
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.gateway.session.wording import UNREACHABLE

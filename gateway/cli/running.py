@@ -1,13 +1,14 @@
-"""The event loop of a command, its logs on stderr, and the signals that end it."""
+"""The event loop of a serving command, its logs on stderr, its ops port, and the signals that end it."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 import typer
@@ -17,18 +18,15 @@ from msgspec import structs
 from dragoman.gateway.app import App
 from dragoman.gateway.backends.status import LOOK, BackendLosses
 from dragoman.gateway.cli import quick_start
-from dragoman.gateway.cli.ops_port import OpsPort
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.file_watch import watch_file
+from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
-from dragoman.gateway.process.heap import return_free_memory
-from dragoman.gateway.process.inherited_sockets import INHERITED
-from dragoman.gateway.process.interpreter import configure_interpreter
-from dragoman.gateway.process.systemd import ServiceNotifier
-from dragoman.gateway.process.threads import start_threads
+from dragoman.gateway.process.runtime import configure_interpreter, return_free_memory, start_threads
+from dragoman.gateway.process.systemd import INHERITED, ServiceNotifier
 from dragoman.gateway.reload import ConfigReloader
 from dragoman.mappings.errors import DragomanError, first_error
 
@@ -160,3 +158,59 @@ async def _warn(gateway: App, hazards: list[str]) -> None:
     for route, text in zip(routes, await probe(gateway.config, starting=True), strict=True):
         if text:
             log.warning("backend not reachable yet", route=route.name, cause=text)
+
+
+if TYPE_CHECKING:
+    from dragoman.gateway.ops.server import OpsServer
+
+
+class OpsPort:
+    """The ops port of a gateway, if its configuration has one; without one, its modules are not imported."""
+
+    def __init__(self, gateway: App) -> None:
+        self._gateway = gateway
+        self._options: Ops | None = None
+        self._server: OpsServer | None = None
+        self._stack = AsyncExitStack()  # closes the server
+
+    async def __aenter__(self) -> Self:
+        self._options = self._gateway.config.ops
+        self._server = await self._open(self._options, self._stack)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def replaced(self, wanted: Ops | None) -> AsyncIterator[None]:
+        """Serve the port as `wanted` says once the block has ended, but as before if the block raises an error.
+
+        A port at the same address stays open and gets the new tokens, if clients can still connect. Else the new port
+        opens before the block, and the former one closes after it. Raise OSError if the new one cannot be opened.
+        """
+        former, server = self._options, self._server
+        if server is not None and server.is_reachable and _has_same_address(former, wanted):
+            yield
+            if wanted is not None:
+                server.change_options(wanted)
+        else:
+            async with AsyncExitStack() as stack:
+                opened = await self._open(wanted, stack)
+                yield
+                former_stack, self._stack = self._stack, stack.pop_all()
+            self._server = opened
+            await former_stack.aclose()
+        self._options = wanted
+
+    async def _open(self, options: Ops | None, stack: AsyncExitStack) -> OpsServer | None:
+        if options is None:
+            return None
+        from dragoman.gateway.ops.server import OpsServer
+
+        server = await stack.enter_async_context(OpsServer(options, self._gateway))
+        logs.tell(f"ops {server.url}", sys.stderr)
+        return server
+
+
+def _has_same_address(one: Ops | None, other: Ops | None) -> bool:
+    return one is not None and other is not None and one.listen == other.listen

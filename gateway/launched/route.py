@@ -23,9 +23,7 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.source import expand_home
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
-from dragoman.gateway.process.heap import return_free_memory
-from dragoman.gateway.process.interpreter import configure_interpreter
-from dragoman.gateway.process.threads import start_threads
+from dragoman.gateway.process.runtime import configure_interpreter, return_free_memory, start_threads
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 

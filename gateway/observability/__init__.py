@@ -2,8 +2,7 @@
 
 logs           log lines on stderr
 log_queue      the thread that writes them
-log_throttle   writes at most one line a second about a fault that repeats
-line_limit     bounds the log lines of one kind
+log_throttle   bounds the log lines about what can happen often
 audit          lines about who opened, answered and was refused
 ledger         counts the messages that were not delivered
 traffic        counts frames, bytes and times, by dialect

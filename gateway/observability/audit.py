@@ -4,8 +4,8 @@ Each line has the logger `dragoman.audit`, the event `audit` and an `action`. `p
 principal, `operator` for the ops port, or `gateway`. `outcome` is `done`, or why it was not done. No line has any
 content of a conversation. The line of a reload is written by gateway/reload.py, with an event of its own.
 
-The number of lines of one principal and action is bounded (gateway/observability/line_limit.py). Lines with the outcome
-`done` are counted apart from the others.
+The number of lines of one principal and action is bounded (gateway/observability/log_throttle.py). Lines with the
+outcome `done` are counted apart from the others.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def configure(level: str = "info", *, as_json: bool = False, content: bool = Fal
     """Set up logging for the process at one of LEVELS. `content`: also log the text of turns, at level debug."""
     import structlog  # with the redactor it takes 0.3 s to import, and an error of the command line needs neither
 
-    from dragoman.gateway.observability.line_limit import LineLimit
+    from dragoman.gateway.observability.log_throttle import LineLimit
 
     LEVEL.change(level)
     LEVEL.shows_content = content

@@ -3,13 +3,11 @@
 server        the listener and its routes, in a thread with an event loop of its own
 connections   the bound on its connections
 guard         who may ask, and the form of each refusal
-gateway_loop  runs requests in the gateway's event loop
-heartbeat     the turns of that loop
+gateway_loop  runs requests in the gateway's event loop, and watches its turns
 health        whether the gateway is alive and ready
 metrics       counters and gauges for Prometheus
-admin         the requests of operators
+admin         the requests of operators, and their description
 answers       what the answers to them contain
 queries       the parameters of each list
-openapi       the description of all requests
 client        asks the ops port, for the command line
 """

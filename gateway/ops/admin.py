@@ -1,21 +1,26 @@
-"""Answer the requests of operators: look at sessions, links, routes and losses, and act on sessions and the log."""
+"""Answer the requests of operators: look at sessions, links, routes and losses, and act on sessions and the log.
+
+The OpenAPI document of the ops port is made of the types of its answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
+from dragoman import __version__
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.app import App
 from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.ops import answers
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
-from dragoman.gateway.ops.guard import problem, respond
+from dragoman.gateway.ops.guard import ProblemDetails, problem, respond
 from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery, parse_query
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
@@ -155,3 +160,59 @@ class Admin:
 
 def _unknown(name: str) -> web.Response:
     return problem(404, f"there is no session {name!r}")
+
+
+def describe_ops(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the OpenAPI document of an ops port that answers these requests."""
+    types = [one.answer for one in operations if one.answer is not None]
+    wanted: list[type] = [*dict.fromkeys(types), LogLevelChange, ProblemDetails]
+    schemas, components = msgspec.json.schema_components(wanted, ref_template="#/components/schemas/{name}")
+    schema_of = dict(zip(wanted, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for one in operations:
+        described: dict[str, Any] = {"summary": one.summary, "responses": _responses(one, schema_of)}
+        if one.query is not None:
+            described["description"] = inspect.getdoc(one.query)
+        parameters = _parameters(one.query)
+        if "{id}" in one.path:
+            parameters.append({"name": "id", "in": "path", "required": True, "schema": {"type": "string"}})
+        if parameters:
+            described["parameters"] = parameters
+        if one.method == "put":
+            described["requestBody"] = {"required": True, "content": _json(schema_of[LogLevelChange])}
+        paths.setdefault(one.path, {})[one.method] = described
+    bearer = {"type": "http", "scheme": "bearer"}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "dragoman ops port", "version": __version__},
+        "security": [{"token": []}, {}],
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": bearer}},
+    }
+
+
+def _parameters(query: type[Struct] | None) -> list[dict[str, Any]]:
+    """Return the parameters of a query, as its type has them."""
+    if query is None:
+        return []
+    properties = msgspec.json.schema_components([query])[1][query.__name__]["properties"]
+    return [{"name": name, "in": "query", "schema": schema} for name, schema in properties.items()]
+
+
+def _responses(operation: Operation, schema_of: dict[type, Any]) -> dict[str, Any]:
+    refused = {
+        "description": "The request is refused, with the reason.",
+        "content": {"application/problem+json": {"schema": schema_of[ProblemDetails]}},
+    }
+    if operation.method == "delete":
+        return {"204": {"description": "The session is closed."}, "default": refused}
+    done: dict[str, Any] = {"description": "The answer."}
+    if operation.answer is not None:
+        done["content"] = _json(schema_of[operation.answer])
+    if operation.path in ("/livez", "/readyz"):
+        return {"200": done, "503": done, "default": refused}
+    return {"200": done, "default": refused}
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

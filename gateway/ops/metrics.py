@@ -26,8 +26,7 @@ from dragoman import __version__
 from dragoman.gateway.app import App
 from dragoman.gateway.observability.ledger import Entry
 from dragoman.gateway.observability.traffic import Histogram
-from dragoman.gateway.ops.gateway_loop import take_slices
-from dragoman.gateway.ops.heartbeat import LoopHeartbeat
+from dragoman.gateway.ops.gateway_loop import LoopHeartbeat, take_slices
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.values import End, Status
 from dragoman.mappings.errors import PeerErrorCode

@@ -32,15 +32,14 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.gateway.observability.log_throttle import bad_request_counter
-from dragoman.gateway.ops.admin import Admin, Operation
+from dragoman.gateway.ops.admin import Admin, Operation, describe_ops
 from dragoman.gateway.ops.connections import OpsConnections
-from dragoman.gateway.ops.gateway_loop import GatewayLoop
+from dragoman.gateway.ops.gateway_loop import LOOK, GatewayLoop, LoopHeartbeat
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
-from dragoman.gateway.ops.heartbeat import LOOK, LoopHeartbeat
 from dragoman.gateway.ops.metrics import collect_metrics, encode_metrics
 from dragoman.gateway.ops.queries import ReadinessQuery, parse_query
-from dragoman.gateway.process.threads import start_threads
+from dragoman.gateway.process.runtime import start_threads
 from dragoman.gateway.transports.spec import bind_failure
 
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
@@ -214,8 +213,6 @@ class OpsServer:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _openapi(self, _request: web.Request) -> web.Response:
-        from dragoman.gateway.ops.openapi import describe_ops  # needed only by those who ask
-
         return respond(describe_ops(self._operations))
 
     # -- probes ----------------------------------------------------------------------------------------

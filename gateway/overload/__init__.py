@@ -2,8 +2,7 @@
 
 fair_queue      divides the work of one step of the event loop
 memory          the bytes that peers make the whole gateway hold
-admission       the connections of an address
+admission       the connections of an address, the rates of a client, the size of a command
 rates           messages, bad messages and connections a second
-command_limits  the size of a command, before it is decoded
 descriptors     open files and sockets
 """

@@ -1,8 +1,12 @@
-"""Decide whether a new connection is accepted: memory, descriptors, and the connections of its address.
+"""Decide whether a new connection is accepted, how often its client may send, and whether a command is too large.
 
 A WebSocket listener counts each connection from its accept, so that connections without a handshake count too. Any
 other peer counts, and is refused in its dialect, when its link is made. The limit `links` of the whole gateway counts
 links alone: a client above this limit gets an error in its dialect.
+
+The bytes of a command are looked at before it is decoded: decoding builds an object for each JSON value, and holds the
+interpreter until it is done (docs/performance.md, "The work of one step"). A refused frame becomes Oversize, so the
+client gets its dialect's own error and stays connected.
 """
 
 from __future__ import annotations
@@ -13,15 +17,18 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from dragoman.adapters.base import Sink, Transport
+from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.log_throttle import FaultLog, LogThrottle
 from dragoman.gateway.overload.descriptors import descriptor_shortage
+from dragoman.gateway.overload.fair_queue import QUANTUM
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.overload.rates import TokenBucket
 from dragoman.mappings.bounded import remember
-from dragoman.mappings.dialect import Frame
-from dragoman.mappings.errors import PeerErrorCode
+from dragoman.mappings.dialect import HEAD, Dialect, Frame, Oversize, Parts
+from dragoman.mappings.errors import PeerError, PeerErrorCode
+from dragoman.mappings.value_count import check_value_count
 
 log = structlog.get_logger("dragoman")
 
@@ -155,3 +162,43 @@ class ClientRates:
             self._refuse("too_many_faults", "too many bad messages in a short time (`fault_rate`)")
         elif not self._messages.take(messages):
             self._refuse("too_many_messages", "too many messages in a short time (`message_rate`)")
+
+
+class CommandLimits:
+    """The limits `max_command` and `message_values` for clients of one dialect."""
+
+    __slots__ = ("_large_part", "_size", "_values", "unchecked")
+
+    def __init__(self, limits: Limits, dialect: Dialect) -> None:
+        self.unchecked = min(limits.max_command, limits.message_values)
+        """Size (bytes) up to which a frame needs no check: each value has at least one byte."""
+        self._size = limits.max_command
+        self._values = limits.message_values
+        self._large_part = dialect.cost.large_part
+
+    def check(self, frame: Frame) -> Frame:
+        """Return the frame, or an Oversize in its place."""
+        parts = _parts(frame)
+        size = sum(map(len, parts))
+        if size <= self.unchecked:
+            return frame
+        if size > self._size and size - sum(map(self._large_part, parts)) > self._size:
+            return Oversize(size=size, limit=self._size, name="max_command", head=parts[-1][:HEAD])
+        try:
+            for part in parts:
+                check_value_count(part, self._values)
+        except PeerError:
+            return Oversize(size=size, limit=self._values, name="message_values", head=parts[-1][:HEAD])
+        return frame
+
+
+def expected_work(inputs: Sequence[bytes], frame: Frame) -> int:
+    """Return the least work (units) that a frame is expected to take: a quantum for an input, else that of its bytes.
+
+    `inputs` are the words by which a dialect's inputs are known (`CommandCost.inputs`).
+    """
+    return QUANTUM if any(word in part for part in _parts(frame) for word in inputs) else memory(frame)
+
+
+def _parts(frame: Frame) -> Sequence[bytes]:
+    return frame.parts if isinstance(frame, Parts) else (frame,) if isinstance(frame, bytes) else ()

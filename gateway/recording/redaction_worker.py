@@ -13,7 +13,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import do_nothing
-from dragoman.gateway.process.threads import run_in_background
+from dragoman.gateway.process.runtime import run_in_background
 
 BACKLOG_MAX = 64 * 1024 * 1024  # bytes: four of the largest messages
 CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the queue

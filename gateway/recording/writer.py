@@ -24,7 +24,7 @@ import structlog
 
 from dragoman.gateway.config.model import Recording
 from dragoman.gateway.process.private_files import make_folder
-from dragoman.gateway.process.threads import run_in_background
+from dragoman.gateway.process.runtime import run_in_background
 from dragoman.gateway.recording.keeping import Keeper, lock, sync_file_system, sync_folder
 from dragoman.gateway.recording.places import Place
 

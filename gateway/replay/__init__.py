@@ -1,6 +1,6 @@
 """Replay: a recording as a backend, as a client, and in tests.
 
-plan             cuts a recording into turns and their parts
+plan             cuts a recording into turns and their parts, and keeps its events
 options          the options of `replay+file:`
 playing          the replay of one route
 backend          the recording as the backend of a session
@@ -8,7 +8,6 @@ matching         finds the recorded command that a client's command repeats
 similarity       compares two commands
 replayed_events  selects the events to send
 part_player      sends a part of a turn at its pace
-event_store      keeps the events compressed in memory
 live             a live backend behind a recording
 missing          adds live turns to the recording
 driving          the recording as a client

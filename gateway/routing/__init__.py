@@ -6,12 +6,8 @@ sessions           makes, publishes and drops sessions
 session_factory    makes the first state of a session
 session_index      finds sessions by their names
 session_list       keeps their order in lists, and makes pages
-listener_sessions  the sessions behind listeners
+session_sets       sessions that are not opened yet, busy, shared by a listener, or published
 past_sessions      the owners of forgotten sessions, also on other routes
-unopened           sessions that clients asked for and the backend has not opened yet
-busy               sessions with an open turn or an input that waits
-publications       clients that subscribe to all sessions
 ids                makes ids that survive a restart
-policy             who may see, open and answer
-quota              how many sessions a principal may have
+policy             who may see, open and answer, and how many sessions a principal may have
 """

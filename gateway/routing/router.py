@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.config.model import Role, Route
-from dragoman.gateway.identity.roles import needed_role
+from dragoman.gateway.identity.principal import needed_role
 from dragoman.gateway.link import Link
 from dragoman.gateway.observability import audit
 from dragoman.gateway.overload.fair_queue import LEAVE, WorkOfLinks
 from dragoman.gateway.routing.past_sessions import KnownSessions
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_commands import SessionCommands, refuse_unknown
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services

@@ -13,7 +13,7 @@ from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.ingress import AboutPods
 from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.observability import audit
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_index import Rows, completed
 from dragoman.gateway.routing.session_list import ListedRow, WantedPage
 from dragoman.gateway.routing.sessions import Sessions, replace_session

@@ -18,7 +18,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place, naming
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
 from dragoman.gateway.pods.live import Pods
-from dragoman.gateway.process.inherited_sockets import INHERITED
+from dragoman.gateway.process.systemd import INHERITED
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,

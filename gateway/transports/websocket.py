@@ -17,7 +17,7 @@ from dragoman.adapters.host_names import is_host_name
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place, naming, split_url, tcp_places
 from dragoman.gateway.observability.trace_context import OUTGOING
-from dragoman.gateway.process.inherited_sockets import INHERITED
+from dragoman.gateway.process.systemd import INHERITED
 from dragoman.gateway.transports.spec import (
     FORWARDED,
     Connect,

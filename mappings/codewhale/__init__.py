@@ -2,6 +2,7 @@
 (docs/dialects/codewhale.md).
 """
 
+from dragoman.mappings.codec import part_size
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
 from dragoman.mappings.codewhale.from_canonical.commands import changes_thread, history_for_resume
 from dragoman.mappings.codewhale.from_canonical.replies import public_ids
@@ -11,7 +12,6 @@ from dragoman.mappings.codewhale.translator.server import ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import GENERATIONS
 from dragoman.mappings.codewhale.wire.requests import LargeRequest
 from dragoman.mappings.dialect import CommandCost, Dialect
-from dragoman.mappings.large_parts import part_size
 
 __all__ = ["DIALECT"]
 

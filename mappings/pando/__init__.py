@@ -6,8 +6,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from dragoman.mappings.codec import part_size
 from dragoman.mappings.dialect import CommandCost, Dialect
-from dragoman.mappings.large_parts import part_size
 from dragoman.mappings.pando.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.pando.from_canonical.replies import public_ids
 from dragoman.mappings.pando.projection import Projection

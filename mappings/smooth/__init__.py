@@ -2,8 +2,8 @@
 (docs/dialects/smooth.md).
 """
 
+from dragoman.mappings.codec import part_size
 from dragoman.mappings.dialect import CommandCost, Dialect
-from dragoman.mappings.large_parts import part_size
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.from_canonical.commands import changes_conversation
 from dragoman.mappings.smooth.from_canonical.replies import public_ids

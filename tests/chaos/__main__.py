@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from dragoman.gateway.observability import logs
-from dragoman.gateway.process.heap import trim
+from dragoman.gateway.process.runtime import trim
 from tests.chaos.faults import FaultKind, choose_rounds
 from tests.chaos.kills import KILLS, KillTally, process_harness
 from tests.chaos.pair import Tally, faulty_pair, play_rounds

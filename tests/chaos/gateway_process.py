@@ -20,7 +20,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.backends import catalog, unused
 from dragoman.gateway.config.check import load
 from dragoman.gateway.observability import logs
-from dragoman.gateway.process.heap import return_free_memory
+from dragoman.gateway.process.runtime import return_free_memory
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 REMEMBERED = 100  # names and rows of forgotten sessions

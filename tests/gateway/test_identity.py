@@ -10,8 +10,7 @@ import pytest
 
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.identity.principal import LOCAL, Principal
-from dragoman.gateway.identity.roles import ALL_BUT_ADMIN, FREE, ROLES, needed_role, roles_of
+from dragoman.gateway.identity.principal import ALL_BUT_ADMIN, FREE, LOCAL, ROLES, Principal, needed_role, roles_of
 from dragoman.gateway.peer import Peer
 from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.pod import DIALECT

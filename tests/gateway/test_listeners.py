@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from dragoman.adapters.websocket.frame_counter import CONTROL_UNITS
+from dragoman.adapters.websocket.client_reader import CONTROL_UNITS
 from dragoman.gateway import listeners
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import parse

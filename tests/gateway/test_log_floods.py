@@ -18,7 +18,7 @@ from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.script import Scripts
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.observability import line_limit, logs
+from dragoman.gateway.observability import log_throttle, logs
 from dragoman.gateway.registry import dialects
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command
@@ -39,7 +39,7 @@ def limited_lines() -> Iterator[Counter[str]]:
     """Log at a standstill of the clock; count the lines by what they tell."""
     capture, counts = LogCapture(), Counter[str]()
     structlog.configure(
-        processors=[line_limit.LineLimit(lambda: 0), capture],
+        processors=[log_throttle.LineLimit(lambda: 0), capture],
         logger_factory=logs.LineLogger,
     )
     try:
@@ -86,7 +86,7 @@ async def visit(dialect: str, address: str, frames: list[str]) -> None:
 async def test_a_client_that_sends_every_command_without_end_causes_few_lines_of_each_kind(
     dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_limit, "LINE_BURST", MOST)
+    monkeypatch.setattr(log_throttle, "LINE_BURST", MOST)
     commands = dialects()[dialect].commands
     items = [item for kind in get_args(Command) for item in legal_samples(kind)[:1]]
     frames = [frame.decode() for item in items for frame in commands.write(Burst(items=[item])).frames]

@@ -9,8 +9,15 @@ from types import SimpleNamespace
 import structlog
 from structlog.testing import capture_logs
 
-from dragoman.gateway.observability.line_limit import KINDS_MAX, LINE_BURST, LINE_RATE, LineLimit
-from dragoman.gateway.observability.log_throttle import FaultLog, LogThrottle, bad_request_counter
+from dragoman.gateway.observability.log_throttle import (
+    KINDS_MAX,
+    LINE_BURST,
+    LINE_RATE,
+    FaultLog,
+    LineLimit,
+    LogThrottle,
+    bad_request_counter,
+)
 from dragoman.mappings.errors import PeerError
 from tests.gateway.in_memory import ManualClock
 

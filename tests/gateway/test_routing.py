@@ -10,9 +10,9 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.routing.busy import BusySessions
 from dragoman.gateway.routing.ids import agent_id, canonical_id, session_id
 from dragoman.gateway.routing.session_factory import SessionFactory
+from dragoman.gateway.routing.session_sets import BusySessions
 from dragoman.gateway.session.session import NoBackend, SessionObserver
 from dragoman.mappings.canonical.commands import OpenSession
 from tests.gateway.in_memory import in_memory_gateway

@@ -1,9 +1,9 @@
-"""A codec of a small test dialect: what it accepts and mends, and that it raises only PeerError."""
+"""A codec of a small test dialect: what it accepts and mends, and the sizes of large parts."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, Struct, json
 
 from dragoman.mappings.canonical import Unmapped
-from dragoman.mappings.codec import ESCAPES_MAX, MALFORMED, Codec, check_depth, without_halves
+from dragoman.mappings.codec import ESCAPES_MAX, MALFORMED, Codec, check_depth, part_size, without_halves
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import PIECE, VALUES_MAX
 from tests.mappings.round_trip import any_json
@@ -292,3 +292,31 @@ def test_halves_of_surrogate_pairs_are_kept_among_too_many_escapes() -> None:
     frame = rb"\n" * (ESCAPES_MAX - 1) + rb"\ud83d"
     assert without_halves(frame).endswith(rb"\ufffd")
     assert without_halves(rb"\n" + frame) == rb"\n" + frame
+
+
+class Params(Struct, frozen=True):
+    large: Raw = Raw(b"")
+
+
+class Command(Struct, frozen=True):
+    name: Literal["store"]
+    params: Params = Params()
+    more: Raw = Raw(b"")
+
+
+@pytest.mark.parametrize(
+    ("frame", "size"),
+    [
+        (b'{"name":"store","params":{"large":"abc","small":1}}', 5),
+        (b'{"params":{"large":[1, 2]},"more":{},"name":"store"}', 8),
+        (b'{"name":"store"}', 0),
+        (b'{"name":"ping","params":{"large":"abc"}}', 0),
+        (b'{"params":{"large":"abc"}}', 0),
+        (b'{"name":"store","params":7}', 0),
+        (b'{"name":"store","more":"abc"', 0),
+        (b'{"name":"store","more":' + b"[" * 100_000, 0),
+        (b"", 0),
+    ],
+)
+def test_the_size_is_that_of_the_large_parts_of_this_command(frame: bytes, size: int) -> None:
+    assert part_size(Command)(frame) == size

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from dragoman.gateway.backends.asking import Asking, ConnectionLost, Script, TimedOut
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, Ping
 from dragoman.mappings.canonical.values import Failure

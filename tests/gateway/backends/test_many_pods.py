@@ -29,7 +29,7 @@ from dragoman.gateway.pods import live
 from dragoman.gateway.pods.index import NEWEST, SLICE
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_commands import SessionCommands
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session

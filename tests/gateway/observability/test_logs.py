@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.observability import logs
-from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
+from dragoman.gateway.observability.log_throttle import LINE_BURST, LINE_RATE
 from tests.forked_program import python
 from tests.gateway.recording.redaction.corpus import SHAPES
 

@@ -17,8 +17,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Recording, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.ops.gateway_loop import SLICE
-from dragoman.gateway.ops.heartbeat import LoopHeartbeat
+from dragoman.gateway.ops.gateway_loop import SLICE, LoopHeartbeat
 from dragoman.gateway.ops.metrics import KINDS, collect_metrics
 from dragoman.mappings.canonical.values import End
 from dragoman.mappings.dialect import Loss

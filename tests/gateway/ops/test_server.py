@@ -103,8 +103,10 @@ async def test_an_ops_port_that_cannot_start_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     beats: list[int] = []
-    monkeypatch.setattr("dragoman.gateway.ops.heartbeat.BEAT", 0.01)
-    monkeypatch.setattr("dragoman.gateway.ops.heartbeat.LoopHeartbeat.beat", lambda _heartbeat: beats.append(1))
+    monkeypatch.setattr("dragoman.gateway.ops.gateway_loop.BEAT", 0.01)
+    monkeypatch.setattr(
+        "dragoman.gateway.observability.traffic.Histogram.add_value", lambda _lag, _late: beats.append(1)
+    )
 
     async def refuse(_count: int) -> None:
         raise DragomanError("the limit of processes is too low")
@@ -114,6 +116,7 @@ async def test_an_ops_port_that_cannot_start_leaves_nothing_behind(
     with pytest.raises(DragomanError, match="limit of processes"):
         async with operated(ops=Ops(listen=f"unix:{path}")):
             pass
+    beats.clear()
     await asyncio.sleep(0.05)
     assert (path.exists(), beats) == (False, [])
 

@@ -1,17 +1,30 @@
-"""New connections are refused if their address has or makes too many, or if memory is short."""
+"""New connections and commands of clients that are refused: too many, too large, or for want of memory."""
 
 from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
 
 import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
+from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload import admission
-from dragoman.gateway.overload.admission import Admission
+from dragoman.gateway.overload.admission import Admission, CommandLimits, expected_work
+from dragoman.gateway.overload.fair_queue import FRAME, QUANTUM
 from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.gateway.peer import Peer
+from dragoman.mappings.dialect import HEAD, Burst, Frame, Missed, Oversize, Parts
+from dragoman.mappings.smooth import DIALECT
+from tests.dialects import parts
 from tests.gateway.in_memory import ManualClock
+from tests.memory_transport import MemoryTransport
+from tests.services import services
 
 LIMITS = Limits(address_links=3, connection_rate=2.0, connection_burst=5)
 
@@ -91,3 +104,163 @@ def test_the_latest_of_very_many_addresses_are_remembered(monkeypatch: pytest.Mo
         admits.disconnect(str(number))
     assert [*admits._rates] == [str(number) for number in range(90, 100)]
     assert not admits._connections
+
+
+COMMAND_LIMITS = Limits(max_command=20_000, message_values=5_000)
+
+
+def checked(frame: Frame, name: str = "smooth") -> Frame:
+    return CommandLimits(COMMAND_LIMITS, registry.dialects()[name]).check(frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [b"[" * 5_000, b'{"text":"' + b"x," * 9_000 + b'"}', Missed(channel="pub", count=1), Parts("rpc", b"", (b"{}",))],
+)
+def test_a_frame_within_the_limits_stays_as_it_is(frame: Frame) -> None:
+    assert checked(frame) is frame
+
+
+def test_a_frame_over_max_command_is_refused() -> None:
+    assert checked(b"x" * 20_001) == Oversize(size=20_001, limit=20_000, name="max_command", head=b"x" * HEAD)
+    assert checked(Parts("rpc", b"me", (b"x" * 20_000, b"x"))) == Oversize(
+        size=20_001, limit=20_000, name="max_command", head=b"x"
+    )
+
+
+@pytest.mark.parametrize("frame", [b"[" + b"0," * 9_000 + b"0]", b"[" * 9_000, b'{"a":' * 3_500 + b"[" * 2_000])
+def test_a_frame_of_more_values_than_message_values_is_refused(frame: bytes) -> None:
+    refused = checked(frame)
+    assert isinstance(refused, Oversize)
+    assert (
+        refused.text == f"message of {len(frame)} bytes has more JSON values than the limit of 5000 (`message_values`)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("smooth", {"action": "send_message", "images": [{"url": "data:" + "x" * 30_000}]}),
+        ("pando", {"method": "db.write", "params": {"text": "x" * 30_000}}),
+        ("codewhale", {"method": "thread/resume", "params": {"history": ["x" * 30_000]}}),
+        ("codewhale", {"method": "thread/message", "params": {"images": [{"dataBase64": "x" * 30_000}]}}),
+        ("codewhale", {"method": "thread/request", "params": {"images": ["x" * 30_000], "kind": "message"}}),
+        ("codewhale", {"method": "prompt/run", "params": {"images": [{"dataBase64": "x" * 30_000}]}}),
+    ],
+)
+def test_attachments_stored_messages_and_histories_may_be_longer(name: str, frame: dict[str, Any]) -> None:
+    data = json.dumps(frame).encode()
+    assert checked(data, name) is data
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("smooth", {"action": "ping", "images": 0, "more": "x" * 30_000}),
+        ("smooth", {"action": "ping", "images": "x" * 30_000}),
+        ("smooth", {"action": "send_message", "images": [], "message": "x" * 30_000}),
+        ("smooth", {"action": "send_message", "message": 'x"images"' * 3_000}),
+        ("pando", {"method": "message.send", "params": {"session_id": "db.write", "text": "x" * 30_000}}),
+        ("pando", {"method": "db.write", "more": "x" * 30_000}),
+        ("codewhale", {"method": "healthz", "params": {"history": ["x" * 30_000]}}),
+        ("codewhale", {"method": "thread/resume", "params": {"history": [], "path": "x" * 30_000}}),
+        ("codewhale", {"method": "thread/resume", "params": {"images": ["x" * 30_000]}}),
+        ("codewhale", {"method": "thread/request", "params": {"images": ["x" * 30_000], "kind": "read"}}),
+        ("codewhale", {"method": "thread/message", "params": {"images": [], "input": "x" * 30_000}}),
+    ],
+)
+def test_the_rest_of_a_command_and_all_other_commands_may_not_be_longer(name: str, frame: dict[str, Any]) -> None:
+    data = json.dumps(frame).encode()
+    refused = checked(data, name)
+    assert isinstance(refused, Oversize)
+    assert (refused.size, refused.limit, refused.name) == (len(data), 20_000, "max_command")
+
+
+def test_an_attachment_does_not_make_room_for_more_values() -> None:
+    frame = b'{"action":"send_message","images":[' + b"0," * 9_000 + b"0]}"
+    refused = checked(frame)
+    assert isinstance(refused, Oversize)
+    assert refused.name == "message_values"
+
+
+@pytest.mark.parametrize("name", registry.OURS)
+def test_an_input_is_expected_to_take_more_work_than_a_ping(name: str) -> None:
+    inputs = registry.dialects()[name].cost.inputs
+    data, ping = parts(name).input.encode(), b'{"action":"ping"}'
+    assert expected_work(inputs, data) == QUANTUM
+    assert expected_work(inputs, Parts("rpc", b"me", (b"", data))) == QUANTUM
+    assert expected_work(inputs, ping) < FRAME
+
+
+@pytest.mark.parametrize(
+    ("frame", "value"),
+    [
+        (b'{"a": "b", "id":-7 ,"c":null,"d":"%s"}', {"a": "b", "id": -7, "c": None}),
+        (b'{"a":{"id":1},"id":2,"d":"%s"}', None),
+        (b'{"a":"\\"","id":2,"d":"%s"}', None),
+        (b'{"a":"%s","id":2}', None),
+    ],
+    ids=["plain", "behind an object", "behind an escape", "behind the long text"],
+)
+def test_a_refused_command_keeps_the_plain_members_with_which_it_begins(frame: bytes, value: object) -> None:
+    refused = checked(frame % (b"x" * 30_000))
+    assert isinstance(refused, Oversize)
+    assert refused.first_members == value
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "answered"),
+    [
+        ("smooth", b'{"action":"ping","requestId":"r1","x":"%s"}', {"type": "error", "requestId": "r1"}),
+        ("pando", b'{"jsonrpc":"2.0","id":"r1","method":"session.get","params":{"x":"%s"}}', {"id": "r1"}),
+        ("codewhale", b'{"jsonrpc":"2.0","id":1,"method":"thread/read","params":{"x":"%s"}}', {"id": 1}),
+    ],
+)
+async def test_the_refusal_of_a_command_over_the_limit_has_the_id_of_its_request(
+    name: str, frame: bytes, answered: dict[str, object]
+) -> None:
+    dialect = registry.dialects()[name]
+    data = frame % (b"x" * 30_000)
+    sent = Parts("rpc", b"me", (b"", data)) if name == "pando" else data
+    step = dialect.server(lambda: 0, lambda: "id").receive([checked(sent, name)])
+    (answer,) = step.frames
+    got = json.loads(answer.parts[-1] if isinstance(answer, Parts) else answer)
+    assert got.items() >= answered.items()
+
+
+@pytest.mark.parametrize("name", registry.OURS)
+async def test_a_client_over_the_limit_gets_the_error_of_its_dialect_and_stays_connected(name: str) -> None:
+    transport, ledger = MemoryTransport(), Ledger()
+    dialect = registry.dialects()[name]
+    link = Link(
+        Peer(id="l1", dialect=dialect, limited=True),
+        transport,
+        dialect.server(lambda: 0, lambda: "id"),
+        services(ledger=ledger, limits=COMMAND_LIMITS),
+        LinkEvents(sink=lambda _link, _bursts: None),
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(link.run(), name="link")
+        dear = b"[" + b"0," * 9_000 + b"0]"
+        await transport.says(Parts("rpc", b"me", (b"", dear)) if name == "pando" else dear)
+        assert ledger.counters[f"faults_{name}_too_large"] == 1
+        assert transport.is_open()
+        assert transport.got or name in ("pod", "pando"), "which answer nothing that they cannot read"
+        transport.hang_up()
+
+
+async def test_frames_of_a_backend_may_exceed_the_limits_of_clients() -> None:
+    transport = MemoryTransport()
+    heard: list[Burst[Any]] = []
+    link = Link(
+        Peer(id="l1", dialect=DIALECT),
+        transport,
+        DIALECT.client(lambda: 0, lambda: "id", lambda: 0),
+        services(limits=COMMAND_LIMITS),
+        LinkEvents(sink=lambda _link, bursts: heard.extend(bursts)),
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(link.run(), name="link")
+        await transport.says(json.dumps({"type": "keepalive", "data": {"timestamp": 1}, "more": [0] * 9_000}).encode())
+        assert link.fault is None
+        transport.hang_up()

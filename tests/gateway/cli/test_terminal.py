@@ -6,8 +6,7 @@ from typing import cast
 
 import pytest
 
-from dragoman.gateway.cli.terminal import Terminal
-from dragoman.gateway.cli.turn_display import TurnDisplay
+from dragoman.gateway.cli.terminal import Terminal, TurnDisplay
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import End, Failure

@@ -1,9 +1,13 @@
-"""Threads that start with the gateway, because the system may refuse to start them later.
+"""Settings of a serving program at its start: the interpreter, its threads, and the free memory of the C library.
 
 A limit of processes (`ulimit -u`, `pids.max` of a control group) counts threads, too, and a child that starts processes
 without end uses it up. asyncio starts threads when it first needs them. Then the task that needs one would fail, and
 the gateway with it. libuv even ends the process if it cannot start its threads, which it does for the first connection
-to a TCP address.
+to a TCP address. So all of them start with the gateway.
+
+glibc keeps what is freed below blocks that are in use: 150 MiB and more after a burst of large messages, and a few MiB
+after many small ones. Large blocks that are always mapped by themselves would go back at once, but then large messages
+take twice the CPU (docs/reliability.md, section 3).
 """
 
 from __future__ import annotations
@@ -16,6 +20,17 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 from dragoman.mappings.errors import DragomanError
+
+DIGITS_MAX = 640  # digits of an integer that is read, the least limit of Python: 4,000 digits take 0.1 ms each time
+
+SWITCH = 0.0005  # seconds that the event loop waits for another thread after each system call, instead of Python's 5 ms
+
+
+def configure_interpreter() -> None:
+    """Bound the integers that are read from text, and how long a busy thread may delay the event loop."""
+    sys.set_int_max_str_digits(DIGITS_MAX)
+    sys.setswitchinterval(SWITCH)
+
 
 THREADS = 6  # as many as asyncio starts on a machine with two cores; each takes 30 KB
 
@@ -45,3 +60,25 @@ def run_in_background() -> None:
     with contextlib.suppress(OSError):  # a sandbox may forbid it, and musl has neither call
         if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+EVERY = 60.0  # seconds: with little to return, a call takes 1 ms
+
+
+async def return_free_memory() -> None:
+    """Return the free memory of the C library once a minute, in a thread."""
+    while True:
+        await asyncio.sleep(EVERY)
+        await asyncio.to_thread(trim)
+
+
+def trim() -> None:
+    """Return whole pages of free memory now; do nothing if the C library has no call for it."""
+    try:
+        import ctypes  # 9 ms at the start, which need not wait for it
+    except ImportError:  # a Python that was built without libffi
+        return
+
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.app import App
-from dragoman.gateway.cli.ops_port import OpsPort
+from dragoman.gateway.cli.running import OpsPort
 from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.endpoint import parse
 

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from dragoman.adapters.zeromq.refusal import refuse_connection
-from dragoman.adapters.zeromq.sockets import ZeroMQLimits
+from dragoman.adapters.zeromq.sockets import ZeroMQLimits, refuse_connection
 from tests.adapters.zeromq.peers import primary
 
 
