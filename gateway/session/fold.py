@@ -345,7 +345,7 @@ def _no_goal(state: SessionState, _event: events.GoalCleared) -> None:
     state.goal = None
 
 
-FOLD_IN_TURN: Handlers[OpenTurn, None] = dict(
+FOLD_IN_TURN: Handlers[OpenTurn, [], None] = dict(
     [
         handler(events.TurnAccepted, _accepted),
         handler(events.ModelTurnStarted, _model_turn),
@@ -368,7 +368,7 @@ FOLD_IN_TURN: Handlers[OpenTurn, None] = dict(
     ]
 )
 
-FOLD: Handlers[SessionState, None] = dict(
+FOLD: Handlers[SessionState, [], None] = dict(
     [
         handler(events.HistorySnapshot, _history),
         handler(events.MessageAppended, _message),

@@ -41,7 +41,7 @@ _OPENS_A_TURN = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - 
 # The method for each type of event, by the part that has it; `NormalForm._HANDLERS` has its own methods. An event of
 # any other type is emitted as it is.
 
-_CONTENT: Handlers[Content, None] = dict(
+_CONTENT: Handlers[Content, [], None] = dict(
     [
         handler(events.TextDelta, Content.text_delta),
         handler(events.TextDone, Content.text_done),
@@ -55,7 +55,7 @@ _CONTENT: Handlers[Content, None] = dict(
         handler(events.ModelTurnEnded, Content.model_turn_ended),
     ]
 )
-_QUESTIONS: Handlers[QuestionForm, None] = dict(
+_QUESTIONS: Handlers[QuestionForm, [], None] = dict(
     [
         handler(events.ApprovalRequested, QuestionForm.open_question),
         handler(events.InteractionRequired, QuestionForm.open_question),
@@ -65,7 +65,7 @@ _QUESTIONS: Handlers[QuestionForm, None] = dict(
         handler(events.OtpSent, QuestionForm.code_sent),
     ]
 )
-_END: Handlers[EndForm, None] = dict(
+_END: Handlers[EndForm, [], None] = dict(
     [
         handler(events.TurnResult, EndForm.result),
         handler(events.StatusChanged, EndForm.status),
@@ -217,7 +217,7 @@ class NormalForm:
         elif event.items or not is_list:
             self._runs.emit(renew(event, self._state, self._runs.new_id))
 
-    _HANDLERS: ClassVar[Handlers[NormalForm, None]] = dict(
+    _HANDLERS: ClassVar[Handlers[NormalForm, [], None]] = dict(
         [
             handler(events.ToolCallFinished, _call_finished),
             handler(events.MessageAppended, _message),

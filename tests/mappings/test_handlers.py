@@ -16,7 +16,7 @@ def add_text(texts: list[str], event: TextDelta | TextDone) -> None:
     texts.append(event.text)
 
 
-HANDLERS: Handlers[list[str], None] = dict([handler(TextDelta, add_piece), handler(TextDone, add_text)])
+HANDLERS: Handlers[list[str], [], None] = dict([handler(TextDelta, add_piece), handler(TextDone, add_text)])
 
 
 def test_an_event_is_handled_by_the_function_in_the_row_of_its_type() -> None:
@@ -24,5 +24,5 @@ def test_an_event_is_handled_by_the_function_in_the_row_of_its_type() -> None:
 
 
 if TYPE_CHECKING:  # mypy must refuse both rows: it reports an `ignore` without an error
-    handler(TextDone, add_piece)  # type: ignore[arg-type]  # the handler takes another type
-    OTHER: Handlers[str, None] = dict([handler(TextDelta, add_piece)])  # type: ignore[arg-type]  # it changes another object
+    handler(TextDone, add_piece)  # type: ignore[misc]  # the handler takes another type
+    OTHER: Handlers[str, [], None] = dict([handler(TextDelta, add_piece)])  # type: ignore[arg-type]  # of another object

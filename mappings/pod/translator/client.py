@@ -252,7 +252,7 @@ class ClientTranslator(Translator[Event, Command]):
             return ()
         return (structs.replace(event, request=entry.request),)
 
-    _HANDLERS: ClassVar[Handlers[ClientTranslator, tuple[Event, ...]]] = dict(
+    _HANDLERS: ClassVar[Handlers[ClientTranslator, [], tuple[Event, ...]]] = dict(
         [
             handler(events.HistorySnapshot, _on_snapshot),
             handler(events.MessageAppended, _on_message),
