@@ -1,8 +1,18 @@
 """The client's side of a link with a smooth server.
 
 The sources are docs/dialects/smooth.md, sections 2, 6 and 9, and docs/translation.md, rule 3.11. Every command is sent
-under a new request id of ours: servers need one, and a confirm must not have the id of its turn. An event belongs to a
-pending command, to a running turn, or to neither. A turn that another client began becomes known by its first event.
+under a new request id of ours: servers need one, and a confirm must not have the id of its turn. This id decides what
+an event is:
+
+    the id names                  its events
+    a turn that runs              are of the turn; a TurnEnded, or an error, ends it
+    an input of ours              are of its turn, which the first one begins; an error refuses the input
+    another command of ours       answer it, if they are a Reply, an error, a Pong or the verdict on an answer
+    a turn of an earlier          are lost, except its end: that answers our cancel, for which nobody waits
+    connection, now cancelled
+    a turn that is over           are lost
+    nothing that we know          are of another client's turn, or lost while a turn of ours runs
+
 Bursts with events of a turn have the id of the command that began it.
 """
 
@@ -10,8 +20,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
@@ -32,6 +44,7 @@ from dragoman.mappings.dialect import (
     Translator,
 )
 from dragoman.mappings.extras import read_raw
+from dragoman.mappings.handlers import Handlers, handler
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.to_canonical.replies import typed_answer
 from dragoman.mappings.smooth.translator.opening import Opening
@@ -54,7 +67,7 @@ VERDICTS: dict[type, type] = {
 }
 """Events that report the result of a user's answer -> the command that sent the answer."""
 
-OUTSIDE_TURNS = (events.Reply, events.ErrorReported, events.Pong, events.Heartbeat, Unmapped, *VERDICTS)
+OUTSIDE_TURNS = frozenset((events.Reply, events.ErrorReported, events.Pong, events.Heartbeat, Unmapped, *VERDICTS))
 """Events that do not prove that a turn runs under their request id."""
 
 
@@ -144,7 +157,7 @@ class ClientTranslator(Translator[Event, Command]):
     def _write_commands(self, items: Sequence[Command], step: Step[Event]) -> None:
         for command in items:
             own = self._new_id()
-            written = FROM_CLIENT.write(Burst(items=[msgspec.structs.replace(command, request=own)]))
+            written = FROM_CLIENT.write(Burst(items=[replace(command, request=own)]))
             step.losses += written.losses
             step.frames += written.frames
             failure = None if written.frames else FROM_CLIENT.from_canonical.refusal_of(type(command))
@@ -188,56 +201,49 @@ class ClientTranslator(Translator[Event, Command]):
             step.bursts.append(self._place_burst(Burst(items=[event], request=own), step))
 
     def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
+        """Return the burst under the request for which our id stands, with its events as the table above says."""
         own = burst.request
         request = self._turns.get(own)
         if request is not None and TEXT.issuperset(map(type, burst.items)):  # the hot path
             return Burst(items=burst.items, request=request, at=burst.at)
         items: list[Event] = []
         for event in burst.items:
-            if (self._cancelled or self._ends_unheard) and self._answers_cancel(own, event):
+            if own not in self._turns and not self._admit_first(own, event, items, step):
                 continue
-            if own and own not in self._turns and self._begins_turn(own, event):
-                why = self._stray_reason(own)
-                if why:
-                    step.losses.append(Loss(kind=type(event).__name__, why=why))
-                    continue
-                request = self._begin_turn(own, event, items)
-            item = event
-            if type(event) is events.Reply or type(event) is events.ErrorReported or type(event) is events.Pong:
-                command = self._pending.get(own)
-                item = self._typed_answer(own, event, step.losses)
-                if command is not None:
-                    now, answers = self._opening.take_answer(command, item)
-                    self._cancel_abandoned(step)
-                    self._write_commands(now, step)
-                    items += answers
-                    continue
-            elif type(event) is events.TurnAccepted:
-                known = self._pending.pop(own, None)  # an answer, if the server begins another turn with it
-                request = request or own
-                item = events.Reply(request=known.request) if known else msgspec.structs.replace(event, request=request)
-            elif type(event) in VERDICTS:
-                item = self._match_verdict(own, event)
-            items.append(self._match_unknown(item) if type(item) is Unmapped else item)
-            if type(item) is events.TurnEnded:
-                if self._turns.pop(own, own) != own:
-                    self._over.append(own)
-                items += self._take_cancels() if self._pending else ()
+            request = self._turns.get(own, request)
+            handle = self._HANDLERS.get(type(event))
+            items += (event,) if handle is None else handle(self, event, own, step)
         return Burst(items=items, request=request or own, at=burst.at)
 
-    def _answers_cancel(self, own: str, item: Event) -> bool:
+    # -- the turn that an id names ----------------------------------------------------------------------
+
+    def _admit_first(self, own: str, event: Event, items: list[Event], step: Step[Event]) -> bool:
+        """Return False if an event is dropped whose id names no turn yet. Begin the turn if it is the first of one.
+
+        A 202 response, or any other event of the turn, means that our input was accepted.
+        """
+        if self._answers_cancel(own, event):
+            return False
+        command = self._pending.get(own)
+        if not own or type(event) in OUTSIDE_TURNS or not isinstance(command, commands.SubmitInput | None):
+            return True
+        if why := self._stray_reason(own):
+            step.losses.append(Loss(kind=type(event).__name__, why=why))
+            return False
+        request = own if command is None else self._pending.pop(own).request or own
+        if command is not None and type(event) is not events.TurnAccepted:
+            items.append(events.TurnAccepted(request=request))
+        remember(self._turns, own, request, WAITING_MAX)
+        return True
+
+    def _answers_cancel(self, own: str, event: Event) -> bool:
         """Return True if this event answers our cancel of a turn that an earlier connection began, of us or others."""
         if own and own == self._cancelled:
-            return isinstance(item, events.TurnEnded | events.Reply | events.ErrorReported)
-        is_known = own in self._turns or own in self._pending
-        is_end = self._ends_unheard and isinstance(item, events.TurnEnded) and not is_known
+            return isinstance(event, events.TurnEnded | events.Reply | events.ErrorReported)
+        is_end = self._ends_unheard and isinstance(event, events.TurnEnded) and own not in self._pending
         if is_end:
             self._ends_unheard = False
         return is_end
-
-    def _begins_turn(self, own: str, item: Event) -> bool:
-        """Return True if this event begins a turn, given that its id `own` had no events before."""
-        return not isinstance(item, OUTSIDE_TURNS) and isinstance(self._pending.get(own), commands.SubmitInput | None)
 
     def _stray_reason(self, own: str) -> str:
         """Return why an event with this id cannot begin a turn, "" if it can.
@@ -249,55 +255,86 @@ class ClientTranslator(Translator[Event, Command]):
         ours = any(request != known for known, request in self._turns.items())
         return "with a foreign id while our turn is open" if ours and own not in self._pending else ""
 
-    def _begin_turn(self, own: str, item: Event, items: list[Event]) -> str:
-        """Begin a turn with its first event: a 202 response, or any other event, means that our input was accepted."""
-        command = self._pending.pop(own, None)
-        request = own if command is None else command.request or own
-        if command is not None and type(item) is not events.TurnAccepted:
-            items.append(events.TurnAccepted(request=request))
-        remember(self._turns, own, request, WAITING_MAX)
-        return request
+    def _accept_turn(self, event: events.TurnAccepted, own: str, _step: Step[Event]) -> list[Event]:
+        command = self._pending.pop(own, None)  # an answer, if the server begins another turn with it
+        if command is not None:
+            return [events.Reply(request=command.request)]
+        return [replace(event, request=self._turns.get(own, own))]
 
-    def _typed_answer(
-        self, own: str, item: events.Reply | events.ErrorReported | events.Pong, losses: list[Loss]
+    def _end_turn(self, event: events.TurnEnded, own: str, _step: Step[Event]) -> list[Event]:
+        """Return the end of a turn, and a Reply to each pending cancel: a server answers it only by this end."""
+        if self._turns.pop(own, own) != own:
+            self._over.append(own)
+        items: list[Event] = [event]
+        for known, command in [*self._pending.items()]:
+            if isinstance(command, commands.CancelTurn):
+                del self._pending[known]
+                items.append(events.Reply(request=command.request))
+        return items
+
+    # -- the command that an id names -------------------------------------------------------------------
+
+    def _take_answer(
+        self, event: events.Reply | events.ErrorReported | events.Pong, own: str, step: Step[Event]
+    ) -> list[Event]:
+        """Return the events for the answer to a command. An error that answers none ends the turn of its id."""
+        command = self._pending.pop(own, None)
+        if command is not None:
+            now, answers = self._opening.take_answer(command, self._answer_to(command, own, event, step.losses))
+            self._cancel_abandoned(step)
+            self._write_commands(now, step)
+            return answers
+        if not isinstance(event, events.ErrorReported):
+            return [replace(event, request=own)]
+        if own in self._turns and given(event.ext, "code", str, "") != "OTP_SEND_FAILED":
+            return self._end_turn(events.TurnEnded(end="failed", failure=_failure_of(event)), own, step)
+        return [event]
+
+    def _answer_to(
+        self, command: Command, own: str, event: events.Reply | events.ErrorReported | events.Pong, losses: list[Loss]
     ) -> Event:
-        command = self._pending.pop(own, None)
-        request = own if command is None else command.request
-        if isinstance(item, events.Pong):
-            return msgspec.structs.replace(item, request=request)
-        if isinstance(item, events.ErrorReported):
-            failure = Failure(cause=item.cause, text=item.text, ext=item.ext)
-            if command is not None:
-                return events.Reply(request=request, failure=failure)
-            if own in self._turns and given(item.ext, "code", str, "") != "OTP_SEND_FAILED":
-                return events.TurnEnded(end="failed", failure=failure)
-            return item
-        if isinstance(command, commands.SubmitInput):
-            remember(self._turns, own, request or own, WAITING_MAX)
-            return events.TurnAccepted(request=request, ext=item.ext)
-        answer = typed_answer(command, item, losses) if command is not None else None
-        return answer or msgspec.structs.replace(item, request=request)
+        if isinstance(event, events.ErrorReported):
+            return events.Reply(request=command.request, failure=_failure_of(event))
+        if isinstance(event, events.Reply) and isinstance(command, commands.SubmitInput):
+            remember(self._turns, own, command.request or own, WAITING_MAX)
+            return events.TurnAccepted(request=command.request, ext=event.ext)
+        typed = typed_answer(command, event, losses) if isinstance(event, events.Reply) else None
+        return typed or replace(event, request=command.request)
 
-    def _match_verdict(self, own: str, item: Event) -> Event:
+    def _match_verdict(
+        self, event: events.OtpVerified | events.OtpInvalid | events.InteractionInvalid, own: str, _step: Step[Event]
+    ) -> list[Event]:
         """Return the event with the `request` of the user's answer that it reports on, "" if there is none.
 
         That is the answer sent under the event's own id, else the oldest pending answer of that kind.
         """
-        kind = VERDICTS[type(item)]
+        kind = VERDICTS[type(event)]
         known = self._pending.get(own)
         key = own if isinstance(known, kind) else next((k for k, c in self._pending.items() if isinstance(c, kind)), "")
         command = self._pending.pop(key, None)
-        return msgspec.structs.replace(item, request="" if command is None else command.request)
+        return [replace(event, request="" if command is None else command.request)]
 
-    def _match_unknown(self, item: Unmapped) -> Unmapped:
+    def _match_unknown(self, event: Unmapped, _own: str, _step: Step[Event]) -> list[Event]:
         """Return a message of unknown type with the `request` of the command that it names, if any; no answer."""
-        head = read_raw(msgspec.Raw(item.raw.encode()), Head)
+        head = read_raw(msgspec.Raw(event.raw.encode()), Head)
         command = self._pending.get(head.request_id) if head is not None else None
-        return item if command is None else msgspec.structs.replace(item, request=command.request)
+        return [event if command is None else replace(event, request=command.request)]
 
-    def _take_cancels(self) -> list[Event]:
-        """Return a Reply to every pending cancel: servers send none, so the end of the turn is the answer."""
-        done = {own: command for own, command in self._pending.items() if isinstance(command, commands.CancelTurn)}
-        for own in done:
-            del self._pending[own]
-        return [events.Reply(request=command.request) for command in done.values()]
+    _HANDLERS: ClassVar[Handlers[ClientTranslator, [str, Step[Event]], list[Event]]] = dict(
+        [
+            handler(events.TurnAccepted, _accept_turn),
+            handler(events.TurnEnded, _end_turn),
+            handler(events.Reply, _take_answer),
+            handler(events.ErrorReported, _take_answer),
+            handler(events.Pong, _take_answer),
+            handler(events.OtpVerified, _match_verdict),
+            handler(events.OtpInvalid, _match_verdict),
+            handler(events.InteractionInvalid, _match_verdict),
+            handler(Unmapped, _match_unknown),
+        ]
+    )
+    """The methods for events that may begin or end a turn, or answer a command; `own` is their id on the wire."""
+
+
+def _failure_of(event: events.ErrorReported) -> Failure:
+    return Failure(cause=event.cause, text=event.text, ext=event.ext)
