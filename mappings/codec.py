@@ -119,22 +119,21 @@ class Codec(Generic[M]):
     def check(self, frame: bytes, message: M) -> None:
         """Raise PeerError `too_deep`, `not_utf8` or `duplicate_key` if a decoded frame is one of these.
 
-        Most frames pass a count of a few characters. Only the others are read again.
+        Most frames pass a count of a few characters. Only one that may have a duplicate key is decoded again.
         """
+        if not (frame.isascii() or is_utf8(frame)):
+            raise PeerError("not_utf8", "not UTF-8 text")
         may_repeat_a_key = self.unique_keys and (
             type(message) in self._uncounted
             or frame.count(b":") > self.encode(message).count(b":")
             or b"\\u003" in frame  # an escaped colon
         )
         may_be_deep = len(frame) > 2 * self.max_depth and frame.count(b"{") + frame.count(b"[") > self.max_depth
-        if may_repeat_a_key or may_be_deep or not (frame.isascii() or is_utf8(frame)):
-            self._read(frame)
-
-    def _read(self, frame: bytes) -> object:
-        value = read_json(frame, self.max_depth)
-        if self.unique_keys:
+        if may_repeat_a_key or may_be_deep:
+            check_value_count(frame)
+            check_depth(frame, self.max_depth)
+        if may_repeat_a_key:
             json.loads(frame, object_pairs_hook=_unique)
-        return value
 
     def mend(self, frame: bytes) -> tuple[M | Unmapped, list[str]]:
         """Decode a frame that the typed decoder refused; return the message and the paths of the removed keys.
@@ -143,7 +142,9 @@ class Codec(Generic[M]):
         """
         if self._reads_halves:
             frame = without_halves(frame)
-        value = self._read(frame)
+        value = read_json(frame, self.max_depth)
+        if self.unique_keys:
+            json.loads(frame, object_pairs_hook=_unique)
         if self._reshape is not None:
             value = self._reshape(value)
         if not isinstance(value, dict):

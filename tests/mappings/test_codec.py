@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw, Struct, json
 
+from dragoman.mappings import codec as codecs
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codec import ESCAPES_MAX, MALFORMED, Codec, check_depth, part_size, without_halves
 from dragoman.mappings.errors import PeerError
@@ -257,6 +258,15 @@ def test_the_depth_of_a_frame_is_that_of_its_brackets_outside_of_strings(frame: 
 def test_more_brackets_than_values_are_allowed_are_not_added_up() -> None:
     with pytest.raises(PeerError, match="values"):
         check_depth(b"[" + b"[]," * (VALUES_MAX + 1) + b"0]", 100)
+
+
+def test_a_message_with_many_brackets_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_given: object) -> object:
+        raise AssertionError("it was decoded twice")
+
+    monkeypatch.setattr(codecs, "read_json", refuse)
+    frame = b'{"type":"show","anything":[%s0]}' % (b"[]," * 100)
+    PLAIN.check(frame, PLAIN.decode(frame))
 
 
 def test_the_depth_of_a_frame_takes_as_many_steps_for_any_depth() -> None:
