@@ -560,6 +560,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     changes_session: Callable[[ResumeSession, OpenSession | None], bool] = _never
     # A client that opens or reads a session is answered with its whole history.
     answers_with_history: bool = False
-    # Renders in slices what `attach` shows of a history, keeps it in the state, and yields the bytes of each slice.
-    # Set if a client is shown the whole history at once.
+    # Renders in slices what `attach` shows of a history, keeps it in the state, and yields the work of each slice: its
+    # bytes, and what its entries take beside them. Set if a client is shown the whole history at once.
     render_history: Callable[[SessionState], Iterator[int]] | None = None

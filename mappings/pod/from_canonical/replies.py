@@ -23,7 +23,8 @@ from dragoman.mappings.pod.vocabulary import carried, given
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.pod.wire.codecs import EVENTS
 
-SLICE = 64 * 1024  # bytes of one slice: about 0.4 ms
+SLICE = 64 * 1024  # work (units) of one slice: about 0.4 ms
+ENTRY = 512  # units of an entry beside its bytes: about 4 us to read and to write it
 KEY = "pod"
 BEGIN = b'{"event":"snapshot","data":{"entries":['
 
@@ -67,7 +68,7 @@ def snapshot_line(state: SessionState) -> bytes:
 
 
 def render_snapshot(state: SessionState) -> Iterator[int]:
-    """Render the snapshot in slices, and keep it in the state; yield the bytes of each slice.
+    """Render the snapshot in slices, and keep it in the state; yield the work (units) of each slice.
 
     If the backend rewrote the history between two slices, nothing is kept.
     """
@@ -106,13 +107,13 @@ class _Line:
         self._is_empty = True
 
     def add(self, entries: Iterable[object]) -> int:
-        """Add entries; return their bytes."""
-        before = self._buffer.tell()
+        """Add entries; return the work (units) that they took."""
+        work = 0
         for entry in entries:
             self._buffer.write(BEGIN if self._is_empty else b",")
-            self._buffer.write(EVENTS.encode(entry))
+            work += ENTRY + self._buffer.write(EVENTS.encode(entry))
             self._is_empty = False
-        return self._buffer.tell() - before
+        return work
 
     def end(self, history: wire.Snapshot.Data) -> bytes:
         """Return the line, given the history without its entries."""
@@ -132,15 +133,15 @@ class _SnapshotWriter:
         self._last: Item | None = None  # the last item that is written
 
     def add_own_entries(self) -> Iterator[int]:
-        """Add the pod's own entries, unless its history was cut or rewritten since; yield the bytes of each slice."""
-        line, logged, size = _Line(), LoggedConversation(), 0
+        """Add the pod's own entries, unless its history was cut or rewritten since; yield the work of each slice."""
+        line, logged, work = _Line(), LoggedConversation(), 0
         for raw in _own_entries(self._state):
             entry = json.decode(raw)
             logged.add_entry(entry)
-            size += line.add((entry,))
-            if size >= SLICE:
-                yield size
-                size = 0
+            work += line.add((entry,))
+            if work >= SLICE:
+                yield work
+                work = 0
         transcript = self._state.transcript
         sent = self._state.summed_up  # the summary replaces this many items, which are not sent again
         if not sent and _begins_with(transcript, logged.items):
@@ -151,14 +152,14 @@ class _SnapshotWriter:
         self._last = next(iter(transcript[sent - 1 : sent]), None)
 
     def add_ended_turns(self) -> Iterator[int]:
-        """Add the items that no open turn can replace by others; yield the bytes of each slice."""
-        size = 0
+        """Add the items that no open turn can replace by others; yield the work of each slice."""
+        work = 0
         while items := self._further_items(self._state.transcript[: self._state.fresh]):
             for item in items:
-                size += self._add_item(item)
-                if size >= SLICE:
-                    yield size
-                    size = 0
+                work += self._add_item(item)
+                if work >= SLICE:
+                    yield work
+                    work = 0
 
     def finish(self) -> bytes | None:
         """Add the other items and return the line; None if the history was rewritten meanwhile."""
@@ -182,7 +183,7 @@ class _SnapshotWriter:
         return None
 
     def _add_item(self, item: Item) -> int:
-        """Add the entries of an item; return their bytes."""
+        """Add the entries of an item; return the work (units) that they took."""
         self._last = item
         return self._line.add(self._made.add_item(item))
 

@@ -115,16 +115,16 @@ TEXT = "t" * 1000
 LONG = 400  # items of TEXT: six slices
 
 
-def long_history(items: int = LONG) -> SessionState:
+def long_history(items: int = LONG, text: str = TEXT) -> SessionState:
     """Return a session with so many answers, all of ended turns."""
-    transcript = [Message(role="assistant", text=f"{number} {TEXT}", turn=str(number)) for number in range(items)]
+    transcript = [Message(role="assistant", text=f"{number} {text}", turn=str(number)) for number in range(items)]
     return SessionState(id=SESSION, transcript=[*transcript], fresh=items)
 
 
-def own_history(items: int = LONG) -> SessionState:
+def own_history(items: int = LONG, text: str = TEXT) -> SessionState:
     """Return a session whose pod told so many entries itself."""
     entries = [
-        {"item": {"content": [{"kind": "text", "text": TEXT}], "kind": "message", "role": "assistant"}}
+        {"item": {"content": [{"kind": "text", "text": text}], "kind": "message", "role": "assistant"}}
         | {"kind": "assistant_item", "ts": number}
         for number in range(items)
     ]
@@ -158,14 +158,23 @@ def test_all_clients_are_shown_the_same_object_until_the_session_changes(make: C
     assert frame_of(state) == anew(state) != line
 
 
-@pytest.mark.parametrize("make", [long_history, own_history])
-def test_no_step_of_a_long_history_does_more_than_a_slice(make: Callable[[], SessionState]) -> None:
-    state, steps = make(), list[int]()
-    slices = render_snapshot(state)
+def steps_of_slices(state: SessionState) -> list[int]:
+    slices, steps = render_snapshot(state), list[int]()
     while "pod" not in state.rendered:
         steps.append(count_steps(partial(next, slices, 0)))
+    return steps
+
+
+@pytest.mark.parametrize("make", [long_history, own_history])
+def test_no_step_of_a_long_history_does_more_than_a_slice(make: Callable[[], SessionState]) -> None:
+    steps = steps_of_slices(make())
     assert len(steps) > LONG * len(TEXT) // SLICE
     assert max(steps) < 2 * sum(steps) / len(steps)
+
+
+@pytest.mark.parametrize("make", [long_history, own_history])
+def test_a_slice_of_short_entries_takes_as_long_as_one_of_long_entries(make: Callable[..., SessionState]) -> None:
+    assert steps_of_slices(make(4 * LONG, "x"))[0] < 3 * steps_of_slices(make())[0]
 
 
 def test_items_that_come_between_two_slices_are_rendered_too() -> None:
