@@ -22,7 +22,7 @@ from dragoman.gateway.endpoint import DEFAULT_PORTS, Endpoint
 TABLES = Path("/proc/net")
 ACCEPTS = 1 << 16  # __SO_ACCEPTCON among the flags of /proc/net/unix
 LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
-ROWS_MAX = 512  # rows that are read: Linux lists listening sockets before connections, of which there may be thousands
+ROWS_MAX = 512  # rows that are read, of which there may be thousands
 
 
 def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
@@ -67,8 +67,18 @@ def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:
     for rows in tables_read:
         if any(row[3] == LISTEN and int(row[1].rpartition(":")[2], 16) == port for row in rows):
             return True
-    is_cut = any(len(rows) == ROWS_MAX and rows[-1][3] == LISTEN for rows in tables_read)
-    return None if is_cut else False
+    return False if all(map(_has_all_listeners, tables_read)) else None
+
+
+def _has_all_listeners(rows: list[list[str]]) -> bool:
+    """Return True if no listening socket can be in a row that was not read.
+
+    Linux lists them before all connections. Other kernels, such as that of gVisor, list sockets in any order.
+    """
+    states = [row[3] for row in rows]
+    listening = states.count(LISTEN)
+    is_linux = states[:listening] == [LISTEN] * listening
+    return len(rows) < ROWS_MAX or (0 < listening < ROWS_MAX and is_linux)
 
 
 def _first_rows(table: Path) -> list[list[str]]:

@@ -104,6 +104,15 @@ def test_a_port_that_is_not_among_the_first_of_a_machine_is_unknown(tmp_path: Pa
     assert found == [True, None]
 
 
+@pytest.mark.parametrize("place", [100, 600])  # among the rows that are read, and after them
+def test_a_port_is_unknown_if_the_kernel_lists_sockets_in_any_order(tmp_path: Path, place: int) -> None:
+    rows = [TCP_ROW.format(number, 2, "01") for number in range(1000)]
+    rows[place] = TCP_ROW.format(place, 1, "0A")
+    for name in ("tcp", "tcp6"):
+        (tmp_path / name).write_text(TCP_HEAD + "".join(rows))
+    assert find_local_server(parse("pando+tcp://127.0.0.1:3"), tmp_path) is None
+
+
 @pytest.mark.parametrize("text", ["smooth+wss://example.com/ws", "codewhale+stdio:program", "pod+dir:/run/pods"])
 def test_the_tables_do_not_tell_about_other_machines_programs_and_folders(text: str) -> None:
     assert find_local_server(parse(text)) is None
