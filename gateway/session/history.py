@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import accumulate, chain, dropwhile, islice, pairwise, takewhile
 
 from msgspec import structs
@@ -47,6 +47,7 @@ Mark = tuple[type, str, str]
 
 PAGE = 50  # messages of a page, if the client does not say how many: docs/dialects/smooth.md, section 5
 ALIKE = 64  # runs of one input among which the one with this answer is looked for
+COMPARED = 8192  # blocks compared in vain in one history (15 ms): from then on only the next run is looked at
 TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
 
 
@@ -253,11 +254,7 @@ def _same_runs(told: Sequence[HistoryRun], known: Sequence[HistoryRun]) -> dict[
     numbers = {run.id: number for number, run in enumerate(told) if told_ids[run.id] == 1}
     same = {0: 0} | {numbers[run.id]: place for place, run in enumerate(known) if run.id in numbers}
     by_id = {*same.values()}
-    by_text: dict[tuple[str, ...], list[int]] = {}
-    for place, run in enumerate(known):
-        if run.answer and place not in by_id:
-            by_text.setdefault((run.asked,), []).append(place)
-            by_text.setdefault((run.asked, run.answer), []).append(place)
+    alike = _RunIndex(known, without=by_id)
 
     def may_be_one(pair: tuple[int, int]) -> bool:
         one, other = told[pair[0]], known[pair[1]]
@@ -266,7 +263,7 @@ def _same_runs(told: Sequence[HistoryRun], known: Sequence[HistoryRun]) -> dict[
     in_order = [(0, 0)]
     for number, run in enumerate(told[1:], 1):
         after = in_order[-1][1] + 1
-        if number not in same and (found := _find_run(run, known, by_text, after)) is not None:
+        if number not in same and (found := alike.find_run(run, after)) is not None:
             same[number] = found
         if same.get(number, 0) >= after:
             in_order.append((number, same[number]))
@@ -282,20 +279,39 @@ def _same_runs(told: Sequence[HistoryRun], known: Sequence[HistoryRun]) -> dict[
     return same
 
 
-def _find_run(
-    told: HistoryRun, known: Sequence[HistoryRun], by_text: dict[tuple[str, ...], list[int]], after: int
-) -> int | None:
-    """Return the place from `after` on of a run that has all of this answer, else of one that has a part of it.
+class _RunIndex:
+    """The known runs with an answer, by their input, and by input and answer."""
 
-    None is returned if there is no such run, or no answer. The order matters: once the part is completed, its run has
-    all of the answer, and is found again.
-    """
-    alike, equal = (by_text.get(key, []) for key in ((told.asked,), (told.asked, told.answer)))
-    first, first_equal = bisect_left(alike, after), bisect_left(equal, after)
-    near = alike[first : first + ALIKE] if told.answer else []
-    whole = (place for place in near if sum(known[place].shared(told)) == len(told.answer))
-    parts = (place for place in near if sum(known[place].shared(told)) == len(known[place].answer))
-    return next(chain(whole, equal[first_equal : first_equal + 1], parts), None)
+    def __init__(self, known: Sequence[HistoryRun], without: Container[int]) -> None:
+        self._known = known
+        self._places: dict[tuple[str, ...], list[int]] = {}
+        self._left = COMPARED
+        for place, run in enumerate(known):
+            if run.answer and place not in without:
+                self._places.setdefault((run.asked,), []).append(place)
+                self._places.setdefault((run.asked, run.answer), []).append(place)
+
+    def find_run(self, told: HistoryRun, after: int) -> int | None:
+        """Return the place from `after` on of a run that has all of this answer, else of one that has a part of it.
+
+        None is returned if there is no such run, or no answer. The order matters: once the part is completed, its run
+        has all of the answer, and is found again.
+        """
+        if not told.answer:
+            return None
+        alike, equal = (self._places.get(key, []) for key in ((told.asked,), (told.asked, told.answer)))
+        first, part = bisect_left(alike, after), None
+        for place in alike[first : first + ALIKE]:
+            both = sum(self._known[place].shared(told))
+            if both == len(told.answer):
+                return place
+            if part is None and both == len(self._known[place].answer):
+                part = place
+            self._left -= len(told.blocks)
+            if self._left < 0:
+                break
+        whole = _next(equal, after)
+        return part if whole is None else whole
 
 
 def _mark(item: Item) -> Mark:

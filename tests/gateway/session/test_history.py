@@ -15,7 +15,7 @@ from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.state import continues
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
-from tests.step_counter import GROWTH, CopiedText, growth
+from tests.step_counter import GROWTH, CopiedText, count_steps, growth
 
 
 class Told:
@@ -610,6 +610,14 @@ def test_the_cost_of_a_list_of_equal_inputs_is_proportional_to_its_length() -> N
         return lambda: add_listed(listed, known, lambda: "id")
 
     assert growth(work, [200, 200, 400, 800]) <= GROWTH
+
+
+def test_a_list_that_contradicts_many_equal_inputs_costs_little_more_than_one_of_other_inputs() -> None:
+    def steps(input: str) -> int:
+        known, listed = (conversation(" ".join(f"{input.format(n)}:{who}{n}" for n in range(1000))) for who in "ab")
+        return count_steps(lambda: add_listed(listed, known, lambda: "id"))
+
+    assert steps("g") < 3 * steps("{}")
 
 
 def test_runs_that_are_alike_are_added_if_the_list_has_more_of_them() -> None:
