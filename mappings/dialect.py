@@ -541,8 +541,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     renames_listed: bool = False
     # Inputs may have images, as `data:` URLs.
     takes_images: bool = False
-    # The model of a server may have forgotten a conversation that the server still knows.
-    forgets_context: bool = False
     # Why a server may not answer in time, and what to do: a part of that error.
     why_late: str = ""
     # Makes a reader that interprets a server's events without seeing the commands. Set if an answer's meaning

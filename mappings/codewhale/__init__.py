@@ -35,7 +35,6 @@ DIALECT = Dialect(
     lists_silent=True,
     answers_with_history=True,
     takes_images=True,
-    forgets_context=True,
     why_late=WHY_LATE,
     keeps_turns=True,
     overheard=Overheard,

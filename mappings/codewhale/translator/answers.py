@@ -67,7 +67,7 @@ class Answers:
         if self._generation != SEED:
             self._facts = Capabilities(
                 turn_image_inputs=backend.takes_images or UNSET,
-                keeps_context=not backend.forgets_context or UNSET,
+                keeps_context=True,
                 methods=[],
             )
 

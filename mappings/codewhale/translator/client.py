@@ -288,7 +288,7 @@ class ClientTranslator(Translator[Event, Command]):
             known = capabilities(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known.methods
             server = known or Capabilities(methods=[])
-            self._opening.note_server(resumes_context=server.resumes_context, serves_others=server.owns_threads)
+            self._opening.note_server(server)
             self._takes_images = server.turn_image_inputs is True
         now, answers = self._opening.take_answer(
             command, typed_answer(command, event, self._clock()) or replace(event, request=command.request)

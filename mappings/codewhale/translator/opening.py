@@ -20,6 +20,7 @@ from dragoman.mappings.codewhale.from_canonical.commands import changes_thread, 
 from dragoman.mappings.codewhale.ids import session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import given, keep
 from dragoman.mappings.codewhale.wire.requests import Resume, Start
+from dragoman.mappings.codewhale.wire.results import Capabilities
 from dragoman.mappings.codewhale.wire.values import Thread
 from dragoman.mappings.extras import raw
 from dragoman.mappings.opening import LOST, SessionOpening
@@ -57,15 +58,16 @@ class Opening(SessionOpening):
         """True if the server knows the conversation of a thread that it resumes."""
         self.serves_others = False
         """True if other processes end with this server."""
+        self._knows_folders = False  # of the threads that it resumes
         self._has_context = False  # the model was told something in this thread
         self._known = ""  # the thread id on the previous server
         self._cwd = ""
         self._unplaced: commands.ResumeSession | None = None  # the resume without our folder, while it can be repeated
 
-    def note_server(self, *, resumes_context: bool, serves_others: bool) -> None:
-        """Note if the server knows the conversation of a thread that it resumes, and if others end with it."""
-        self.resumes_context = resumes_context
-        self.serves_others = serves_others
+    def note_server(self, server: Capabilities) -> None:
+        """Note what the server knows of a thread that it resumes, and if others end with it."""
+        self.resumes_context, self.serves_others = server.resumes_context, server.owns_threads
+        self._knows_folders = server.knows_folders
 
     def note_input(self) -> None:
         """Note an input: from now on the model knows something of the conversation."""
@@ -145,10 +147,10 @@ class Opening(SessionOpening):
     def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
         """Add the folder to a resume: without it the server uses its own (docs/dialects/codewhale.md, section 2.3).
 
-        A server that knows the thread's conversation knows its folder too, and refuses another.
+        A server that knows the folder refuses another. A gateway does not know it if its backend does not.
         """
         self._unplaced = None
-        if not self._cwd or self.resumes_context:
+        if not self._cwd or self._knows_folders:
             return command
         usual = Resume.Params(thread_id=command.session, persist_extended_history=False)
         params = given(command.ext, "params", Resume.Params, usual)

@@ -47,7 +47,12 @@ class Capabilities(Wire, frozen=True, kw_only=True):
     @property
     def resumes_context(self) -> bool:
         """True if the server resumes a thread with its context, as servers since 0.10.2 and other gateways do."""
-        return self.tool_free_turns is True or self.keeps_context is True
+        return self.knows_folders or self.keeps_context is True
+
+    @property
+    def knows_folders(self) -> bool:
+        """True if the server resumes a thread in its own folder, and refuses another, as servers since 0.10.2 do."""
+        return self.tool_free_turns is True
 
     @property
     def owns_threads(self) -> bool:
@@ -55,7 +60,7 @@ class Capabilities(Wire, frozen=True, kw_only=True):
 
         Since 0.10.2 the first process of a data directory is such a server; the others tell `unix-socket`.
         """
-        return self.tool_free_turns is True and self.transport == "stdio"
+        return self.knows_folders and self.transport == "stdio"
 
 
 class ThreadResponse(Wire, frozen=True, kw_only=True):

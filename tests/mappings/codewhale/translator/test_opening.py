@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.mappings.canonical import SessionState, commands, events
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.vocabulary import given, keep
 from dragoman.mappings.codewhale.wire.requests import Resume, Start
+from dragoman.mappings.codewhale.wire.results import Capabilities
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 OPENED = events.SessionOpened(request="", session=THREAD[7:], ext=keep(thread_id=THREAD))
@@ -25,13 +28,20 @@ def test_every_resume_has_the_folder_of_the_endpoint_unless_a_client_gave_one() 
         assert given(command.ext, "params", Resume.Params, Resume.Params(thread_id="")).cwd == cwd
 
 
-def test_a_server_that_knows_the_context_of_a_thread_is_told_no_folder_for_it() -> None:
+@pytest.mark.parametrize(
+    ("server", "cwd"),
+    [
+        (Capabilities(tool_free_turns=True, methods=[]), None),
+        (Capabilities(keeps_context=True, methods=[]), "/route"),  # a gateway, perhaps before an old server
+    ],
+)
+def test_a_server_that_knows_the_folder_of_a_thread_is_told_none(server: Capabilities, cwd: str | None) -> None:
     opening = Opening()
-    opening.resumes_context = True
+    opening.note_server(server)
     opening.resume(SessionState(id="s", opening=commands.OpenSession(ext=keep(params=Start.Params(cwd="/route")))))
     (command,), _ = opening.admit_command(commands.ResumeSession(session=THREAD))
     assert isinstance(command, commands.ResumeSession)
-    assert command.ext is None
+    assert given(command.ext, "params", Resume.Params, Resume.Params(thread_id="")).cwd == cwd
 
 
 def test_waiting_commands_are_sent_to_the_thread_that_was_opened() -> None:

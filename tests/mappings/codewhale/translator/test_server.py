@@ -54,7 +54,7 @@ def test_capabilities_are_those_of_the_generation(generation: str, method: str, 
     ("backend", "generation", "told"),
     [
         (smooth.DIALECT, HEAD, (True, True)),
-        (DIALECT, HEAD, (True, None)),
+        (DIALECT, HEAD, (True, True)),
         (pod.DIALECT, HEAD, (None, True)),
         (smooth.DIALECT, SEED, (None, None)),
     ],
