@@ -94,7 +94,7 @@ def _near_end(own: Item, items: Sequence[Item]) -> int | None:
 
 def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
     """Return the transcript with what a history of the same conversation adds to it."""
-    if event.rotated and event.compacted:
+    if event.rotated and event.compacted and not event.runs:
         own = state.transcript[state.fresh :]
         summed_up = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
         return structs.replace(event, items=tuple(state.transcript), summed_up=state.fresh + summed_up)

@@ -308,6 +308,24 @@ async def test_an_attached_pod_client_is_shown_a_compacted_history_without_what_
         )
 
 
+async def test_runs_that_a_gateway_adds_to_a_compacted_segment_are_shown() -> None:
+    def text(role: str, said: str) -> Frame:
+        return {"kind": "message", "role": role, "content": [{"kind": "text", "text": said}]}
+
+    more = SHORTER | {"history": [SUMMARY, text("user", "Other"), text("assistant", "Said")]}
+    everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "Other"), ("assistant", "Said")]
+    async with in_memory_gateway() as made:
+        await (
+            together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
+            .pod_sends(say("segment_rotated", entry=SHORTER), say("segment_rotated", entry=more))
+            .ignores("s", "p", "v")
+        )
+        told = await histories(made)
+        assert told.pop("pod") == [], "the runs are in the first entry"
+        assert told == dict.fromkeys(told, everything)
+        assert made.clients["new p"].frames()[0]["data"]["entries"] == [more]
+
+
 def rotation(input: str) -> Frame:
     """Return the rotated history that a client is shown: the summary, and the input of the run that goes on."""
     more = [{"kind": "message", "role": "user", "content": [{"kind": "text", "text": input}]}] if input else []
