@@ -255,8 +255,8 @@ class SharedKind(RememberingOpener):
     def _receive_unaddressed(self, item: Any) -> None:
         if isinstance(item, SessionsListed):
             self._lists.add_work(self._take_list(item))
-        elif isinstance(item, StoreChanged):
-            self._sessions.publications.send(item)
+        elif isinstance(item, StoreChanged) and self._sessions.publications.send(item):
+            return
         elif not isinstance(item, Heartbeat):  # the translator watches for those, and our own clients get ours
             self._services.ledger.record([_lost(item, "of the backend, and of no session")], source=self.dialect.name)
 

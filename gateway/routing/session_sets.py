@@ -183,10 +183,11 @@ class Publications:
     def remove_link(self, link: Link) -> None:
         self._links.remove(link)
 
-    def send(self, event: Event) -> None:
-        """Send every subscriber an event that belongs to no session."""
+    def send(self, event: Event) -> bool:
+        """Send every subscriber an event that belongs to no session; return False if there is none."""
         for link in self._links:
             link.send([event])
+        return bool(self._links)
 
     def note_session(self, session: Session) -> None:
         """Count a session that is new, has changed or is over as published, or stop counting it."""

@@ -342,14 +342,18 @@ async def test_a_change_of_the_store_goes_to_subscribers_and_to_no_session() -> 
         "timestamp": "2026-05-09T21:28:20Z",
     }
     async with in_memory_pando_gateway() as made:
-        client, pando = await watching(made, ONE), made.join("pando", publishes=True)
+        client = await watching(made, ONE)
         await made.begins(row(ONE))
+        await made.publishes("db.file.created", topic="db.file.created", **change)
+        assert ("StoreChanged", 1) in [(entry.kind, entry.count) for entry in made.ledger.entries()]  # nobody got it
+        pando = made.join("pando", publishes=True)
         before = len(frames(client))
         await made.publishes("db.file.created", topic="db.file.created", **change)
         assert [f["payload"]["payload"] for f in frames(pando) if f["topic"] == "db.file.created"] == [
             change["payload"]
         ]
         assert len(frames(client)) == before
+        assert ("StoreChanged", 1) in [(entry.kind, entry.count) for entry in made.ledger.entries()]
 
 
 async def test_a_history_that_is_still_empty_when_it_is_read_again_is_not_told() -> None:
