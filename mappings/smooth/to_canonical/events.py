@@ -123,7 +123,10 @@ def stream_chunk(message: wire.StreamChunk) -> Events:
 @TO_EVENT.rule(
     wire.EventualResponse,
     produces=(events.TurnEnded,),
-    ext=("response.suggestedNextActions", "needsEscalation", "escalationReason", "citations", "directive"),
+    ext=(
+        *("response.requestSummary", "response.suggestedNextActions"),
+        *("needsEscalation", "escalationReason", "citations", "directive"),
+    ),
 )
 def eventual_response(message: wire.EventualResponse) -> Events:
     """Map the end of a completed turn. `ext` keeps all parts of the answer that are not text."""
