@@ -10,9 +10,7 @@ from typing import Any, ClassVar, TypedDict
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.mappings.canonical.values import Ext, Segment, Text, snake_case
-
-ONLY_TEXT = frozenset({Text})
+from dragoman.mappings.canonical.values import Ext, Segment, only_text, snake_case
 
 
 class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
@@ -102,7 +100,7 @@ class SubmitInput(CommandBase, frozen=True, kw_only=True):
 
     def implies(self, field: str) -> bool:
         """Return True for `segments` if the input is only text: `text` then says the same."""
-        return field == "segments" and ONLY_TEXT.issuperset(map(type, self.segments))
+        return field == "segments" and only_text(self.segments)
 
 
 class PromptOnce(CommandBase, frozen=True, kw_only=True):
@@ -139,6 +137,10 @@ class AnswerApproval(CommandBase, frozen=True, kw_only=True):
 
     approved: bool
     question: str = ""
+
+    def implies(self, field: str) -> bool:
+        """Return True for `question`: a session has one open question at a time."""
+        return field == "question"
 
 
 class AnswerOtp(CommandBase, frozen=True, kw_only=True):

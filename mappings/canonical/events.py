@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.mappings.canonical import values
 from dragoman.mappings.canonical.facts import (
     AnswerEvent,
+    CallDetail,
     EndOfTurn,
     EventBase,
     InternalEvent,
@@ -85,6 +86,10 @@ class MessageAppended(EventBase, frozen=True, kw_only=True):
 
     message: values.Message
     gateway_adds = True
+
+    def implies(self, field: str) -> bool:
+        """Return True for the segments of a message that is only text: `text` then says the same."""
+        return field == "message.segments" and values.only_text(self.message.segments)
 
 
 # -- a turn in progress: text, reasoning and tool calls of the model --------------------------------
@@ -181,7 +186,7 @@ class ToolCallStarted(TurnDetail, frozen=True, kw_only=True):
     call: str = ""
 
 
-class ToolCallArguments(TurnDetail, frozen=True, kw_only=True):
+class ToolCallArguments(CallDetail, frozen=True, kw_only=True):
     """A fragment of a call's arguments as JSON text; if `done`, the complete arguments."""
 
     json: str
@@ -199,7 +204,7 @@ class ToolOutputDelta(TurnDetail, frozen=True, kw_only=True):
     streamed = True
 
 
-class ToolCallFinished(TurnDetail, frozen=True, kw_only=True):
+class ToolCallFinished(CallDetail, frozen=True, kw_only=True):
     """A tool returned a `summary`, an `output`, or both."""
 
     call: str = ""

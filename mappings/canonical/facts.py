@@ -73,6 +73,14 @@ class TurnDetail(TurnEvent, frozen=True, kw_only=True):
     comes_while_parked = True
 
 
+class CallDetail(TurnDetail, frozen=True, kw_only=True):
+    """Base class of the events of a tool call that has begun."""
+
+    def implies(self, field: str) -> bool:
+        """Return True for `name`: the start of the call already told it."""
+        return field == "name"
+
+
 class EndOfTurn(TurnEvent, frozen=True, kw_only=True):
     """Base class of the events that end a turn."""
 

@@ -137,6 +137,11 @@ def flatten(segments: Sequence[Segment]) -> str:
     return "".join(parts)
 
 
+def only_text(segments: Iterable[Segment]) -> bool:
+    """Return True if the segments say no more than their text."""
+    return {Text}.issuperset(map(type, segments))
+
+
 def why_empty(segments: Sequence[Segment]) -> str:
     """Return the reason for which an input without text is refused."""
     has_unknown = any(isinstance(segment, UnknownSegment) for segment in segments)
