@@ -38,19 +38,17 @@ class Exact(Struct, frozen=True):
 class Lossy(Struct, frozen=True):
     """The fidelity of a type that loses the listed fields.
 
-    Items for which `whole_if` returns True keep all fields.
+    If the type has several forms, `lost_by` returns which of the fields the form of an item loses.
     """
 
     fields: tuple[str, ...]
     kind: Literal["lossy"] = "lossy"
-    whole_if: Callable[[Any], bool] | None = None
+    lost_by: Callable[[Any], tuple[str, ...]] | None = None
 
     def find_lost(self, item: Any) -> tuple[str, ...]:
         """Return the fields that this item has and that the translation loses."""
-        if self.whole_if is not None and self.whole_if(item):
-            return ()
         lost = []
-        for field in self.fields:
+        for field in self.fields if self.lost_by is None else self.lost_by(item):
             head, _, rest = field.partition(".")
             value = getattr(item, head, None)  # nearly always empty: looked at before anything is called
             if value and (not rest or _has(value, rest.split("."))) and not item.implies(field):
@@ -172,14 +170,21 @@ class Rules(RuleTable, Generic[P, T]):
     def carried(self, source: type, how: str, without: tuple[str, ...] = ()) -> None:
         """Declare that `source` writes nothing itself; `how` names the message that has its content.
 
-        The fields `without` are lost.
+        The fields `without` are lost, and counted by `context.lose`.
         """
 
         def write_nothing(_source: object, /, *_args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             return ()
 
-        self._add(source, Rule((), Emulated(how, fields=without)), write_nothing)
-        del self.speaking[source]
+        def count_lost_fields(source: object, /, *args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
+            context: Any = args[0]  # a subclass of Losses
+            for field in Lossy(without).find_lost(source):
+                context.lose(source, field, f"its form is {how}")
+            return ()
+
+        self._add(source, Rule((), Emulated(how, fields=without)), count_lost_fields if without else write_nothing)
+        if not without:
+            del self.speaking[source]
 
     def none(self, why: str, *sources: type) -> None:
         """Declare that the target has no form for `sources`; each one is counted by `context.lose`."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dragoman.mappings.canonical.commands import SubmitInput
-from dragoman.mappings.canonical.events import HistorySnapshot, TurnEnded
-from dragoman.mappings.canonical.values import Failure, ImageAttachment, Message, Reasoning, Text
+from dragoman.mappings.canonical.commands import AnswerApproval, SubmitInput
+from dragoman.mappings.canonical.events import HistorySnapshot, MessageAppended, ToolCallFinished, TurnEnded
+from dragoman.mappings.canonical.values import Failure, ImageAttachment, Message, Reasoning, Text, Usage
 from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing, Rules
 from tests.step_counter import count_steps
 
@@ -119,6 +119,13 @@ if TYPE_CHECKING:  # mypy must refuse the last three of these rules: it reports 
         (SubmitInput(segments=(Text(text="a"),)), ("model", "segments", "segments.image"), ()),
         (SubmitInput(segments=(Text(text="a"), ImageAttachment(url="u"))), ("segments.image",), ("segments.image",)),
         (SubmitInput(segments=(ImageAttachment(url="u"),), model="m"), ("segments", "model"), ("segments", "model")),
+        (
+            MessageAppended(message=Message(role="user", text="a", segments=(Text(text="a"),))),
+            ("message.segments",),
+            (),
+        ),
+        (ToolCallFinished(call="c", name="bash", output="o"), ("call", "name"), ("call",)),
+        (AnswerApproval(approved=True, question="q"), ("question",), ()),
     ],
 )
 def test_only_fields_that_an_item_has_are_lost_with_it(
@@ -136,7 +143,7 @@ def test_the_kinds_of_a_long_history_are_looked_at_once() -> None:
     assert few == many
 
 
-def test_an_item_for_which_its_rule_is_whole_loses_nothing() -> None:
-    rule = Lossy(("end", "usage"), whole_if=lambda event: event.end == "limit_reached")
+def test_an_item_loses_only_the_fields_that_its_form_loses() -> None:
+    rule = Lossy(("end", "usage"), lost_by=lambda event: () if event.end == "limit_reached" else ("end",))
     assert rule.find_lost(TurnEnded(end="limit_reached")) == ()
-    assert rule.find_lost(TurnEnded(end="cancelled")) == ("end",)
+    assert rule.find_lost(TurnEnded(end="cancelled", usage=Usage(input_tokens=1))) == ("end",)

@@ -281,7 +281,7 @@ FROM_EVENT.carried(events.StatusChanged, "the status of the thread")
 FROM_EVENT.carried(events.SessionUpdated, "the thread that thread/read tells")
 FROM_EVENT.carried(events.SessionActivated, "the thread that thread/read tells")
 FROM_EVENT.carried(events.SessionClosed, "the list of threads")
-FROM_EVENT.carried(events.BackendShutdown, "the result of shutdown, and the end of the stream")
+FROM_EVENT.carried(events.BackendShutdown, "the result of shutdown, and the end of the stream", without=("reason",))
 
 for source, how in IN_WORDS.items():
     FROM_EVENT.carried(source, how)

@@ -213,14 +213,15 @@ OF_MODEL = frozenset(("model_failed", "rate_limited"))
 UNEXPLAINED = Failure(cause="internal", text="the turn failed")
 """The failure of a turn whose backend gave no reason."""
 
+WITHOUT_ANSWER = ("end", "text", "message", "usage", "failure.cause")
+"""The fields that a turn without an answer loses."""
+
 
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
-    # The six ends have three forms. Only the form of a completed turn has a text, an id and usage.
-    fidelity=Lossy(
-        ("end", "text", "message", "usage", "failure.cause"), whole_if=lambda event: event.end == "completed"
-    ),
+    # The six ends have three forms. Only the form of an answered turn has a text, an id and usage.
+    fidelity=Lossy(WITHOUT_ANSWER, lost_by=lambda event: ("end",) if event.end in ANSWERED else WITHOUT_ANSWER),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     """Write the held errors of the turn, then its terminal message (docs/translation.md, rule 3.6).
@@ -475,7 +476,7 @@ FROM_EVENT.carried(events.UsageReported, "usage in the terminal", without=("usag
 FROM_EVENT.carried(events.TurnResult, "the terminal")
 FROM_EVENT.carried(events.StatusChanged, "202 and the terminal")
 FROM_EVENT.carried(events.QuestionAnswered, "the turn going on")
-FROM_EVENT.carried(events.BackendShutdown, "close code 1001")
+FROM_EVENT.carried(events.BackendShutdown, "close code 1001", without=("reason",))
 
 FROM_EVENT.none(
     "smooth describes a session only on request",
