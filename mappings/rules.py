@@ -178,13 +178,13 @@ class Rules(RuleTable, Generic[P, T]):
 
         def count_lost_fields(source: object, /, *args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             context: Any = args[0]  # a subclass of Losses
-            for field in Lossy(without).find_lost(source):
+            for field in fidelity.find_lost(source):
                 context.lose(source, field, f"its form is {how}")
             return ()
 
+        fidelity = Lossy(without)
         self._add(source, Rule((), Emulated(how, fields=without)), count_lost_fields if without else write_nothing)
-        if not without:
-            del self.speaking[source]
+        del (self.lossy if without else self.speaking)[source]
 
     def none(self, why: str, *sources: type) -> None:
         """Declare that the target has no form for `sources`; each one is counted by `context.lose`."""

@@ -19,7 +19,7 @@ from dragoman.mappings.pod.vocabulary import (
 )
 from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire.values import ChildReport
-from dragoman.mappings.rules import Lossy, Rules, making
+from dragoman.mappings.rules import Emulated, Lossy, Rules, making
 
 FROM_COMMAND = Rules[[Losses], wire.MethodBase]("canonical commands -> pod")
 
@@ -81,7 +81,15 @@ def resume_session(command: commands.ResumeSession, _context: Losses) -> Message
 
 # -- commands without a form in pod ------------------------------------------------------------------
 
-FROM_COMMAND.carried(commands.OpenSession, "connecting to the pod", without=(*CLIENT_DETAILS[1:], "model", "cwd"))
+
+@FROM_COMMAND.rule(
+    commands.OpenSession,
+    fidelity=Emulated("connecting to the pod", fields=(*CLIENT_DETAILS[1:], "model", "cwd")),
+)
+def open_session(_command: commands.OpenSession, _context: Losses) -> Messages:
+    return ()  # no message is sent: the ledger counts the fields when the session is opened
+
+
 FROM_COMMAND.none("a pod sends its history once, when a client connects", commands.GetHistory)
 FROM_COMMAND.none("pods run no prompt outside of their conversation", commands.PromptOnce)
 FROM_COMMAND.none("pods ask no questions", commands.AnswerApproval, commands.AnswerOtp, commands.AnswerInteraction)

@@ -12,7 +12,7 @@ from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of,
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.unions import Unmapped
-from dragoman.mappings.canonical.values import Failure, Message, SessionSummary, Text
+from dragoman.mappings.canonical.values import Failure, Message, SessionSummary, Text, Usage
 from tests.gateway.recording.lines import FROZEN
 from tests.samples import full
 
@@ -174,14 +174,14 @@ def test_losses_of_text_pieces_are_shown_once_with_their_row() -> None:
     told: list[Any] = [
         events.ToolOutputDelta(call="c", text="a"),
         events.ToolOutputDelta(call="c", text="b"),
-        events.ToolCallFinished(call="c", name="ls", output="ab"),
+        events.UsageReported(usage=Usage(cost_usd=0.5)),
     ]
     lines: list[Line] = [client()]
     lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(told, 2)]
     entries = list(transcript(lines, losses=find_losses("s", lines, registry.dialect)))
     assert [(entry.kind, [text.split(":")[0] for text in entry.lost]) for entry in entries] == [
         ("output", ["pod clients do not get it"]),
-        ("result", ["pod clients get it without name"]),
+        ("detail", ["pod clients get it without usage.cost_usd"]),
     ]
 
 
