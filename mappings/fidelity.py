@@ -18,6 +18,7 @@ from dragoman.mappings.dialect import Dialect, Direction
 from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
 
 GATEWAY = Emulated("the gateway's own answer")
+OTHER_DIALECT = Nothing("only a backend of the client's dialect has such a store")
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -57,6 +58,8 @@ def _between(canonical: Any, source: Dialect, target: Dialect, name: str) -> Fid
     gateway_adds = name == "event" and canonical.gateway_adds
     if not read and not gateway_adds and not any(canonical in rule.answers for rule in rules):
         return None
+    if name == "command" and canonical.own_dialect_only:
+        return EXACT if source.name == target.name else OTHER_DIALECT
     written = _direction(target, name).from_canonical.entries[canonical].fidelity
     if isinstance(written, Nothing) and name == "command" and canonical.gateway_answers:
         return GATEWAY

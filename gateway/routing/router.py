@@ -261,6 +261,9 @@ class Router:
         return False
 
     def _perform_in_session(self, link: Link, command: Command) -> None:
+        if isinstance(command, StoreWrite) and link.dialect.name != self.upstream.name:
+            link.refuse(command.request, "unsupported", "there is no database here")
+            return
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
             return
@@ -295,10 +298,7 @@ class Router:
         self._events.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        """Pass on a command without a session; a write into a store needs a backend of the client's dialect."""
-        if isinstance(command, StoreWrite) and link.dialect.name != self.upstream.name:
-            link.refuse(command.request, "unsupported", "there is no database here")
-            return
+        """Pass on a command without a session."""
         if self.upstream.commands.can_write_type(type(command)):
             self.backend.control().in_flight.forward(link, command)
         else:

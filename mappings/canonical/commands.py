@@ -17,10 +17,11 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
     """Base class of the commands.
 
     `gateway_answers`: the gateway answers the command if the backend's dialect cannot (docs/translation.md, rules 3.2
-    and 3.16).
+    and 3.16). `own_dialect_only`: the gateway refuses the command for a backend of another dialect.
     """
 
     gateway_answers: ClassVar[bool] = False
+    own_dialect_only: ClassVar[bool] = False
 
     request: str = ""
     session: str = ""
@@ -259,7 +260,9 @@ class ShutdownBackend(CommandBase, frozen=True, kw_only=True):
 
 
 class StoreWrite(CommandBase, frozen=True, kw_only=True):
-    """Write into the backend's store (pando `db.write`); `params` is its JSON."""
+    """Write into the backend's store (pando `db.write`, codewhale `goal_record_progress`); `params` is its JSON."""
+
+    own_dialect_only = True
 
     method: str
     params: Raw | UnsetType = UNSET

@@ -356,6 +356,19 @@ async def test_a_change_of_the_store_goes_to_subscribers_and_to_no_session() -> 
         assert ("StoreChanged", 1) in [(entry.kind, entry.count) for entry in made.ledger.entries()]
 
 
+async def test_the_goal_progress_of_a_codewhale_client_is_not_written_into_the_database_of_a_pando() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await made.lists(row(ONE))
+        editor = made.join("codewhale")
+        await send(client, ask("get_conversation_messages", "h", sessionId=ONE))
+        params = {"kind": "goal_record_progress", "thread_id": f"thread-{ONE}", "token_delta": 5}
+        before = made.asked()
+        await send(editor, {"jsonrpc": "2.0", "id": 1, "method": "thread/request", "params": params})
+        (answer,) = frames(editor)
+        assert answer["result"]["data"] == {"error": "there is no database here"}
+        assert made.asked() == before
+
+
 async def test_a_history_that_is_still_empty_when_it_is_read_again_is_not_told() -> None:
     change = {"instance_id": "i-2", "path": "/", "payload": {"method": "UpdateSession"}}
     async with in_memory_pando_gateway() as made:
