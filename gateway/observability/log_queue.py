@@ -44,10 +44,14 @@ class LogQueue:
             if len(self._lines) >= LINES_MAX or self._size + len(data) > BYTES_MAX:
                 self._dropped += 1
                 return
-            self._append(data)
             if self._thread is None or not self._thread.is_alive():  # a fork leaves the thread behind
                 self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError:  # the limit of processes is reached: the line may be the error that says so
+                    self._write(data)
+                    return
+            self._append(data)
             self._changed.notify_all()
 
     def flush(self, deadline: float = FLUSH_DEADLINE) -> bool:

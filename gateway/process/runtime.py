@@ -33,21 +33,32 @@ def configure_interpreter() -> None:
 
 
 THREADS = 6  # as many as asyncio starts on a machine with two cores; each takes 30 KB
+LIBUV_THREADS = 4  # the size of its pool unless UV_THREADPOOL_SIZE is set
 
 
 async def start_threads(count: int = THREADS) -> None:
-    """Start `count` threads for `asyncio.to_thread`, and those of libuv. Raise DragomanError if the system refuses."""
+    """Start `count` threads for `asyncio.to_thread`, and those of libuv. Raise DragomanError if the system refuses.
+
+    As many threads as libuv needs are started and ended before, because a refusal could not be reported afterwards.
+    """
     loop = asyncio.get_running_loop()
-    executor, all_run = ThreadPoolExecutor(count, initializer=run_in_background), Barrier(count + 1)
+    executor, probe = ThreadPoolExecutor(count, initializer=run_in_background), ThreadPoolExecutor(LIBUV_THREADS)
+    all_run = Barrier(count + LIBUV_THREADS + 1)
     try:
-        for _ in range(count):
-            executor.submit(all_run.wait)
+        for pool in (*[executor] * count, *[probe] * LIBUV_THREADS):
+            pool.submit(all_run.wait)
     except RuntimeError as error:
         all_run.abort()
         raise DragomanError(f"{error}: the limit of processes (`ulimit -u`, `pids.max`) is too low") from error
     all_run.wait()
+    probe.shutdown()
     loop.set_default_executor(executor)
+    loop.shutdown_default_executor = _end_without_a_thread  # type: ignore[method-assign]  # asyncio's own starts one
     await loop.getaddrinfo("127.0.0.1", None)
+
+
+async def _end_without_a_thread(_timeout: float | None = None) -> None:
+    """Leave the threads of an event loop to the interpreter, which waits for them when it exits."""
 
 
 def run_in_background() -> None:

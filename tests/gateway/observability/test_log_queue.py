@@ -6,6 +6,9 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import Mock
+
+import pytest
 
 from dragoman.gateway.observability.log_queue import BYTES_MAX, LINES_MAX, LogQueue
 
@@ -70,6 +73,13 @@ def test_the_queue_is_bounded_in_bytes_too() -> None:
             queue.put("x" * (BYTES_MAX // 2))
         assert queue._size <= BYTES_MAX
         assert queue._dropped >= 7
+
+
+def test_a_line_is_written_where_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("threading.Thread.start", Mock(side_effect=RuntimeError("can't start new thread")))
+    with piped() as (queue, source):
+        queue.put("error: the limit of processes is too low")
+        assert read_until(source, "error: the limit of processes is too low")
 
 
 def test_a_flush_gives_up_at_its_deadline_when_nobody_reads() -> None:

@@ -10,14 +10,16 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 import pytest
+import uvloop
 
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.launched.route import run_program
 from dragoman.gateway.process import runtime
-from dragoman.gateway.process.runtime import DIGITS_MAX, THREADS, run_in_background, start_threads
+from dragoman.gateway.process.runtime import DIGITS_MAX, LIBUV_THREADS, THREADS, run_in_background, start_threads
 from dragoman.gateway.recording.session_redactor import INLINE_MAX
 from dragoman.mappings.errors import DragomanError
 from tests.awaited import until
@@ -66,13 +68,32 @@ async def test_no_thread_starts_after_a_gateway_listens(tmp_path: Path) -> None:
         assert set(os.listdir(tasks)) == before
 
 
-async def test_a_gateway_that_the_system_refuses_a_thread_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_thread: object) -> None:
-        raise RuntimeError("can't start new thread")
+def refuse_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the system refuse each thread after `count` further ones."""
+    left, start = iter(range(count)), Thread.start
 
-    monkeypatch.setattr("threading.Thread.start", refuse)
+    def start_or_refuse(thread: Thread) -> None:
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", start_or_refuse)
+
+
+@pytest.mark.parametrize("count", [0, THREADS + LIBUV_THREADS - 1], ids=["the first", "the last of libuv"])
+async def test_a_gateway_that_the_system_refuses_a_thread_says_so(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_after(count, monkeypatch)
     with pytest.raises(DragomanError, match="the limit of processes"):
         await start_threads()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_gateway_that_the_system_refuses_a_thread_can_end(
+    loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(start_threads())
+        refuse_after(0, monkeypatch)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a thread wait for a free CPU")
