@@ -141,7 +141,8 @@ def upstream(endpoint: Endpoint) -> Dialect:
     known = recorded(read_header(endpoint))
     if options.live is not None and not dialect(options.live.dialect).events.can_read_type(ModelTurnStarted):
         known = dialect(options.live.dialect)
-    return structs.replace(known, single_session=options.auto, session_ref=None, turn_outlives_connection=False)
+    lost_turn = "ends" if known.lost_turn == "goes_on" else known.lost_turn
+    return structs.replace(known, single_session=options.auto, session_ref=None, lost_turn=lost_turn)
 
 
 def recorded(header: Header) -> Dialect:

@@ -492,6 +492,16 @@ def _never(_command: object, _opening: object) -> bool:
     return False
 
 
+LostTurn = Literal["ends", "kept", "reachable", "goes_on"]
+"""The fate of a server's turn whose connection is lost.
+
+    ends       the turn ends with its connection
+    kept       the server may still run the turn, or know its question
+    reachable  like kept, and a later connection reaches the turn by its session: a command about it opens the session
+    goes_on    the turn goes on for us: the client translator may be opened again on the next connection
+"""
+
+
 class Dialect(Struct, frozen=True, kw_only=True):
     """Everything that the gateway knows of a dialect. The fields without a default are all that a small one needs."""
 
@@ -523,12 +533,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     # -- its servers -----------------------------------------------------------------------------------
 
-    # A turn goes on while we are not connected; the client translator may be opened again on the next connection.
-    turn_outlives_connection: bool = False
-    # A server may still run a turn, or know a question, of an earlier connection that has ended.
-    keeps_turns: bool = False
-    # A command about a turn opens its session on the server, because the turn may be of an earlier connection.
-    seeks_turns: bool = False
+    # The fate of a turn whose connection is lost.
+    lost_turn: LostTurn = "ends"
     # Servers store every message and answer requests for history at any time; else the session's transcript answers.
     stores_history: bool = False
     # A history that the server sends without a request contains tool calls, not only messages.

@@ -80,7 +80,7 @@ class ConversationsKind(ReplayedKind):
 
     def ask_for(self, link: Link, command: Command) -> bool:
         upstream = self._sessions.upstream
-        may_run = upstream.seeks_turns and link.dialect.name == upstream.name
+        may_run = upstream.lost_turn == "reachable" and link.dialect.name == upstream.name
         # A session that is not open here has a turn only if its backend keeps turns.
         if not command.session or (isinstance(command, OF_A_TURN) and not may_run):
             return False

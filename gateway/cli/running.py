@@ -30,6 +30,9 @@ from dragoman.gateway.process.systemd import INHERITED, ServiceNotifier
 from dragoman.gateway.reload import ConfigReloader
 from dragoman.mappings.errors import DragomanError, first_error
 
+if TYPE_CHECKING:
+    from dragoman.gateway.ops.server import OpsServer
+
 log = structlog.get_logger("dragoman")
 
 
@@ -158,10 +161,6 @@ async def _warn(gateway: App, hazards: list[str]) -> None:
     for route, text in zip(routes, await probe(gateway.config, starting=True), strict=True):
         if text:
             log.warning("backend not reachable yet", route=route.name, cause=text)
-
-
-if TYPE_CHECKING:
-    from dragoman.gateway.ops.server import OpsServer
 
 
 class OpsPort:

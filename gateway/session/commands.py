@@ -175,7 +175,7 @@ class Commands:
     def note_discarded(self) -> None:
         """Start `accept_deadline`, before which the backend must end a turn that is over for its clients."""
         self._deadline.stop()
-        if not self._context.upstream.turn_outlives_connection:
+        if self._context.upstream.lost_turn != "goes_on":
             self._deadline.start(self._context.services.limits.accept_deadline, self._disconnect)
 
     def _disconnect(self) -> None:

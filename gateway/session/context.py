@@ -42,9 +42,10 @@ class SessionContext(Struct, frozen=True, kw_only=True):
         history whether it runs, and that may still come.
         """
         state = self.state
-        if self.upstream.single_session and self.upstream.turn_outlives_connection:
+        if self.upstream.single_session and self.upstream.lost_turn == "goes_on":
             return state.snapshot_ext is None
-        return self.upstream.keeps_turns and state.backend_ids is not None and not state.abandoned
+        is_kept = self.upstream.lost_turn in ("kept", "reachable")
+        return is_kept and state.backend_ids is not None and not state.abandoned
 
     @property
     def knows_more_than_backend(self) -> bool:

@@ -270,7 +270,7 @@ class Presence:
         """
         context = self._context
         waits = context.states.busy or context.in_flight or self._pending.waiting
-        if self.has_no_clients and not waits and not context.upstream.turn_outlives_connection:
+        if self.has_no_clients and not waits and context.upstream.lost_turn != "goes_on":
             self._context.effects.backend.rest()
 
     def close(self) -> None:

@@ -69,7 +69,7 @@ class Reconnect:
         """Handle a lost connection, or one that could not be made again; return True if the turn may still go on."""
         context, commands, state = self._context, self._commands, self._context.state
         is_written = self._states.waiting not in ("", *(command.request for command in unsent))
-        may_go_on = context.upstream.turn_outlives_connection and (
+        may_go_on = context.upstream.lost_turn == "goes_on" and (
             is_written or state.turn is not None or state.status == "running"
         )
         if may_go_on and self._states.severed is None:

@@ -29,7 +29,7 @@ DIALECT: Dialect = Dialect(
     projection=Projection,
     public_ids=public_ids,
     cost=CommandCost(work=2, inputs=(b'"message.send"',), large_part=part_size(StoredMessage)),
-    turn_outlives_connection=True,
+    lost_turn="goes_on",
     tells_calls=False,
     session_ref=lambda name: keep(id=name),
     publication=PublicationTranslator,

@@ -20,6 +20,6 @@ DIALECT = Dialect(
     public_ids=lambda _session, _backend_ids: (),  # pod messages name no session
     cost=CommandCost(work=2, inputs=(b'"run"',)),
     single_session=True,
-    turn_outlives_connection=True,
+    lost_turn="goes_on",
     render_history=render_snapshot,
 )
