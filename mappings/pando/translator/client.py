@@ -50,7 +50,7 @@ from dragoman.mappings.pando.to_canonical.replies import (
     stored_rows,
     typed_answer,
 )
-from dragoman.mappings.pando.translator.followed_session import FollowedSessions
+from dragoman.mappings.pando.translator.followed_sessions import FollowedSessions
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.codecs import READ_TOKEN, REQUESTS, TOKEN
 from dragoman.mappings.pando.wire.requests import Meta, WriteBase
@@ -231,7 +231,7 @@ class ClientTranslator(Translator[Event, Command]):
             if isinstance(command, commands.SubmitInput):
                 self._sessions.follow(command.session).note_input(flatten(command.segments))
             if isinstance(command, commands.CancelTurn):  # its reply and the end of the run come on different sockets
-                self._sessions.follow(command.session).interrupt.call()
+                self._sessions.follow(command.session).turn.interrupt.call()
             self._pending.ask(step, command, "command")
         return step
 
@@ -340,7 +340,7 @@ class ClientTranslator(Translator[Event, Command]):
     def _note_missed(self, count: int, step: Step[Event]) -> None:
         """Add a Gap to each session with a client or an open turn: the `count` messages may belong to any of them."""
         gap = events.Gap(text="messages of the primary were dropped unread", count=count)
-        used = [s for s, following in self._sessions.items() if following.open or self._sessions.is_watched(s)]
+        used = [s for s, following in self._sessions.items() if following.turn.is_open or self._sessions.is_watched(s)]
         step.bursts += [Burst(items=[gap], session=session) for session in used]
         step.losses.append(Loss(kind="Missed", why="came faster than it was read", count=count))
         self._resynchronise(step)
@@ -386,7 +386,7 @@ class ClientTranslator(Translator[Event, Command]):
         elif isinstance(command, commands.SubmitInput):
             self._sessions.begin_turn(command.session, flatten(command.segments), now, step)
         elif isinstance(command, commands.CancelTurn):
-            self._sessions.current(command.session, step).accept_interrupt(now)
+            self._sessions.current(command.session, step).turn.accept_interrupt(now)
         answer = typed_answer(command, reply, self._clock()) or replace(reply, request=command.request)
         if command.request:
             step.bursts.append(Burst(items=[answer], request=command.request, session=command.session))

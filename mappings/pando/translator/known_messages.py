@@ -104,6 +104,14 @@ class KnownMessages:
             found.pop()
         return [events.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
 
+    def missing_events(self, listed: tuple[Message, ...], input: RunInput, output: StreamedOutput) -> list[Event]:
+        """Return events for what the store has of a turn and was not published, or a gap if the two differ.
+
+        See docs/translation.md, rule 3.7.
+        """
+        stored, continues = self.text_of_turn(listed), self.continues(listed)
+        return [*self.missed_inputs(listed, input.ours), *output.rest(stored, continues=continues)]
+
     def answers_of_turn(self, listed: tuple[Message, ...]) -> list[Message]:
         """Return the assistant's messages of the open turn: those after the last input that were not known before."""
         return [m for m in listed[len(up_to_input(listed)) :] if m.role == "assistant" and m.id not in self.ids]

@@ -7,16 +7,44 @@ for.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.rfc3339 import NS
 
 LEARN_MAX = 1.0  # seconds that the output of a run is held until the input that began it is known
 
 
+class ListCall(Struct):
+    """The call of `message.list`: whether it is wanted, and whether it has no reply yet."""
+
+    wanted: bool = False
+    called: bool = False
+
+    def want(self) -> None:
+        self.wanted = True
+
+    def cancel(self) -> None:
+        """Note that no further call is wanted."""
+        self.wanted = False
+
+    def begin(self) -> bool:
+        """Return True if the call is made now: it is wanted, and the last one has its reply."""
+        is_due = self.wanted and not self.called
+        if is_due:
+            self.wanted, self.called = False, True
+        return is_due
+
+    def end(self) -> None:
+        """Note the reply, or that none will come."""
+        self.wanted = self.called = False
+
+
 class RunInput:
     """The input that began the run of one session."""
 
-    def __init__(self) -> None:
+    def __init__(self, list_call: ListCall) -> None:
+        self._list_call = list_call
         self.id = ""
         """The id of the message with the input, if known."""
         self.ours: str | None = None
@@ -49,16 +77,16 @@ class RunInput:
         self._submitting -= 1
         return not self._submitting
 
-    def learn(self, now: int) -> bool:
-        """Begin to ask for the input, unless it was published or is asked for; return True if this began."""
-        return not self._is_known and self.doubt(now)
+    def learn(self, now: int) -> None:
+        """Ask for the input, unless it was published or asked for."""
+        if not self._is_known:
+            self.doubt(now)
 
-    def doubt(self, now: int) -> bool:
-        """Begin to ask whether it is still the input of this run, unless it is asked for; return True if this began."""
-        if self._learning is not None:
-            return False
-        self._learning = now
-        return True
+    def doubt(self, now: int) -> None:
+        """Ask whether it is still the input of this run, unless it is asked for."""
+        if self._learning is None:
+            self._learning = now
+            self._list_call.want()
 
     def stop_learning(self) -> bool:
         """Stop waiting for the input; return True if it was waited for."""

@@ -9,7 +9,7 @@ import pytest
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import NEW, Ingress
 from dragoman.mappings.pando.translator.client import TICK
-from dragoman.mappings.pando.translator.followed_session import FollowedSessions
+from dragoman.mappings.pando.translator.followed_sessions import FollowedSessions
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import CREATE, ask

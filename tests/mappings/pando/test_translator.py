@@ -10,7 +10,7 @@ from dragoman.mappings.errors import ERROR_TEXT_MAX
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pando.translator.output import LatestCall, StreamedOutput
 from dragoman.mappings.pando.translator.refusals import ID_MAX, METHODS, bad_params, method_of, missing, refusal
-from dragoman.mappings.pando.translator.run_input import RunInput
+from dragoman.mappings.pando.translator.run_input import ListCall, RunInput
 from dragoman.mappings.pando.vocabulary import NO_ROWS, keep
 
 # -- output ------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ def test_texts_before_questions_are_kept_up_to_the_bound_of_one_turn(monkeypatch
 
 
 def test_publications_wait_until_each_input_of_ours_is_answered() -> None:
-    begun = RunInput()
+    begun = RunInput(ListCall())
     begun.submit()
     begun.submit()
     assert (begun.answer(), begun.waits) == (False, True)

@@ -17,7 +17,7 @@ from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, 
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.to_canonical.replies import MESSAGES_MAX, SESSIONS_MAX
-from dragoman.mappings.pando.translator import followed_session
+from dragoman.mappings.pando.translator import held_events
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
     CHANGED_QUIET,
@@ -27,7 +27,7 @@ from dragoman.mappings.pando.translator.client import (
     TICK,
     ClientTranslator,
 )
-from dragoman.mappings.pando.translator.followed_session import FollowedSession
+from dragoman.mappings.pando.translator.followed_turn import FollowedTurn
 from dragoman.mappings.pando.translator.output import CALL_SIZE, TEXT_MAX
 from dragoman.mappings.pando.vocabulary import keep
 from tests.mappings.pando.data import CAPTURES, captured, parts
@@ -782,7 +782,7 @@ def test_a_history_ends_before_the_input_of_a_run_that_is_told_after_it() -> Non
 
 
 def test_too_many_events_for_the_wait_for_an_answer_stay_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed_session, "HELD_MAX", 2)
+    monkeypatch.setattr(held_events, "HELD_MAX", 2)
     primary = attached()
     primary.sends("message.list", [])
     primary.sent(run())
@@ -1295,13 +1295,13 @@ def calls_of(work: Callable[[], object]) -> int:
 def test_an_alarm_checks_a_bounded_number_of_sessions_and_the_next_one_follows_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checked: list[FollowedSession] = []
+    checked: list[FollowedTurn] = []
 
-    def check(following: FollowedSession, _now: int) -> list[Event]:
+    def check(following: FollowedTurn, _now: int) -> list[Event]:
         checked.append(following)
         return []
 
-    monkeypatch.setattr(FollowedSession, "check_time", check)
+    monkeypatch.setattr(FollowedTurn, "check_time", check)
     primary = Primary().opened()
     for number in range(2 * CHECKED_MAX + 1):
         primary.publishes("llm.token", session=f"s-{number}", token="Hi")

@@ -12,7 +12,7 @@ from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.pando.translator import known_messages
 from dragoman.mappings.pando.translator.known_messages import ID_MAX, INPUTS_MAX, KnownMessages, up_to_input
 from dragoman.mappings.pando.translator.output import LatestCall, StreamedOutput
-from dragoman.mappings.pando.translator.run_input import RunInput
+from dragoman.mappings.pando.translator.run_input import ListCall, RunInput
 from tests.step_counter import GROWTH, growth
 
 
@@ -113,7 +113,7 @@ STORE = (user("a", "a"), Message(role="assistant", text="b", id="b"), user("d", 
     ids=["its id", "the id of the last input", "our text", "the runs behind it", "nothing is known"],
 )
 def test_the_messages_of_a_run_end_before_the_next_input(prompt: str, own: str | None, later: int, last: str) -> None:
-    begun = RunInput()
+    begun = RunInput(ListCall())
     begun.id, begun.ours = prompt, own
     assert KnownMessages().of_run(STORE, begun, later)[-1].id == last
 
@@ -121,12 +121,12 @@ def test_the_messages_of_a_run_end_before_the_next_input(prompt: str, own: str |
 def test_a_run_whose_input_is_an_old_one_has_all_messages_behind_it() -> None:
     known = KnownMessages()
     known.note_listed(STORE)
-    assert known.of_run(STORE, RunInput(), 1) == STORE
+    assert known.of_run(STORE, RunInput(ListCall()), 1) == STORE
 
 
 def test_a_broken_run_with_an_old_input_ends_before_the_first_new_one() -> None:
     known = KnownMessages()
-    begun = RunInput()
+    begun = RunInput(ListCall())
     begun.is_old = True
     known.note_listed(STORE[:1])
     assert known.of_broken_run(STORE, begun, 1) == STORE[:2]

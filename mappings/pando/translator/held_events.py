@@ -1,0 +1,55 @@
+"""Events of one session that wait for an answer, or for a list of messages. Both come on the other connection."""
+
+from __future__ import annotations
+
+from itertools import pairwise, takewhile
+
+from dragoman.mappings.canonical import Event, events
+from dragoman.mappings.dialect import Burst
+from dragoman.mappings.pando.translator.output import OPENS
+
+HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a fast model
+
+HeldEvent = tuple[Burst[Event], Event]
+"""An event, and the burst in which it came."""
+
+
+class HeldEvents(list[HeldEvent]):
+    """The held events of one session, in their order.
+
+    `severed` is True if the connection was lost while they were held: their run may have ended.
+    """
+
+    severed = False
+
+    def note_reconnected(self) -> None:
+        self.severed = bool(self)
+
+    @property
+    def full(self) -> bool:
+        """True if no further event may be held."""
+        return len(self) >= HELD_MAX
+
+    @property
+    def runs(self) -> int:
+        """The number of runs that begin among the events."""
+        kinds = [events.TurnEnded, *(type(event) for _, event in self if type(event) is not events.SessionUpdated)]
+        return sum(kind in OPENS and before not in OPENS for before, kind in pairwise(kinds))
+
+    @property
+    def text(self) -> str:
+        """The text of the first run among the events."""
+        run = takewhile(lambda event: not isinstance(event, events.TurnEnded), (event for _, event in self))
+        return "".join(event.text for event in run if isinstance(event, events.TextDelta))
+
+    def take_all(self) -> list[HeldEvent]:
+        return self._take(len(self))
+
+    def take_runs(self, begun: int) -> list[HeldEvent]:
+        """Take the events up to the end of the run that the first `begun` events belong to, if it has ended."""
+        ends = [place for place, (_, event) in enumerate(self, 1) if isinstance(event, events.TurnEnded)]
+        return self._take(next((end for end in ends if end >= begun), ends[-1]) if begun and ends else 0)
+
+    def _take(self, count: int) -> list[HeldEvent]:
+        taken, self[:count] = self[:count], []
+        return taken
