@@ -109,7 +109,7 @@ class PendingSteps:
                 else:
                     self.count += len(note.events) if type(note) is Batch else 1
         else:
-            text, frames = run.cells[TEXT], run.cells[FRAMES:]
+            text, *frames = run.cells[TEXT:]
             self._add_run(run)
             if type(text) is str:
                 self.count += len(step)
@@ -126,12 +126,11 @@ class PendingSteps:
 
     def add_texts(self, run: TextRun, size: int) -> None:
         """Add steps that are a lone piece of a text each. Their frames have `size` bytes."""
-        width = run.width
-        texts = run.cells[TEXT::width]
+        texts = run.column(TEXT)
         characters = len("".join(texts))
         self._add_run(run)
         self.searched += characters
-        self.count += len(texts) * (1 + width - FRAMES)
+        self.count += len(texts) * (1 + run.width - FRAMES)
         self._size += characters + size
 
     def _add_run(self, run: TextRun) -> None:
@@ -197,7 +196,7 @@ def _text_and_rest(seq: int, t: int, notes: Sequence[Note], around: KnownAround)
         else:
             rest.append(note)
     run = run_of(t, text)
-    if run is None or (line := _step_with_rounds(run, run.columns(), around)) is None:
+    if run is None or (line := _step_with_rounds(run, around)) is None:
         return _step_lines(seq, t, notes)
     return [structs.replace(line, seq=seq), *_step_lines(seq + line.count, t, rest)]
 
@@ -225,10 +224,6 @@ KNOWN_MAX = 64  # tap points whose last text is known: links of clients come and
 SLICE = 256  # frames that are compared at once: they fit the processor's cache
 SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their frames
 
-TEXT, FRAMES = 3, 4  # where among the cells of a step its text stands, and where its frames begin
-
-Columns = list[list[Any]]
-
 KnownAround = dict[TapPoint, tuple[Sequence[Sequence[bytes]], list[list[str]]]]
 """The strings around the last text of each tap point, in pieces around its time: as bytes, and as they are written."""
 
@@ -250,25 +245,40 @@ class TextSource(NamedTuple):
     tapped: tuple[TapPoint, ...]
 
 
+TIME, FIRST_SEQ, AT, TEXT, FRAMES = range(5)  # the cells of a step, by their place; the frames are the last ones
+
+
 class TextRun(Struct, eq=False):
     """Consecutive steps that may be rounds of one text; `seq` is the number of their first item.
 
-    `cells` has in one list for each step: t, first_seq, at, text, and its frames. With more than one delta in a step,
-    text and frames are lists.
+    The cells of all steps stand in one list, `width` of each step. An object for each step would be visited by the
+    garbage collector. These are the cells of a step with one delta, which was read from one link and sent to another:
+
+        TIME        time of the step (us)                          81204
+        FIRST_SEQ   number of the delta in the session's log       17
+        AT          time of the delta (ns)                         1700000000081000000
+        TEXT        its text                                       "Hel"
+        FRAMES      the frame at the first tap point of `common`   b'{"type":"text_delta","data":{"text":"Hel"}}'
+        FRAMES + 1  the frame at the second one                    b'{"type":"stream_token", ...'
+
+    With several deltas in a step, the cell of the text and each cell of a frame have a list of as many.
     """
 
     common: TextSource
+    width: int
     cells: list[Any]
     seq: int = 0
 
-    @property
-    def width(self) -> int:
-        """Return the number of cells of a step."""
-        return FRAMES + len(self.common.tapped)
+    def column(self, place: int) -> list[Any]:
+        """Return the cells at this place of all steps."""
+        return self.cells[place :: self.width]
 
-    def columns(self) -> Columns:
-        cells, width = self.cells, self.width
-        return [cells[at::width] for at in range(width)]
+    def columns(self) -> list[list[Any]]:
+        """Return the cells of all steps by their place."""
+        return [self.cells[place :: self.width] for place in range(self.width)]
+
+    def set_times(self, times: Sequence[int]) -> None:
+        self.cells[TIME :: self.width] = times
 
 
 def run_of(t: int, step: Sequence[Note]) -> TextRun | None:
@@ -299,7 +309,8 @@ def run_of(t: int, step: Sequence[Note]) -> TextRun | None:
         elif note is not batch:
             return None
     common = TextSource(batch.epoch, batch.turn, batch.origin, kind, call, place, tuple(tapped))
-    return TextRun(common, [t, batch.first_seq, batch.at, text, *frames])
+    cells = [t, batch.first_seq, batch.at, text, *frames]
+    return TextRun(common, len(cells), cells)
 
 
 def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:
@@ -314,21 +325,20 @@ def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:
 
 def _folded(run: TextRun, known: KnownAround) -> list[StepLine]:
     """Return a run folded into a StepLine with rounds. If its frames are not alike, each step has a line of its own."""
-    columns = run.columns()
-    line = _step_with_rounds(run, columns, known)
+    line = _step_with_rounds(run, known)
     if line is not None:
         return [line]
     steps: list[StepLine] = []
     seq = run.seq
-    for cells in zip(*columns, strict=True):
-        steps += _step_lines(seq, cells[0], _notes_of(run, *cells))
+    for t, first_seq, at, text, *frames in zip(*run.columns(), strict=True):
+        steps += _step_lines(seq, t, _notes_of(run.common, first_seq, at, text, frames))
         seq = steps[-1].seq + steps[-1].count
     return steps
 
 
-def _notes_of(run: TextRun, _t: int, first_seq: int, at: int, text: Any, *frames: Any) -> list[Note]:
+def _notes_of(common: TextSource, first_seq: int, at: int, text: Any, frames: Sequence[Any]) -> list[Note]:
     """Return the notes of one step of a run."""
-    epoch, turn, origin, kind, call, place, tapped = run.common
+    epoch, turn, origin, kind, call, place, tapped = common
     of_tool = {} if call is None else {"call": call}
     events = [kind(text=part, **of_tool) for part in ([text] if type(text) is str else text)]
     notes: list[Note] = [
@@ -339,13 +349,13 @@ def _notes_of(run: TextRun, _t: int, first_seq: int, at: int, text: Any, *frames
     return notes
 
 
-def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> StepLine | None:
+def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
     """Fold a run into a StepLine. Return None if its frames are not alike.
 
     First it is tried whether they are like those of the run before it, whose strings around the text are `known`.
     """
     epoch, turn, origin, kind, call, place, tapped = run.common
-    times, positions, ats, said, *taps = columns
+    times, positions, ats, said, *taps = run.columns()
     is_lone = {str}.issuperset(map(type, said))
     counts = [1] * len(said) if is_lone else [1 if type(some) is str else len(some) for some in said]
     if positions != list(accumulate(counts[:-1], initial=positions[0])):

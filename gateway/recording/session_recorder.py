@@ -23,8 +23,10 @@ from dragoman.adapters.inbound import memory
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, Header, Line
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import (
+    FRAMES,
     SIZE_MAX,
     STREAMED,
+    TIME,
     FramesNote,
     Note,
     PendingSteps,
@@ -189,13 +191,13 @@ class SessionRecorder:
 
     def _gather_texts(self) -> None:
         """Add the lone pieces of a text to the pending steps, with their times in µs."""
-        run, size = TextRun(self._texts_common, self.texts), self.texts_size
+        common, size = self._texts_common, self.texts_size
+        run = TextRun(common, FRAMES + len(common.tapped), self.texts)
         self.texts, self.texts_size = [], 0
-        width = run.width
-        times = [(now - self._start) // 1000 for now in run.cells[::width]]
+        times = [(now - self._start) // 1000 for now in run.column(TIME)]
         if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
             times = [*accumulate(times, lambda before, t: max(before + 1, t), initial=self._t)][1:]
-        run.cells[::width] = times
+        run.set_times(times)
         self._t = times[-1]
         self._notes.add_texts(run, size)
 
@@ -321,7 +323,7 @@ class TextNotes:
         cells = recorder.texts
         if received is None or recorder.actor is not self._actor or not (cells or self._begin()):
             return False
-        noted = [self._monotonic(), seq, at, text, received]
+        noted = [self._monotonic(), seq, at, text, received]  # the cells of a step of a TextRun, in their order
         size = len(received) if type(received) is bytes else memory(received)
         for place in self._places:
             frames = rendered[place]
