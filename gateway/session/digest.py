@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.state import continues
-from dragoman.mappings.canonical.values import Item, Message, SessionSummary, is_said
+from dragoman.mappings.canonical.values import Item, Message, Role, SessionSummary, is_said
+
+Place = tuple[int, Message] | None
+"""The index of a message in the transcript, and the message; None if there is none."""
 
 
 class TranscriptDigest:
@@ -19,7 +22,7 @@ class TranscriptDigest:
     A transcript that was replaced, or whose end was cut off, is counted again.
     """
 
-    __slots__ = ("_counted", "_ends", "_last", "_seen", "first_input", "messages", "size")
+    __slots__ = ("_counted", "_ends", "_first", "_first_input", "_last", "_seen", "messages", "size")
 
     def __init__(self) -> None:
         self._seen: Sequence[Item] = ()
@@ -30,20 +33,25 @@ class TranscriptDigest:
         self._counted = 0
         self._ends: tuple[Item, Item] | None = None  # the first and the last item that are counted
         self._last: Message | None = None
+        self._first: Place = None
+        self._first_input: Place = None
         self.size = 0
         """Bytes of all items as JSON."""
         self.messages = 0
         """Number of messages of user and assistant; the text blocks of one turn are one message."""
-        self.first_input: str | None = None
+
+    @property
+    def first_input(self) -> str | None:
         """The text of the first message of the user; None without any."""
+        return None if self._first_input is None else self._first_input[1].text
 
     def update(self, transcript: Sequence[Item]) -> None:
         """Count the items that were added since the last call."""
         if transcript is not self._seen or not self._agrees(transcript):
             self._start_anew(transcript)
         if len(transcript) > self._counted:
-            for item in transcript[self._counted :]:
-                self._add(item)
+            for place, item in enumerate(transcript[self._counted :], self._counted):
+                self._add(place, item)
             self._note_ends(transcript)
 
     def drop_oldest(self, transcript: list[Item], limit: int) -> int:
@@ -60,12 +68,10 @@ class TranscriptDigest:
         if not dropped:
             return 0
         del transcript[:dropped]
-        first = next(filter(is_said, transcript), None)
-        self._last = self._last if first is not None else None
-        self.messages -= messages - (first is not None and continues(last, first))
-        if self.first_input is not None:
-            inputs = (item.text for item in transcript if is_said(item, "user"))
-            self.first_input = next(inputs, None)
+        self._first = _moved(self._first, dropped, transcript, "user", "assistant")
+        self._first_input = _moved(self._first_input, dropped, transcript, "user")
+        self._last = self._last if self._first is not None else None
+        self.messages -= messages - (self._first is not None and continues(last, self._first[1]))
         self._note_ends(transcript)
         return dropped
 
@@ -80,14 +86,27 @@ class TranscriptDigest:
         self._counted = len(transcript)
         self._ends = (transcript[0], transcript[-1]) if transcript else None
 
-    def _add(self, item: Item) -> None:
+    def _add(self, place: int, item: Item) -> None:
         self.size += of_item(item)
         if not is_said(item):
             return
         self.messages += not continues(self._last, item)
         self._last = item
-        if self.first_input is None and item.role == "user":
-            self.first_input = item.text
+        self._first = self._first or (place, item)
+        if item.role == "user":
+            self._first_input = self._first_input or (place, item)
+
+
+def _moved(first: Place, dropped: int, transcript: Sequence[Item], *roles: Role) -> Place:
+    """Return the first message of these roles after so many items were dropped; `first` is the one before.
+
+    It is looked for only if it was dropped, because a backend may add items of other roles without end.
+    """
+    if first is None:
+        return None
+    if first[0] >= dropped:
+        return first[0] - dropped, first[1]
+    return next(((place, item) for place, item in enumerate(transcript) if is_said(item, *roles)), None)
 
 
 def summary_of(state: SessionState, digest: TranscriptDigest) -> SessionSummary:

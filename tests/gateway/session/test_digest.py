@@ -111,3 +111,15 @@ def test_a_further_turn_costs_the_same_after_50_and_5000_turns(is_full: bool) ->
         items += [said("user", "12345678", "next"), said("assistant", "12345678", "next")]
         costs.append(count_steps(lambda items=items, digest=digest, limit=limit: digest.drop_oldest(items, limit)))  # type: ignore[misc]  # mypy: defaults of a lambda
     assert costs[1] < 1.5 * costs[0]
+
+
+@pytest.mark.parametrize("begins", [(), (said("user", "first"),)], ids=["nothing said", "said at last"])
+def test_a_message_of_the_system_costs_the_same_after_50_and_5000_of_them(begins: tuple[Item, ...]) -> None:
+    costs = []
+    for number in (50, 5_000):
+        items, digest = [*begins, *[Message(role="system", text="x")] * number, *begins], TranscriptDigest()
+        digest.drop_oldest(items, number * of_item(items[1]))
+        limit = digest.size
+        items.append(Message(role="system", text="x"))
+        costs.append(count_steps(lambda items=items, digest=digest, limit=limit: digest.drop_oldest(items, limit)))  # type: ignore[misc]  # mypy: defaults of a lambda
+    assert costs[1] < 1.5 * costs[0]
