@@ -236,6 +236,19 @@ def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId
     return items if items != transcript else None
 
 
+def without_unstored(event: HistorySnapshot, told: Sequence[Item]) -> HistorySnapshot:
+    """Return a history without its last input, if that has no answer and what the backend `told` ends without it.
+
+    The backend was lost before it stored the input. Its client was told that the turn failed, and the model does not
+    know the input.
+    """
+    last = event.items[-1] if event.items else None
+    stored = next((item for item in reversed(told) if is_said(item, "user")), None)
+    if last is None or stored is None or not is_said(last, "user") or _same(last, stored):
+        return event
+    return structs.replace(event, items=event.items[:-1], summed_up=min(event.summed_up, len(event.items) - 1))
+
+
 def _runs(items: Sequence[Item]) -> list[HistoryRun]:
     """Return the runs of a history; the first one is what comes before the first input."""
     begins = [0, *(i for i, item in enumerate(items) if is_said(item, "user")), len(items)]

@@ -26,7 +26,7 @@ from msgspec import structs
 from dragoman.gateway.session.content import Content
 from dragoman.gateway.session.end_form import EndForm
 from dragoman.gateway.session.fold import take_back_ended
-from dragoman.gateway.session.history import add_listed, fold_in, renew
+from dragoman.gateway.session.history import add_listed, fold_in, renew, without_unstored
 from dragoman.gateway.session.question_form import Given, QuestionForm
 from dragoman.gateway.session.runs import Run, Runs
 from dragoman.gateway.session.turn_states import Trigger, TurnState
@@ -212,10 +212,13 @@ class NormalForm:
         if known and is_list:
             add = add_listed if self._tells_calls else fold_in
             items = add(event.items, known, self._runs.new_id)
-            if items is not None:
-                self._runs.emit(structs.replace(event, items=tuple(items)))
-        elif event.items or not is_list:
-            self._runs.emit(renew(event, self._state, self._runs.new_id))
+            renewed = structs.replace(event, items=tuple(known if items is None else items))
+        else:
+            renewed = renew(event, self._state, self._runs.new_id)
+        if self._state.turn is None:
+            renewed = without_unstored(renewed, event.items)
+        if not is_list or [*renewed.items] != known:
+            self._runs.emit(renewed)
 
     _HANDLERS: ClassVar[Handlers[NormalForm, [], None]] = dict(
         [

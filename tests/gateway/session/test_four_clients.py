@@ -273,6 +273,15 @@ async def test_after_a_cancel_all_histories_are_equal_live_and_after_a_reconnect
         assert await histories(made) == dict.fromkeys(FOUR, said)
 
 
+async def test_an_input_that_the_backend_lost_before_it_stored_it_leaves_the_histories() -> None:
+    stored, said = (STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")), [("user", "Hi"), ("assistant", "Hello")]
+    async with in_memory_gateway() as made:
+        await together(made, snapshot(*stored)).pod_sends(*took("More")).ignores("s", "p", "v")
+        await histories(made)
+        await reconnected(made, snapshot(*stored))
+        assert await histories(made) == dict.fromkeys(FOUR, said)
+
+
 async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the_messages() -> None:
     everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "More"), ("assistant", "Again")]
     async with in_memory_gateway() as made:
