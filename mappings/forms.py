@@ -151,6 +151,8 @@ SPECS: dict[str, type[IdentityForm | ChoicesForm]] = {"identity_intake": Identit
 
 
 def _question_for(name: str) -> str:
+    if name.endswith(("?", "\uff1f")):  # in the language of its author, perhaps with a wide question mark
+        return name
     return f"{name}?" if name.lower().startswith("your ") else f"Your {name}?"
 
 

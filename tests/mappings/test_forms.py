@@ -66,9 +66,17 @@ def test_an_identity_is_asked_field_by_field_by_its_labels() -> None:
     assert values(form) == {"name": "Al", "email": "a@b.cd"}
 
 
-def test_a_field_label_that_is_a_sentence_is_used_as_the_question() -> None:
-    spec = {"fields": [{"key": "name", "label": "Your name", "required": True}]}
-    assert Form(asked(spec)).prompt() == "Your name?  \nskip declines."
+@pytest.mark.parametrize(
+    ("label", "question"),
+    [
+        ("Your name", "Your name?"),
+        ("Wie heisst du?", "Wie heisst du?"),
+        ("\u540d\u524d\u306f\uff1f", "\u540d\u524d\u306f\uff1f"),
+    ],
+)
+def test_a_field_label_that_is_a_sentence_is_used_as_the_question(label: str, question: str) -> None:
+    spec = {"fields": [{"key": "name", "label": label, "required": True}]}
+    assert Form(asked(spec)).prompt() == f"{question}  \nskip declines."
 
 
 def test_a_form_is_done_with_its_last_field() -> None:
