@@ -116,10 +116,12 @@ class Answers:
 
     def show_session(self, call: ThreadCall, state: SessionState) -> None:
         """Answer with the requested session; a new session that was opened for an unknown thread id does not count."""
-        command, names = call.command, replies.public_ids(state.id, state.backend_ids)
-        asked = command.session if isinstance(command, commands.ResumeSession) else state.id
-        has_former_id = asked != state.id and self._sessions.get(asked) is state
-        if isinstance(command, commands.ResumeSession) and call.thread not in names and not has_former_id:
+        command = call.command
+        if (
+            isinstance(command, commands.ResumeSession)
+            and call.thread not in replies.public_ids(state.id, state.backend_ids)
+            and self._sessions.get(command.session) is not state  # by its id, or one that it had before
+        ):
             missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
             self._set_answer(call, refusals.refusal(command, missing, call.thread, self._generation))
         else:

@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, SessionSummary
-from dragoman.mappings.codewhale.vocabulary import SEED
+from dragoman.mappings.codewhale.vocabulary import SEED, keep
 from dragoman.mappings.extras import raw
 from tests.mappings.codewhale.data import captured_answers, vector
 from tests.mappings.codewhale.server_link import AT, SESSION, THREAD, Client
@@ -26,6 +26,15 @@ def test_a_session_is_shown_to_the_request_that_asked_for_it(method: str, status
     told = [(item["role"], item["content"]) for item in result["data"]["history"]]
     assert told == [("user", "a"), ("assistant", "b")]
     assert ("model" in result) is (method != "thread/read")
+
+
+def test_a_thread_with_an_id_of_its_server_is_also_resumed_by_the_id_that_other_dialects_show() -> None:
+    client = Client()
+    client.state.backend_ids = keep(thread_id="thr_0c2f9e5a")
+    client.asks("thread/resume", thread_id=THREAD)
+    client.attach(client.heard.pop(0).request)
+    result = client.line()["result"]
+    assert (result["thread_id"], result["status"]) == ("thr_0c2f9e5a", "resumed")
 
 
 def test_a_fresh_thread_looks_like_that_of_the_real_server() -> None:
