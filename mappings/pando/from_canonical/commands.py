@@ -53,9 +53,11 @@ FROM_COMMAND.rule(commands.GetSession, produces=(wire.SessionGet,))(_about_sessi
 FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.SessionActivate,), fidelity=Lossy(CLIENT_DETAILS))(
     _about_session(wire.SessionActivate)
 )
-FROM_COMMAND.rule(commands.GetHistory, produces=(wire.MessageList,), fidelity=Lossy(("limit", "cursor")))(
-    _about_session(wire.MessageList)
-)
+FROM_COMMAND.rule(
+    commands.GetHistory,
+    produces=(wire.MessageList,),
+    fidelity=Lossy(("limit", "cursor"), lost_by=lambda _command: ()),  # the gateway makes the page of the whole list
+)(_about_session(wire.MessageList))
 FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.SessionInterrupt,))(_about_session(wire.SessionInterrupt))
 
 
