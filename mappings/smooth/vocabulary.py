@@ -28,6 +28,9 @@ UNKNOWN_TO_SEED: dict[type, str] = {
 NOT_IN_SEED = f"clients of {SEED} do not know it"
 """The reason for which a part of a session is not sent to clients of the seed."""
 
+NOT_READ_BY_SEED = f"servers of {SEED} ignore it"
+"""The reason for which a part of a command of seed clients is ignored."""
+
 UNSHOWN_BY_SEED: frozenset[type] = frozenset(
     {events.ReasoningDelta, events.Preamble, events.InteractionRequired, events.InteractionInvalid}
 )

@@ -23,7 +23,14 @@ from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.from_canonical.replies import record_id
 from dragoman.mappings.smooth.projection import MAX_EVENT, PIECE, TOO_LARGE, cut_text, fitted
 from dragoman.mappings.smooth.translator.admission import admitted
-from dragoman.mappings.smooth.vocabulary import SEED, UNKNOWN_TO_SEED, carried, given, omits_supports
+from dragoman.mappings.smooth.vocabulary import (
+    NOT_READ_BY_SEED,
+    SEED,
+    UNKNOWN_TO_SEED,
+    carried,
+    given,
+    omits_supports,
+)
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND, FORMS
@@ -139,7 +146,7 @@ class ServerTranslator(Translator[Command, Event]):
             if type(item) in UNKNOWN_TO_SEED:
                 step.frames.append(self._unsupported_frame(request, UNKNOWN_TO_SEED[type(item)]))
                 return
-            item = self._as_seed_reads(item)
+            item = self._as_seed_reads(item, step)
         if isinstance(item, commands.SubmitInput) and self._turn is not None:
             step.frames.append(self._busy_frame(request))
             return
@@ -178,19 +185,23 @@ class ServerTranslator(Translator[Command, Event]):
         FROM_CLIENT.receive((msgspec.json.encode(value | {"agentId": self._new_id()}),), again)
         return again
 
-    def _as_seed_reads(self, item: Command) -> Command:
+    def _as_seed_reads(self, item: Command, step: Step[Command]) -> Command:
         """Return a create without the features that came after the seed (docs/dialects/smooth.md, section 10).
 
-        The seed always begins a new conversation, and replaces a blank agent id by a new one.
+        They are counted. The seed always begins a new conversation, and replaces a blank agent id by a new one.
         """
         if not isinstance(item, commands.OpenSession | commands.ResumeSession):
             return item
+        later = [name for name, value in (("supports", item.supports), ("conversationId", item.session)) if value]
+        step.losses += [Loss(kind=type(item).__name__, field=name, why=NOT_READ_BY_SEED) for name in later]
         agent = item.agent if item.agent.strip() else self._new_id()
         return commands.OpenSession(**{**commands.client_details(item), "agent": agent, "supports": ()})
 
     def _begin_turn(self, command: commands.SubmitInput, request: str | None, step: Step[Command]) -> None:
         skill = given(command.ext, "skill", str, "").strip()
-        if skill and not self._may_know_skills and not self._seed:
+        if skill and not self._may_know_skills and self._seed:
+            step.losses.append(Loss(kind="SubmitInput", field="skill", why=NOT_READ_BY_SEED))
+        elif skill and not self._may_know_skills:
             words = f"skill `{skill[:ACTION_SHOWN]}` is not available: the backend has no skills"
             step.frames.append(self._error_frame(request, "SKILL_NOT_FOUND", words))
             return

@@ -12,9 +12,11 @@ from msgspec import Raw, structs
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import End, Usage
 from dragoman.mappings.dialect import Oversize
+from dragoman.mappings.smooth import DIALECT
 from dragoman.mappings.smooth.projection import Projection
 from dragoman.mappings.smooth.translator.server import ServerTranslator
 from dragoman.mappings.smooth.vocabulary import SEED
+from tests.mappings.smooth.server_link import SEND
 from tests.mappings.smooth.test_projection import batch, turn_of
 from tests.shared import SHARED, needs_shared
 
@@ -87,6 +89,18 @@ def test_a_later_action_is_unsupported(action: str, fields: dict[str, Any]) -> N
 def test_a_conversation_is_always_new_and_claims_no_forms() -> None:
     ((command,), _) = hears(CREATE | {"conversationId": "old", "supports": ["identity_form"]})
     assert command == commands.OpenSession(request="c", agent="a", supports=())
+
+
+def test_features_that_the_seed_ignores_are_counted() -> None:
+    server = ServerTranslator(lambda: 0, lambda: "minted", SEED)
+    server.note_backend(structs.replace(DIALECT, name="pod"))
+    actions = (CREATE | {"conversationId": "old", "supports": ["identity_form"]}, SEND | {"skill": "meteo"})
+    losses = [loss for action in actions for loss in server.receive([json.dumps(action).encode()]).losses]
+    assert [(loss.kind, loss.field) for loss in losses] == [
+        ("ResumeSession", "supports"),
+        ("ResumeSession", "conversationId"),
+        ("SubmitInput", "skill"),
+    ]
 
 
 def test_a_missing_agent_gets_a_new_id() -> None:
