@@ -47,6 +47,13 @@ async def watch_file(file: Path, on_change: Callable[[], None]) -> None:
 
     logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it logs each event of a folder
     seen, told = _stamp(file), ""
+
+    def compare() -> None:
+        nonlocal seen
+        if (now := _stamp(file)) != seen:
+            seen = now
+            on_change()
+
     while True:
         folders = _identify(find_folders(file))
         events = awatch(
@@ -55,15 +62,19 @@ async def watch_file(file: Path, on_change: Callable[[], None]) -> None:
         try:
             async with aclosing(events):
                 async for _events in events:
-                    if (now := _stamp(file)) != seen:
-                        seen = now
-                        on_change()
+                    compare()
                     if _identify(find_folders(file)) != folders:
                         break
         except (OSError, RuntimeError) as error:  # no inotify instance is left, or a folder has vanished meanwhile
             if told != (told := str(error)):
-                log.warning("cannot watch the configuration file; send SIGHUP to reload it", file=str(file), cause=told)
+                log.warning(
+                    "cannot watch the configuration file, checking it at intervals",
+                    file=str(file),
+                    seconds=RETRY,
+                    cause=told,
+                )
             await asyncio.sleep(RETRY)
+            compare()
 
 
 def find_folders(file: Path) -> set[Path]:

@@ -110,15 +110,23 @@ async def test_another_file_of_the_folder_is_no_change(tmp_path: Path, monkeypat
         assert not changed.is_set()
 
 
-async def test_a_refused_file_watch_is_logged_once_and_tried_again(
+async def test_a_refused_file_watch_is_logged_once_and_tried_again_and_the_file_is_compared_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    file, changes = write(tmp_path / "c.toml", "a"), 0
+
+    def on_change() -> None:
+        nonlocal changes
+        changes += 1
+
     refusals = [OSError(24, "Too many open files"), RuntimeError("[Errno 24] Too many open files")]
     tried = asyncio.Event()
 
     async def awatch(*_folders: Path, **_options: object) -> AsyncIterator[set[Any]]:
         if refusals:
+            write(file, "ab" * len(refusals))
             raise refusals.pop()
+        assert changes == 2
         tried.set()
         yield set()
         await asyncio.Event().wait()
@@ -127,7 +135,7 @@ async def test_a_refused_file_watch_is_logged_once_and_tried_again(
     monkeypatch.setattr(file_watch, "RETRY", 0)
     with capture_logs() as logs:
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-            task = group.create_task(watch_file(tmp_path / "c.toml", lambda: None), name="watch")
+            task = group.create_task(watch_file(file, on_change), name="watch")
             await tried.wait()
             task.cancel()
     assert [line["cause"] for line in logs] == ["[Errno 24] Too many open files"]
