@@ -25,7 +25,9 @@ def test_a_second_outside_of_the_calendar_is_an_empty_text() -> None:
     assert seconds(10**15) == seconds(-(10**15)) == ""
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01T00:00:00Z", "2024-01-00T00:00:00Z", "2024-01-01"])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2024-13-01T00:00:00Z", "2024-01-00T00:00:00Z", "2023-02-29T00:00:00Z", "2024-01-01"]
+)
 def test_an_invalid_time_is_none(text: str) -> None:
     assert parse(text) is None
 
