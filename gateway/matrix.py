@@ -151,47 +151,13 @@ def markdown(cells: Sequence[Cell]) -> str:
     for direction, title in DIRECTIONS.items():
         pairs, rows = _rows(direction, cells)
         parts.append(f"## {title}\n")
-        parts.append(_grid(["", *(f"{a} to {b}" for a, b in pairs)], _overview(pairs, rows)))
+        parts.append(grid(["", *(f"{a} to {b}" for a, b in pairs)], _overview(pairs, rows)))
     parts.append("## Inexact translations\n")
     for pair in dict.fromkeys((cell.source, cell.target) for cell in cells):
         parts.append(f"### {pair[0]} to {pair[1]}\n")
         inexact = [c for c in cells if (c.source, c.target) == pair and c.kind != "exact"]
-        parts.append(_grid(["", "", "how"], ([f"`{c.canonical}`", c.kind, c.detail] for c in inexact)))
+        parts.append(grid(["", "", "how"], ([f"`{c.canonical}`", c.kind, c.detail] for c in inexact)))
     return "\n".join(parts).rstrip("\n") + "\n"
-
-
-FEATURES = {
-    "text": ("event", "TextDelta"),
-    "reasoning": ("event", "ReasoningDelta"),
-    "tools": ("event", "ToolCallFinished"),
-    "questions": ("event", "ApprovalRequested"),
-    "cancel": ("command", "CancelTurn"),
-    "pause": ("command", "PauseTurn"),
-}
-"""Feature in the README's table -> the direction and kind whose cell decides about it."""
-
-ANSWERS = {"questions": "AnswerApproval"}
-"""Feature -> the command that the backend must accept for it."""
-
-
-def pairs(cells: Sequence[Cell]) -> str:
-    """Return the README's table: a row for each client, a column for each backend, with the features between them."""
-    known = {(c.direction, c.canonical, c.source, c.target): c.kind for c in cells}
-    names = list(dict.fromkeys(cell.source for cell in cells))
-    rows = (
-        [f"`{client}` client", *(", ".join(_features(known, client, backend)) for backend in names)] for client in names
-    )
-    return _grid(["", *(f"`{name}` backend" for name in names)], rows)
-
-
-def _features(known: dict[tuple[str, str, str, str], str], client: str, backend: str) -> Iterator[str]:
-    for feature, (direction, canonical) in FEATURES.items():
-        way = (backend, client) if direction == "event" else (client, backend)
-        grade = known.get((direction, canonical, *way), "none")
-        answer = ANSWERS.get(feature)
-        taken = answer is None or known.get(("command", answer, backend, backend), "none") != "none"
-        if grade != "none" and taken:
-            yield f"*{feature}*" if grade == "emulated" else feature
 
 
 def _overview(pairs: list[Pair], rows: list[tuple[str, dict[Pair, Cell]]]) -> Iterator[list[str]]:
@@ -199,6 +165,7 @@ def _overview(pairs: list[Pair], rows: list[tuple[str, dict[Pair, Cell]]]) -> It
         yield [f"`{kind}`", *(row[pair].kind if pair in row else "" for pair in pairs)]
 
 
-def _grid(head: list[str], rows: Iterable[list[str]]) -> str:
+def grid(head: list[str], rows: Iterable[list[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

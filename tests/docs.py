@@ -8,12 +8,14 @@ what redaction finds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dragoman.gateway import registry
-from dragoman.gateway.matrix import markdown, pairs
+from dragoman.gateway.matrix import grid, markdown
 from dragoman.gateway.session.turn_states import TURN
 from dragoman.mappings import fidelity
+from dragoman.mappings.fidelity import Cell
 from tests.gateway.recording.redaction.measured import findings_table
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +26,40 @@ STATES_BEGIN, STATES_END = "<!-- turn states -->\n", "<!-- /turn states -->"
 RECORDING = ROOT / "docs/recording.md"
 FOUND_BEGIN, FOUND_END = "<!-- found -->\n", "<!-- /found -->"
 CELLS = list(fidelity.matrix(list(registry.dialects().values())))
+
+
+FEATURES = {
+    "text": ("event", "TextDelta"),
+    "reasoning": ("event", "ReasoningDelta"),
+    "tools": ("event", "ToolCallFinished"),
+    "questions": ("event", "ApprovalRequested"),
+    "cancel": ("command", "CancelTurn"),
+    "pause": ("command", "PauseTurn"),
+}
+"""Feature in the README's table -> the direction and kind whose cell decides about it."""
+
+ANSWERS = {"questions": "AnswerApproval"}
+"""Feature -> the command that the backend must accept for it."""
+
+
+def pairs(cells: Sequence[Cell]) -> str:
+    """Return the README's table: a row for each client, a column for each backend, with the features between them."""
+    known = {(c.direction, c.canonical, c.source, c.target): c.kind for c in cells}
+    names = list(dict.fromkeys(cell.source for cell in cells))
+    rows = (
+        [f"`{client}` client", *(", ".join(_features(known, client, backend)) for backend in names)] for client in names
+    )
+    return grid(["", *(f"`{name}` backend" for name in names)], rows)
+
+
+def _features(known: dict[tuple[str, str, str, str], str], client: str, backend: str) -> Iterator[str]:
+    for feature, (direction, canonical) in FEATURES.items():
+        way = (backend, client) if direction == "event" else (client, backend)
+        grade = known.get((direction, canonical, *way), "none")
+        answer = ANSWERS.get(feature)
+        taken = answer is None or known.get(("command", answer, backend, backend), "none") != "none"
+        if grade != "none" and taken:
+            yield f"*{feature}*" if grade == "emulated" else feature
 
 
 def with_pairs(text: str) -> str:

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.matrix import markdown, pairs, show
+from dragoman.gateway.matrix import markdown, show
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.fidelity import Cell, matrix
-from tests.docs import FIDELITY, README, with_pairs
+from tests.docs import FIDELITY, README, pairs, with_pairs
 from tests.forked_program import dragoman
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.smooth_client_messages import AGENT, CONVERSATION, CREATE, ask, history
