@@ -17,7 +17,7 @@ from rich.text import Text
 from dragoman.gateway.app import App
 from dragoman.gateway.cli.running import run
 from dragoman.gateway.config.model import Config, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.demo.clients import DemoClient, Heard, connected
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs

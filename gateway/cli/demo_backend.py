@@ -9,7 +9,7 @@ import typer
 
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
-from dragoman.gateway.demo.app import demo_backend as make_demo_backend
+from dragoman.gateway.demo.backend import demo_backend as make_demo_backend
 from dragoman.gateway.demo.script import load as load_script
 from dragoman.gateway.endpoint import parse
 

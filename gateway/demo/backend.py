@@ -3,7 +3,7 @@
 It behaves as docs/dialects/pod.md, section 8 says: one turn at a time. A cancel or pause before any output rolls the
 input back; later it ends or pauses the turn, and a resume continues there. A question waits until it is answered or the
 turn is stopped (docs/dialects/smooth.md, section 6); a resume asks it again. A fresh pod begins a log with its first
-run: with `rotates`, the first run sends a history.
+run: with `rotates`, the first run sends a history. `demo_backend` serves it in any dialect that dragoman can listen in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from itertools import chain
 from typing import Any
 
 from dragoman.adapters.base import Spawn
+from dragoman.gateway import registry
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.script import Line, Outcome, Scripts
+from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.session.history import answer_page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command
@@ -265,3 +269,23 @@ class DemoBackend:
 
     def _say(self, *events: Any) -> None:
         self._session.receive([Burst(items=list(events))])
+
+
+DEFAULTS = Limits()
+
+
+def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = (), limits: Limits = DEFAULTS) -> App:
+    """Return an app that serves the scripted backend on `endpoint`; `turns` replace the bundled scripts.
+
+    It holds as many sessions as real backends of the dialect: a pod has one for all clients.
+    """
+    one = registry.dialect(endpoint.dialect).single_session
+    nowhere = Endpoint(dialect="pod" if one else "smooth", transport="demo", address="conversation")
+    registry.check_listen(endpoint)
+    registry.check_place(endpoint)
+    route = Route(name="demo-backend", listen=(endpoint,), upstream=nowhere)
+    app = App(
+        Config(routes=(route,), limits=limits),
+        make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(turns), rotates=one),
+    )
+    return app

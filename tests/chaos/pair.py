@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.demo.script import Line
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.session.runs import Run

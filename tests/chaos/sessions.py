@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.chaos.clients import connected
 from tests.chaos.kills import limits_table, route_table

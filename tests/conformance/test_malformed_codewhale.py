@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.jsonrpc import PENDING_MAX
 from tests.data_files import vectors

@@ -23,7 +23,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session

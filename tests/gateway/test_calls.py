@@ -23,7 +23,7 @@ import uvloop
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Ops, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.demo.script import Line
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.session.text_stream import EVENTS_MAX

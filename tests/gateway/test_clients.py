@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.gateway import clients
 from dragoman.gateway.config.model import Config, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import STEP

@@ -18,8 +18,7 @@ import pytest
 
 from dragoman.gateway.cli.demo import QUESTIONS
 from dragoman.gateway.demo import script
-from dragoman.gateway.demo.app import demo_backend
-from dragoman.gateway.demo.backend import DemoBackend
+from dragoman.gateway.demo.backend import DemoBackend, demo_backend
 from dragoman.gateway.demo.script import DELAY_MAX, Line, Scripts, load, read
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical import Command, SessionState, commands, events

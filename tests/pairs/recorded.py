@@ -11,7 +11,7 @@ from msgspec import structs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.demo.script import Line, read
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import Reader, open_recording

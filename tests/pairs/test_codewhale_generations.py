@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.codewhale.vocabulary import SEED
 from tests.mappings.codewhale.data import VECTORS, captured_answers

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, bridged, serving
 

@@ -151,7 +151,7 @@ async def test_a_refused_form_is_filled_in_again_as_recorded(
             over = {"eventual_response"} if phone != "1" else {"interaction_invalid"}
             await client.until(lambda over=over: client.frames[-1]["type"] in over)
 
-    monkeypatch.setattr("dragoman.gateway.demo.app.DemoBackend", Picky)
+    monkeypatch.setattr("dragoman.gateway.demo.backend.DemoBackend", Picky)
     script = [*asks("identity_intake", IDENTITY), turns()[0]]
     recording = await record("smooth", "smooth", tmp_path, script=script, talk=talk)
     found = await driven(recording, backend, tmp_path, script, deadline=5)

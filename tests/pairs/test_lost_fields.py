@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.demo.script import load
 from dragoman.gateway.endpoint import parse
 from tests.pairs.codewhale_client import CodewhaleClient

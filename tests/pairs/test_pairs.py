@@ -14,7 +14,7 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.fidelity import Cell, matrix
 from tests.dialects import parts

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, bridged, serving
 from tests.pairs.pando_client import NOBODY, PandoClient, RefusalError

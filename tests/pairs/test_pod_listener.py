@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.session.session import Session
 from tests.awaited import until

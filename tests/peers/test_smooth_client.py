@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from smooth_operator.client import ProtocolError
 
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, serving
 from tests.peers.processes import Process, running

@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.app import App
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id

@@ -11,7 +11,7 @@ import aiohttp
 from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import serving
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.launched.codewhale import launch
 from tests.pairs.codewhale_client import CodewhaleClient

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.launched.pod import launch
 from dragoman.gateway.launched.state_files import Conversation, KeptConversation

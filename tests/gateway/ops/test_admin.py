@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Ops, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.mappings.dialect import Loss

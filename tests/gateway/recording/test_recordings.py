@@ -19,7 +19,7 @@ from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.app import App
 from dragoman.gateway.config.check import check
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget

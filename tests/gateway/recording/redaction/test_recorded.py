@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Recording, Redact, Route
 from dragoman.gateway.demo import script
-from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.recording.format import EventLine
 from dragoman.gateway.recording.index import compressed, read_index
