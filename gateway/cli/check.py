@@ -17,7 +17,7 @@ from dragoman.gateway.cli.running import run
 from dragoman.gateway.config.check import Checked, Problem
 from dragoman.gateway.config.check import check as check_file
 from dragoman.gateway.config.lines import written
-from dragoman.gateway.config.probe import probe as probe_upstreams
+from dragoman.gateway.config.startup import probe as probe_upstreams
 from dragoman.gateway.observability import logs
 
 EXAMPLES = ("dragoman check config.toml", "dragoman check config.toml --probe", "dragoman check config.toml --json")

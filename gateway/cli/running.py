@@ -21,8 +21,7 @@ from dragoman.gateway.cli import quick_start
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.file_watch import watch_file
 from dragoman.gateway.config.model import Ops
-from dragoman.gateway.config.probe import probe
-from dragoman.gateway.config.startup import find_hazards
+from dragoman.gateway.config.startup import find_hazards, probe
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
 from dragoman.gateway.process.runtime import configure_interpreter, return_free_memory, start_threads

@@ -7,8 +7,7 @@ access         checks the keys that say who may use a route
 source         reads a small file
 lines          finds the line of a key in the file
 references     replaces references to variables, secrets and relative paths
-probe          tries to reach the backends
-startup        warns of what will not work on this machine
+startup        warns of what will not work on this machine, and tries to reach the backends
 local_sockets  finds servers of this machine, and folders in which others could replace a socket
 ops_address    the address of the ops port
 file_watch     notices changes of the file

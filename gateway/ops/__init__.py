@@ -1,7 +1,6 @@
 """The ops port: health, metrics and administration of a running gateway over HTTP (docs/operations.md).
 
-server        the listener and its routes, in a thread with an event loop of its own
-connections   the bound on its connections
+server        the listener, its routes and its connections, in a thread with an event loop of its own
 guard         who may ask, and the form of each refusal
 gateway_loop  runs requests in the gateway's event loop, and watches its turns
 health        whether the gateway is alive and ready

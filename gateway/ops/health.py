@@ -16,8 +16,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.app import App
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.config.model import Config, Route
-from dragoman.gateway.config.probe import probe
-from dragoman.gateway.config.startup import find_missing_program, why_unwritable
+from dragoman.gateway.config.startup import find_missing_program, probe, why_unwritable
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.overload.descriptors import descriptor_shortage

@@ -3,6 +3,11 @@
 The thread has its own event loop. It reads nothing of the gateway by itself: each request runs a coroutine in the
 gateway's loop and waits for its result, for a bounded time. The thread also watches the heartbeat of that loop. If it
 is late by `stuck_after`, the log gets the stack of the thread that is stuck, and /livez fails.
+
+aiohttp waits for a first request without a deadline. So any peer could keep a descriptor for each connection, and the
+gateway shares its descriptors with its clients. There are at most CONNECTIONS_MAX, and none that is idle for long. A
+new connection closes the one that was idle longest, so that idle ones never keep a probe out. While descriptors are
+short, there are at most SHORT_MAX.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.log import server_logger
+from aiohttp.typedefs import Handler
 from msgspec import structs
 
 from dragoman.adapters.listening import bind_host
@@ -33,12 +39,12 @@ from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.ops.admin import Admin, Operation, describe_ops
-from dragoman.gateway.ops.connections import OpsConnections
 from dragoman.gateway.ops.gateway_loop import LOOK, GatewayLoop, LoopHeartbeat
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
 from dragoman.gateway.ops.metrics import collect_metrics, encode_metrics
 from dragoman.gateway.ops.queries import ReadinessQuery, parse_query
+from dragoman.gateway.overload.descriptors import descriptor_shortage
 from dragoman.gateway.process.runtime import start_threads
 from dragoman.gateway.transports.spec import bind_failure
 
@@ -264,3 +270,50 @@ def _bind(address: OpsAddress) -> list[socket.socket]:
         return bind_host(address.host, address.port)
     except OSError as error:
         raise bind_failure(f"the ops port {address}", f"{address.host}:{address.port}", error) from error
+
+
+CONNECTIONS_MAX = 64  # at once: probes, a scraper or two and some operators need ten
+SHORT_MAX = 8  # at once while descriptors are short: enough for probes and an operator, a quarter of the reserve
+IDLE_MAX = 30.0  # seconds without a whole request: longer than the usual 15 s between two scrapes
+
+
+class OpsConnections:
+    """The connections of one HTTP server."""
+
+    def __init__(self) -> None:
+        self._server: web.Server
+        self._idle_since: dict[object, float] = {}
+        self._busy: set[object] = set()
+
+    def use_server(self, server: web.Server) -> None:
+        """Take the server, which is made after its middlewares."""
+        self._server = server
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Count a connection as busy while its request is answered."""
+        connection = request.protocol
+        self._busy.add(connection)
+        try:
+            return await handler(request)
+        finally:
+            self._busy.discard(connection)
+            self._idle_since[connection] = time.monotonic()
+
+    def accept(self) -> asyncio.Protocol:
+        """Return the protocol of a new connection, and make room for it."""
+        self.close_idle(room=1)
+        return self._server()
+
+    def close_idle(self, room: int = 0) -> None:
+        """Close the connections that were idle for too long, and those idle longest until there is room."""
+        now = time.monotonic()
+        alive = [one for one in self._server.connections if one.transport is not None]  # and not closed yet
+        self._idle_since = {one: self._idle_since.get(one, now) for one in alive}
+        alive.sort(key=lambda one: (one in self._busy, self._idle_since[one]))
+        most = SHORT_MAX if descriptor_shortage() else CONNECTIONS_MAX
+        excess = len(alive) + room - most  # several are accepted before the first is in the list
+        for number, connection in enumerate(alive):
+            is_old = connection not in self._busy and now - self._idle_since[connection] > IDLE_MAX
+            if is_old or number < excess:
+                connection.force_close()

@@ -22,7 +22,7 @@ from dragoman.gateway.config.check import load
 from dragoman.gateway.config.model import ConfigFile
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.ops import admin, connections
+from dragoman.gateway.ops import admin, server
 from dragoman.gateway.ops.answers import config_in_force, session_detail
 from dragoman.gateway.ops.gateway_loop import SLICE
 from dragoman.gateway.ops.queries import SessionQuery, parse_query
@@ -140,7 +140,7 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
 
 
 async def test_connections_without_a_request_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 4)
     async with operated() as port, strangers(port, 12) as readers:
         assert (await port.ask("/livez"))[0] == 200
         async with asyncio.timeout(DEADLINE):
@@ -148,8 +148,8 @@ async def test_connections_without_a_request_keep_no_probe_out(monkeypatch: pyte
 
 
 async def test_few_connections_stay_open_while_descriptors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "SHORT_MAX", 4)
-    monkeypatch.setattr(connections, "descriptor_shortage", lambda: "too many open files")
+    monkeypatch.setattr(server, "SHORT_MAX", 4)
+    monkeypatch.setattr(server, "descriptor_shortage", lambda: "too many open files")
     async with operated() as port, strangers(port, 12) as readers, asyncio.timeout(DEADLINE):
         for reader in readers[:8]:
             assert await is_closed(reader)
@@ -157,7 +157,7 @@ async def test_few_connections_stay_open_while_descriptors_are_short(monkeypatch
 
 
 async def test_a_connection_without_a_whole_request_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "IDLE_MAX", 0.01)
+    monkeypatch.setattr(server, "IDLE_MAX", 0.01)
     async with operated() as port, strangers(port, 1) as readers, asyncio.timeout(DEADLINE):
         assert await is_closed(readers[0])
 

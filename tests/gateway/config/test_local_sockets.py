@@ -12,8 +12,7 @@ from dragoman.adapters import unix
 from dragoman.gateway.config.check import check
 from dragoman.gateway.config.local_sockets import find_local_server, find_socket_hazard
 from dragoman.gateway.config.model import Config, Ops, Route
-from dragoman.gateway.config.probe import probe
-from dragoman.gateway.config.startup import find_hazards
+from dragoman.gateway.config.startup import find_hazards, probe
 from dragoman.gateway.endpoint import parse
 from tests.reserved_ports import reserved_port
 from tests.step_counter import count_steps

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.check import check
-from dragoman.gateway.config.probe import probe
+from dragoman.gateway.config.startup import probe
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import FROZEN
