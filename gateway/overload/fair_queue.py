@@ -5,11 +5,7 @@ units; a unit is about the time that a byte of JSON takes. A link acts on its fr
 left. After that it waits here, and its transport does not read. Each following step serves the waiting links in turn,
 at most `QUANTUM` units each, the first half of it those for which only little waits.
 
-The method is weighted fair queueing, with equal weights: the next turn is that of the link which would be done first if
-all links were served at the same time. `given` is the work that a link was given. Its clock shows the work that each
-waiting link would have been given by now. A link that was away, or is new, starts one quantum behind that clock, so it
-cannot save up turns. What it is given counts twice until it has caught up: links that come later are as far behind. A
-frame larger than a quantum counts with its size, so small frames do not wait for one large frame of each other link.
+`VirtualTime` says which of the waiting links is next.
 
 The cost of a command is known only once it is handled. So at most `CLIENT_FRAMES` frames of a client are admitted at
 once, and handled one by one, each only if the step has units left. A waiting command counts as what the last ones of
@@ -86,6 +82,59 @@ class Waiting(Protocol):
         """Work until the turn of this link is used up."""
 
 
+class VirtualTime:
+    """The order of the waiting links: fair queueing by virtual time, as in WF2Q+ (Bennett and Zhang, 1997).
+
+    If the waiting links were served a unit each, round and round, each would have been given as much work by now: that
+    is the clock. Whole turns are taken in the order in which they would end then:
+
+        start     the work that a link was given (`given`), but at least the clock less a quantum
+        finish    the start, and the work that its turn is expected to take: the link with the smallest is next
+        clock     grows by each work, divided by the number of the links that wait for it or do it;
+                  it is at least the start of the link that takes its turn
+
+    A link that was away, or is new, cannot save up turns, because it starts at most one quantum behind the clock. What
+    it is given counts twice until it has caught up: links that come later start as far behind. A turn is at most a
+    quantum, but a larger frame counts with its size: small frames do not wait for one large frame of each other link.
+    Links with short turns are kept apart, because a part of each step is for them.
+
+    Round robin with deficits (Shreedhar and Varghese, 1995) would need no heap and no clock. But its rounds are long if
+    frames are larger than a quantum, and a frame may be as large as 256 of them.
+    """
+
+    __slots__ = ("_clock", "_long", "_numbers", "_short", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of links that wait."""
+        self._clock = QUANTUM  # so that the first links start as far behind it as all later ones
+        self._numbers = count()  # of two links with the same finish the first one is next
+        self._short: list[tuple[int, int, Waiting]] = []
+        self._long: list[tuple[int, int, Waiting]] = []
+
+    def add_link(self, link: Waiting) -> None:
+        """Add a link, which waits from now on."""
+        self.count += 1
+        link.given = max(link.given, self._clock - QUANTUM)
+        expected = link.expected
+        turn = min(link.waiting * expected, max(expected, QUANTUM))
+        heappush(self._short if turn <= QUICK else self._long, (link.given + turn, next(self._numbers), link))
+
+    def take_next(self, *, is_for_short: bool) -> Waiting:
+        """Remove and return the next link; one with a short turn, if there is any and this part of the step is."""
+        self.count -= 1
+        is_short = self._short and (is_for_short or not self._long)
+        _, _, link = heappop(self._short if is_short else self._long)
+        self._clock = max(self._clock, link.given)
+        return link
+
+    def note_work(self, link: Waiting, work: int) -> None:
+        """Note the work (units) that the link was given in its turn."""
+        behind = max(0, self._clock - link.given)
+        link.given += work + min(work, behind)
+        self._clock += work // (self.count + 1)
+
+
 class FairQueue:
     """The work that the current step may still do, and the links that wait for a later step.
 
@@ -100,16 +149,13 @@ class FairQueue:
         """The links that are about to end: thousands of peers may vanish in one moment."""
         self.is_closed = False
         self._soon = soon
-        self._waiting: list[tuple[int, int, Waiting]] = []
-        self._quick: list[tuple[int, int, Waiting]] = []  # links with so little work that their turn is short
-        self._numbers = count()
-        self._clock = QUANTUM  # so that the first links start as far behind it as all later ones
+        self._links = VirtualTime()
         self._scheduled = False
 
     @property
     def waiting_links(self) -> int:
         """The number of links that wait for a later step."""
-        return len(self._waiting) + len(self._quick)
+        return self._links.count
 
     def close_to_clients(self) -> None:
         """Stop handling frames of clients: the gateway ends. Backends and sliced work are served in the steps."""
@@ -148,10 +194,7 @@ class FairQueue:
 
     def enqueue(self, turns: Waiting) -> None:
         """Give a link a turn in one of the following steps. It must not wait already."""
-        turns.given = max(turns.given, self._clock - QUANTUM)
-        expected = turns.expected
-        turn = min(turns.waiting * expected, max(expected, QUANTUM))
-        heappush(self._quick if turn <= QUICK else self._waiting, (turns.given + turn, next(self._numbers), turns))
+        self._links.add_link(turns)
         if not self._scheduled:
             self._schedule()
 
@@ -161,30 +204,26 @@ class FairQueue:
 
     def _step(self) -> None:
         """Serve waiting links until the units of this step are used; the first half is for short turns."""
-        budget, waiting, quick = self.budget, self._waiting, self._quick
+        budget, links = self.budget, self._links
         budget.left = STEP
         try:
-            while budget.left > 0 and (waiting or quick):
-                is_short = quick and (budget.left > STEP // 2 or not waiting)
-                self._serve(heappop(quick if is_short else waiting)[2])
+            while budget.left > 0 and links.count:
+                self._serve(links.take_next(is_for_short=budget.left > STEP // 2))
         finally:
             budget.turn_end = STEP if self.is_closed else 0
             self._scheduled = False
-            if self.waiting_links:
+            if links.count:
                 self._schedule()
 
     def _serve(self, turns: Waiting) -> None:
         budget = self.budget
         before = budget.left
-        self._clock = max(self._clock, turns.given)
-        budget.turn_end = max(0, before - QUANTUM) if self.waiting_links else 0
+        budget.turn_end = max(0, before - QUANTUM) if self._links.count else 0
         budget.unassigned = 0
         try:
             turns.take()
         finally:
-            given = before - budget.left - budget.unassigned
-            turns.given += given + min(given, max(0, self._clock - turns.given))
-            self._clock += given // (self.waiting_links + 1)
+            self._links.note_work(turns, before - budget.left - budget.unassigned)
             if turns.waiting:
                 self.enqueue(turns)
 

@@ -174,6 +174,19 @@ def test_an_idle_link_does_not_save_up_turns_in_the_fair_queue() -> None:
     assert {"a", "b"} <= set(acted)
 
 
+def test_a_link_that_was_given_a_costly_turn_takes_turns_with_one_that_comes_after_it() -> None:
+    harness = FairQueueHarness()
+    harness.queue.budget.left = 0
+    harness.sender("costly").say(bytes(8 * STEP), *[b"{}"] * 10_000)
+    harness.sender("other").say(*[b"{}"] * (10 * STEP // FRAME))
+    while harness.senders["other"].frames:
+        harness.step()
+    harness.step()
+    harness.sender("late").say(*[b"{}"] * 10_000)
+    harness.step()
+    assert {name for name, _ in harness.step()} == {"costly", "late"}
+
+
 def test_frames_of_backends_come_before_commands_that_waited_longer() -> None:
     harness = FairQueueHarness()
     harness.queue.budget.left = 0
