@@ -24,6 +24,7 @@ end_form        its part for the end of a turn
 runs            the completed events, turn by turn
 reconnect       keeps a turn whose connection is lost
 turn_recovery   finds out how such a turn went on
+resumed_turn    drops what the backend repeats of it
 history         ids, additions and pages of the history
 fold            adds events to the state of the session
 log             the newest batches of events

@@ -21,10 +21,9 @@ from typing import Any
 from dragoman.gateway.session.commands import Commands
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.inputs import Inputs
+from dragoman.gateway.session.resumed_turn import CONTENT, ResumedTurn
 from dragoman.gateway.session.turn_recovery import (
-    CONTENT,
     FoundTurn,
-    ResumedTurn,
     find_turn,
     heard_before,
     missed_events,

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.gateway.config.model import Limits, Show
 from dragoman.gateway.session.inputs import BUSY
-from dragoman.gateway.session.turn_recovery import HELD_MAX
+from dragoman.gateway.session.resumed_turn import HELD_MAX
 from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import (
