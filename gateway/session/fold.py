@@ -245,10 +245,9 @@ def _error(turn: OpenTurn, event: events.ErrorReported) -> None:
 
 
 def _title(state: SessionState, event: events.SessionUpdated) -> None:
-    first = next((item.text for item in state.transcript if is_said(item, "user")), None)
-    descriptions = (state.backend.name, None if state.title else first)  # of a session that has no title yet
-    if event.session.title not in descriptions:
-        state.title = event.session.title
+    title, inputs = event.session.title, (item.text for item in state.transcript if is_said(item, "user"))
+    if title != state.backend.name and (state.title or title != next(inputs, None)):  # no description without a title
+        state.title = title
     state.updated_at = max(state.updated_at, event.session.updated_at)
 
 

@@ -54,6 +54,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Message, Origin, SessionSummary, Text, ToolCall, Usage
 from dragoman.mappings.dialect import SessionProjection
+from tests.step_counter import count_steps
 
 OURS = Origin(link="smooth-1", request="r1")
 THEIRS = Origin(link="smooth-2", request="r2")
@@ -399,3 +400,12 @@ def test_a_description_by_the_first_input_is_no_title() -> None:
         described = SessionUpdated(session=row)
         fold(state, Batch(session="s", epoch=1, first_seq=1, events=[described], turn="", origin=Origin(), at=9))
         assert state.title == expected
+
+
+def test_the_title_of_a_named_session_is_changed_without_a_walk_over_its_history() -> None:
+    def steps(items: int) -> int:
+        state = SessionState(id="s", title="Orders", transcript=[Message(role="system", text="x")] * items)
+        row = SessionSummary(session="s", title="Bills")
+        return count_steps(lambda: FOLD[SessionUpdated](state, SessionUpdated(session=row)))
+
+    assert steps(5_000) == steps(50)
