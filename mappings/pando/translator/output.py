@@ -19,6 +19,7 @@ CALL_MAX = 1024  # characters of the id of a call with a result that is kept
 FINISHED_KEPT = 256  # newest calls with a result whose ids are kept: some models use an id again
 
 PAUSE = 1.0  # seconds without output after which a turn may have ended unseen
+BEFORE_MAX = 64  # turns before this one whose answers are kept; after more of them none is
 
 
 class LatestCall(Struct):
@@ -64,7 +65,7 @@ class StreamedOutput:
     def next(self, *, stored: bool = True) -> StreamedOutput:
         """Return the output of the next turn, which is empty. `stored` is False if no answer to this one was stored."""
         before = () if stored else tuple(filter(None, (*self.before, "".join(self._text))))
-        is_kept = sum(map(len, before)) <= TEXT_MAX
+        is_kept = len(before) <= BEFORE_MAX and sum(map(len, before)) <= TEXT_MAX
         return StreamedOutput(self.latest_call, before=before if is_kept else ())
 
     def is_in_doubt(self, event: Event, now: int) -> bool:

@@ -8,7 +8,7 @@ from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.errors import ERROR_TEXT_MAX
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
-from dragoman.mappings.pando.translator.output import LatestCall, StreamedOutput
+from dragoman.mappings.pando.translator.output import BEFORE_MAX, LatestCall, StreamedOutput
 from dragoman.mappings.pando.translator.refusals import ID_MAX, METHODS, bad_params, method_of, missing, refusal
 from dragoman.mappings.pando.translator.run_input import ListCall, RunInput
 from dragoman.mappings.pando.vocabulary import NO_ROWS, keep
@@ -23,6 +23,14 @@ def test_texts_before_questions_are_kept_up_to_the_bound_of_one_turn(monkeypatch
         output.add_text(text, 0)
         output = output.next(stored=False)
         assert output.before == kept
+
+
+def test_texts_before_questions_are_kept_of_few_turns() -> None:
+    output = StreamedOutput(LatestCall())
+    for kept in (*range(1, BEFORE_MAX + 1), 0, 1):
+        output.add_text("x", 0)
+        output = output.next(stored=False)
+        assert output.before == ("x",) * kept
 
 
 # -- run input ---------------------------------------------------------------------------------------
