@@ -1,12 +1,12 @@
 """RFC 3339 times to and from ns since the epoch, for every dialect that writes them.
 
-Of the standard library only `date` is used here, for its calendar: mappings must not read a clock.
+Of the standard library only the calendar of `datetime` is used here: mappings must not read a clock.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 DATE_TIME = re.compile(
@@ -15,18 +15,16 @@ DATE_TIME = re.compile(
 
 NS = 1_000_000_000  # nanoseconds in a second
 DAY = 86_400
-EPOCH = date(1970, 1, 1).toordinal()
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # all times are UTC, and written without a zone here
 
 
 @lru_cache(maxsize=64)  # the times of one stream come in order
 def seconds(at: int) -> str:
     """Return seconds since the epoch as date and time without zone; "" outside of the years 1 to 9999."""
-    days, second = divmod(at, DAY)
     try:
-        day = date.fromordinal(days + EPOCH)
-    except (ValueError, OverflowError):
+        return (EPOCH + timedelta(seconds=at)).isoformat()
+    except OverflowError:
         return ""
-    return f"{day}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
 
 
 def parse(text: str) -> int | None:
@@ -41,9 +39,9 @@ def parse(text: str) -> int | None:
 
 @lru_cache(maxsize=64)  # as above
 def _whole(text: str) -> int | None:
-    """Return the seconds from the epoch to a date and time without zone; None if there is no such day."""
+    """Return the seconds from the epoch to a date and time without zone; None if there is no such time."""
     try:
-        days = date.fromisoformat(text[:10]).toordinal() - EPOCH
+        since = datetime.fromisoformat(text) - EPOCH
     except ValueError:
         return None
-    return days * DAY + int(text[11:13]) * 3600 + int(text[14:16]) * 60 + int(text[17:19])
+    return since.days * DAY + since.seconds

@@ -26,7 +26,16 @@ def test_a_second_outside_of_the_calendar_is_an_empty_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "2024-13-01T00:00:00Z", "2024-01-00T00:00:00Z", "2023-02-29T00:00:00Z", "2024-01-01"]
+    "text",
+    [
+        "",
+        "yesterday",
+        "2024-13-01T00:00:00Z",
+        "2024-01-00T00:00:00Z",
+        "2023-02-29T00:00:00Z",
+        "2024-01-01",
+        "2024-01-01T24:00:00Z",
+    ],
 )
 def test_an_invalid_time_is_none(text: str) -> None:
     assert parse(text) is None
