@@ -172,10 +172,14 @@ class Content:
             return next((call for call, unanswered in calls.items() if unanswered == event.name), "")
         return event.call if calls.get(event.call) is not None else ""
 
-    def complete_calls(self, turn: OpenTurn) -> None:
-        """Send the whole arguments of the calls of which they were not sent."""
+    def complete_calls(self, turn: OpenTurn, *, is_cut: bool = False) -> None:
+        """Send the whole arguments of the calls of which they were not sent.
+
+        If the turn was cut inside of the arguments of a call, that call was never made, and gets none.
+        """
         for block in list(turn.incomplete.values()):
-            self.complete(block)
+            if not (is_cut and block.parts):
+                self.complete(block)
 
     def complete(self, block: CallBlock) -> None:
         """Send the whole arguments of a call, unless they were sent."""

@@ -116,7 +116,7 @@ class EndForm:
         if end in ("completed", "failed") and turn.model_turn is None and not (turn.blocks or turn.errors):
             self._runs.start_model_turn(events.ModelTurnStarted(ext=UNBEGUN_TURN))
         self._content.close_block()
-        self._content.complete_calls(turn)
+        self._content.complete_calls(turn, is_cut=end not in ("completed", "limit_reached"))
         if end == "completed" and turn.in_model_turn:
             self._runs.emit(events.ModelTurnEnded(index=self._runs.last_model_turn))
 

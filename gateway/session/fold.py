@@ -314,9 +314,9 @@ def _items(turn: OpenTurn, message: str) -> list[Item]:
             items.append(Reasoning(text="".join(block.parts), at=block.at, turn=turn.id))
         elif isinstance(block, ResultBlock):
             items.append(_tool_result(block.result, block.at, turn.id))
-        elif isinstance(block, CallBlock):
-            arguments = "".join(block.parts) if block.arguments is None else block.arguments
-            items.append(ToolCall(call=block.call, name=block.name, arguments=arguments, at=block.at, turn=turn.id))
+        elif isinstance(block, CallBlock) and block.arguments is not None:  # else it was cut, and never made
+            call = ToolCall(call=block.call, name=block.name, arguments=block.arguments, at=block.at, turn=turn.id)
+            items.append(call)
             if block.result is not None:
                 items.append(_tool_result(block.result, block.result_at, turn.id))
     if last >= 0:

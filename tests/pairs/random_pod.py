@@ -363,9 +363,6 @@ class RandomPod(RandomBackend):
 
     def _end(self, end: str, state: str, *frames: Frame) -> None:
         run = self._open()
-        if run.block.startswith("call_"):
-            name, *fragments = run.parts
-            run.played.seen.add_call(name, "".join(fragments))
         self._invoke()
         if run.model_turn:
             self._turn_count, self._call_count = self._turn_count + 1, self._call_count + 1

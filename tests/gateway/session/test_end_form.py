@@ -14,13 +14,14 @@ from dragoman.mappings.canonical.events import (
     StatusChanged,
     TextDelta,
     TextDone,
+    ToolCallArguments,
     ToolCallFinished,
     ToolCallStarted,
     TurnEnded,
     TurnResult,
     UsageReported,
 )
-from dragoman.mappings.canonical.values import Failure, Message, Usage
+from dragoman.mappings.canonical.values import Failure, Message, ToolCall, Usage
 from tests.gateway.session.hand_fed import NormalFormHarness, accepted, kinds
 
 CALL = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
@@ -149,6 +150,14 @@ def test_no_end_but_completion_ends_a_model_turn(end: Any) -> None:
     session = NormalFormHarness()
     said = session.feed(ModelTurnStarted(index=3), TurnResult(end=end), StatusChanged(status="idle"))
     assert "ModelTurnEnded" not in kinds(said)
+
+
+def test_a_call_that_a_cancel_cut_inside_of_its_arguments_was_never_made() -> None:
+    session = accepted()
+    session.feed(*CALL, ToolCallStarted(call="d", name="grep"), ToolCallArguments(call="d", json='{"pat'))
+    ended = session.feed(ErrorReported(cause="internal", text="Cancelled"), StatusChanged(status="idle"))
+    assert "ToolCallArguments" not in kinds(ended)
+    assert [item.call for item in session.state.transcript if isinstance(item, ToolCall)] == ["c"]
 
 
 def test_a_turn_whose_failed_result_has_no_cause_fails_with_the_words_of_the_gateway() -> None:
