@@ -179,7 +179,7 @@ class Rules(RuleTable, Generic[P, T]):
         def count_lost_fields(source: object, /, *args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             context: Any = args[0]  # a subclass of Losses
             for field in fidelity.find_lost(source):
-                context.lose(source, field, f"its form is {how}")
+                context.lose(source, field, f"{how} has no place for it")
             return ()
 
         fidelity = Lossy(without)
