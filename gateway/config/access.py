@@ -109,7 +109,7 @@ def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[K
 
 
 def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
-    """Yield each token that can be guessed, and each token that two names have."""
+    """Yield each token that can be guessed or that no client can send, and each token that two names have."""
     names: dict[str, str] = {}
     for name, text in table_at(table, "tokens").items():
         if not isinstance(text, str):
@@ -117,6 +117,8 @@ def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
         at = ("auth", "tokens", name)
         if why := why_guessable("token", text):
             yield at, why
+        elif not text.isprintable():  # of a file with several lines
+            yield at, "a token has only one line, and no control character, because it is sent in an HTTP header"
         elif text in names:
             yield at, f"the same token as {names[text]!r}: give each name a token of its own"
         names.setdefault(text, name)

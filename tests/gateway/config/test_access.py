@@ -83,6 +83,7 @@ def test_a_listener_that_cannot_tell_clients_apart_is_refused_beside_one_with_ro
         ("env:DRAGOMAN_TEST_NOT_SET", "the environment variable DRAGOMAN_TEST_NOT_SET is not set"),
         ("", "a token of 0 characters can be guessed"),
         ("file:/no/such/file", "/no/such/file"),
+        (r"a token of 16 or more characters\n# its comment", "a token has only one line"),
         ("short", "a token of 5 characters can be guessed; write at least 16 random ones"),
     ],
 )
