@@ -24,6 +24,7 @@ from dragoman.gateway.cli.options import DURATION_MAX, AsJson
 from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.recording.format import Line, RecordingError
 from dragoman.gateway.recording.printable import counted, printable, printable_json, sample
 from dragoman.gateway.recording.reader import Reader, RecordedSession, about_no_session, open_recording, sessions_in
@@ -127,7 +128,11 @@ def show(
 
 
 def _show_sessions(folder: Path, *, as_json: bool) -> None:
-    sessions = sessions_in(folder)
+
+    def report(error: Exception) -> None:
+        logs.tell(f"not listed: {logs.escaped(full_reason(error))}", sys.stderr)
+
+    sessions = sessions_in(folder, report)
     if not sessions:
         raise RecordingError(f"{folder} holds no recording of a session")
     if as_json:

@@ -168,6 +168,12 @@ def _missing(parts: Sequence[PartFile]) -> Iterator[Missing]:
 
 NAMED_MAX = 3  # files that are named beside one without a session
 
+Report = Callable[[RecordingError | OSError], None]
+"""Is told of a file in a folder that cannot be read as a recording."""
+
+
+def _ignore(_error: RecordingError | OSError) -> None: ...
+
 
 def open_recording(path: Path) -> Reader:
     """Return the recording of which this file is a part, or of the only session in a folder.
@@ -197,7 +203,12 @@ def _identity(header: Header) -> tuple[str, str, int]:
 
 
 def _only_session(folder: Path) -> Sequence[PartFile]:
-    found = [recording for recording in recordings_in(folder) if recording.header.session]
+
+    def refuse(error: RecordingError | OSError) -> None:
+        if isinstance(error, VersionError):
+            raise error  # it may be the session that is wanted
+
+    found = [recording for recording in recordings_in(folder, refuse) if recording.header.session]
     if len(found) > 1:
         names = " or ".join(recording.path.name for recording in found[:2])
         raise RecordingError(f"{folder} holds several sessions: name a file in it, such as {names}")
@@ -206,17 +217,16 @@ def _only_session(folder: Path) -> Sequence[PartFile]:
     return found[0].parts
 
 
-def recordings_in(folder: Path) -> Iterator[Reader]:
-    """Yield the recordings in a folder, in the order of their names; raise VersionError for one of another version."""
+def recordings_in(folder: Path, report: Report = _ignore) -> Iterator[Reader]:
+    """Yield the recordings in a folder, in the order of their names. Call `report` for each that cannot be read."""
     known: set[str] = set()
     for path in sorted(folder.iterdir()):
         if os.path.realpath(path) in known or not has_recording_name(path):
             continue
         try:
             parts = _parts(path)
-        except VersionError:
-            raise  # it may be the session that is wanted
-        except (RecordingError, OSError):
+        except (RecordingError, OSError) as error:
+            report(error)
             continue
         known.update(os.path.realpath(part.path) for part in parts)
         yield Reader(parts)
@@ -239,9 +249,9 @@ class RecordedSession(Struct, frozen=True, kw_only=True):
     input: str
 
 
-def sessions_in(folder: Path) -> list[RecordedSession]:
-    """Return the sessions in a folder, in the order of the names of their files."""
-    return [_session(recording) for recording in recordings_in(folder) if recording.header.session]
+def sessions_in(folder: Path, report: Report = _ignore) -> list[RecordedSession]:
+    """Return the sessions in a folder, in the order of the names of their files. Call `report` for unreadable files."""
+    return [_session(recording) for recording in recordings_in(folder, report) if recording.header.session]
 
 
 def _session(recording: Reader) -> RecordedSession:

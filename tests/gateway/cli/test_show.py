@@ -246,6 +246,17 @@ def test_show_of_a_folder_lists_its_sessions(dragoman: Run, tmp_path: Path) -> N
     ]
 
 
+def test_show_of_a_folder_names_the_files_that_it_does_not_list(dragoman: Run, tmp_path: Path) -> None:
+    newer = beside(tmp_path, "hello") / "a.jsonl"
+    newer.write_text('{"kind":"header","format":"dragoman-recording","version":5}')
+    (tmp_path / "b.jsonl").touch()
+    code, out, err = dragoman("show", str(tmp_path))
+    assert (code, out) == (0, "one-0.jsonl  2023-11-14 22:13:20  test  hello\n")
+    first, second = err.splitlines()
+    assert first.startswith(f"not listed: {newer} is a recording of version 5, ")
+    assert second.startswith(f"not listed: {tmp_path}/b.jsonl")
+
+
 def test_show_says_under_which_ids_clients_know_a_session(dragoman: Run, tmp_path: Path) -> None:
     header = structs.replace(OF_A_POD, session="s0", shown_as=["7f9aa75e", "another"])
     path = RecordingBuilder(header).turn("hello", TextDelta(text="1")).write(tmp_path, "one.jsonl")
