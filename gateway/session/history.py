@@ -244,7 +244,7 @@ def without_unstored(event: HistorySnapshot, told: Sequence[Item]) -> HistorySna
     """
     last = event.items[-1] if event.items else None
     stored = next((item for item in reversed(told) if is_said(item, "user")), None)
-    if last is None or stored is None or not is_said(last, "user") or _same(last, stored):
+    if last is None or stored is None or not is_said(last, "user") or last.id == stored.id or _same(last, stored):
         return event
     return structs.replace(event, items=event.items[:-1], summed_up=min(event.summed_up, len(event.items) - 1))
 

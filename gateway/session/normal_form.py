@@ -215,7 +215,7 @@ class NormalForm:
             renewed = structs.replace(event, items=tuple(known if items is None else items))
         else:
             renewed = renew(event, self._state, self._runs.new_id)
-        if self._state.turn is None:
+        if self._state.turn is None and not event.rotated:  # a rotation may come before its run has a turn
             renewed = without_unstored(renewed, event.items)
         if not is_list or [*renewed.items] != known:
             self._runs.emit(renewed)

@@ -318,10 +318,7 @@ async def test_an_attached_pod_client_is_shown_a_compacted_history_without_what_
 
 
 async def test_runs_that_a_gateway_adds_to_a_compacted_segment_are_shown() -> None:
-    def text(role: str, said: str) -> Frame:
-        return {"kind": "message", "role": role, "content": [{"kind": "text", "text": said}]}
-
-    more = SHORTER | {"history": [SUMMARY, text("user", "Other"), text("assistant", "Said")]}
+    more = SHORTER | {"history": [SUMMARY, said_in_log("user", "Other"), said_in_log("assistant", "Said")]}
     everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "Other"), ("assistant", "Said")]
     async with in_memory_gateway() as made:
         await (
@@ -335,9 +332,29 @@ async def test_runs_that_a_gateway_adds_to_a_compacted_segment_are_shown() -> No
         assert made.clients["new p"].frames()[0]["data"]["entries"] == [more]
 
 
+async def test_an_input_stays_if_the_pod_compacts_its_log_before_it_answers() -> None:
+    """The compacted log ends with an earlier input, and the run has no turn yet."""
+    kept = SHORTER | {"history": [SUMMARY, said_in_log("user", "Hi"), said_in_log("assistant", "Hello")]}
+    async with in_memory_gateway() as made:
+        await (
+            together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
+            .pod_sends(*took("More"), say("segment_rotated", entry=kept), say("turn_start", turn=1))
+            .pod_sends(delta("Again"), done("Again"), say("turn_end", turn=1, result="finished"), *FINISHED)
+            .ignores("s", "p", "v")
+        )
+        told = await histories(made)
+        assert told.pop("pod") == [("user", "More"), ("assistant", "Again")]
+        everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "More"), ("assistant", "Again")]
+        assert told == dict.fromkeys(told, everything)
+
+
+def said_in_log(role: str, text: str) -> Frame:
+    return {"kind": "message", "role": role, "content": [{"kind": "text", "text": text}]}
+
+
 def rotation(input: str) -> Frame:
     """Return the rotated history that a client is shown: the summary, and the input of the run that goes on."""
-    more = [{"kind": "message", "role": "user", "content": [{"kind": "text", "text": input}]}] if input else []
+    more = [said_in_log("user", input)] if input else []
     return say("segment_rotated", entry=SHORTER | {"history": [SUMMARY, *more]})
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.gateway.session.history import Addition, add_listed, fold_in, page, renew
+from dragoman.gateway.session.history import Addition, add_listed, fold_in, page, renew, without_unstored
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
@@ -135,6 +135,16 @@ def talk(count: int) -> SessionState:
 def texts(event: HistorySnapshot | None) -> list[str]:
     assert event is not None
     return [item.text for item in event.items if isinstance(item, Message)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "stays"),
+    [(user("a"), False), (user("b"), True), (user("edited", id="2"), True), (assistant("b"), True)],
+    ids=["lost", "stored", "edited in the store", "no input is stored"],
+)
+def test_the_last_input_stays_unless_the_backend_lost_it(stored: Message, stays: bool) -> None:
+    known = HistorySnapshot(items=(user("a", id="1"), user("b", id="2")))
+    assert (without_unstored(known, [stored]) == known) == stays
 
 
 def test_a_page_is_newest_first_and_leads_to_the_next_one() -> None:
