@@ -16,8 +16,9 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, get_native_id
 
 from dragoman.mappings.errors import DragomanError
 
@@ -44,17 +45,31 @@ async def start_threads(count: int = THREADS) -> None:
     loop = asyncio.get_running_loop()
     executor, probe = ThreadPoolExecutor(count, initializer=run_in_background), ThreadPoolExecutor(LIBUV_THREADS)
     all_run = Barrier(count + LIBUV_THREADS + 1)
+
+    def wait_for_all() -> int:
+        all_run.wait()
+        return get_native_id()
+
     try:
-        for pool in (*[executor] * count, *[probe] * LIBUV_THREADS):
-            pool.submit(all_run.wait)
+        threads = [pool.submit(wait_for_all) for pool in (*[executor] * count, *[probe] * LIBUV_THREADS)]
     except RuntimeError as error:
         all_run.abort()
         raise DragomanError(f"{error}: the limit of processes (`ulimit -u`, `pids.max`) is too low") from error
     all_run.wait()
     probe.shutdown()
+    for thread in threads[count:]:
+        _wait_until_gone(thread.result())
     loop.set_default_executor(executor)
     loop.shutdown_default_executor = _end_without_a_thread  # type: ignore[method-assign]  # asyncio's own starts one
     await loop.getaddrinfo("127.0.0.1", None)
+
+
+def _wait_until_gone(thread: int) -> None:
+    """Wait, at most a second, until Linux no longer counts a thread: that is a moment after Python has seen its end."""
+    for _ in range(1000):
+        if not os.path.exists(f"/proc/self/task/{thread}"):
+            return
+        time.sleep(0.001)
 
 
 async def _end_without_a_thread(_timeout: float | None = None) -> None:

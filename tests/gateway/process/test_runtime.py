@@ -87,6 +87,22 @@ async def test_a_gateway_that_the_system_refuses_a_thread_says_so(count: int, mo
         await start_threads()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the threads that it counts")
+async def test_the_threads_of_libuv_start_once_the_system_counts_none_of_those_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def threads() -> set[str]:
+        return set(os.listdir("/proc/self/task"))
+
+    async def start_those_of_libuv(*_address: object) -> None:
+        assert len(threads() - before) == 1
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", start_those_of_libuv)
+    for _ in range(200):  # a thread is often gone in time
+        before = threads()
+        await start_threads(1)
+
+
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_gateway_that_the_system_refuses_a_thread_can_end(
     loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
