@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 from msgspec import structs
 
 from dragoman.mappings.canonical import Command, Event, commands, events
-from dragoman.mappings.canonical.values import Failure, Item, PastRun, Status, attachments
+from dragoman.mappings.canonical.values import Failure, PastRun, Status, attachments
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import (
     Alarm,
@@ -57,7 +57,7 @@ class ClientTranslator(Translator[Event, Command]):
         self._is_late = False  # content came after the status that ended its run
         self._compaction_failed = False  # its `error` comes next
         self._result: tuple[Event, ...] = ()  # of the run, until the status that ends it
-        self._summary: tuple[Item, ...] = ()  # with which the newest segment of a compacted log begins
+        self._summary = (0, 0)  # the time and the number of items with which the segment of a compacted log begins
         self._pending = PendingMethods()
         self._losses = Losses()
         self._foreign = 0
@@ -166,12 +166,12 @@ class ClientTranslator(Translator[Event, Command]):
     def _on_snapshot(self, event: events.HistorySnapshot) -> tuple[Event, ...]:
         if event.status is not None:
             self._status = event.status
-        known, count = self._summary, len(self._summary)
-        if event.rotated and known and len(event.items) > count and event.items[:count] == known:
+        began, count = self._summary
+        begins = event.items[0].at if event.items and event.compacted else 0
+        if event.rotated and begins and begins == began and len(event.items) > count:
             # No compaction: a gateway tells the same segment again, with runs that it has not told.
             return (structs.replace(event, runs=(PastRun(first=count, last=len(event.items)),)),)
-        summary = event.items[: event.runs[0].first] if event.runs else event.items
-        self._summary = summary if event.compacted else ()
+        self._summary = begins, event.runs[0].first if event.runs else len(event.items)
         return (event,)
 
     def _on_message(self, event: events.MessageAppended) -> tuple[Event, ...]:
