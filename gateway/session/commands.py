@@ -265,32 +265,34 @@ class Commands:
         pending = self._settle(request)
         if pending is None:
             return
-        command = pending.command
-        if failure is not None and isinstance(command, commands.CancelTurn | commands.SubmitInput):
-            self.forget_cancel()
         _note_result(pending, failure)
-        if isinstance(command, commands.OpeningCommand) and self._context.state.backend_ids is None:
-            self._context.effects.refused()
-        if isinstance(command, commands.CancelTurn) and failure is not None and failure.cause == "unsupported":
-            # It has no cancel: the turn ends for its clients (docs/translation.md, rule 3.4). Other refusals end
-            # nothing.
-            self._force()
-            failure = None
-        if isinstance(command, commands.RenameSession):
-            if titles.answer_with_row(self._context, pending, command, failure):
+        if isinstance(pending.command, commands.RenameSession):
+            if titles.answer_with_row(self._context, pending, pending.command, failure):
                 return
             failure = titles.find_failure(self._context, pending, failure)
-            if failure is None:
-                titles.note_renamed(self._context, command)
-        elif failure is None and isinstance(command, commands.ArchiveSession | commands.UnarchiveSession):
-            self._context.state.archived = isinstance(command, commands.ArchiveSession)
-        if self._questions.note_reply(pending, failure) or pending.client is None:
-            return
-        in_own_dialect = pending.client.dialect.name == self._context.upstream.name
-        result = event.result if event is not None and in_own_dialect else UNSET  # it is JSON of the backend's dialect
-        if self._context.route.share == "owner" and _is_unknown(command, failure):
-            failure, result = NOT_FOUND, UNSET  # the backend's own words could tell it from one of another user
-        pending.client.send([Reply(request=command.request, failure=failure, result=result)])
+        failure = self._note_done(pending.command, failure)
+        if not self._questions.note_reply(pending, failure) and pending.client is not None:
+            pending.client.send([_reply_to(pending.client, pending.command, failure, event, self._context)])
+
+    def _note_done(self, command: Command, failure: Failure | None) -> Failure | None:
+        """Change the session as a command that is done, or was refused, demands; return the failure to tell."""
+        context = self._context
+        match command:
+            case commands.SubmitInput() if failure is not None:
+                self.forget_cancel()
+            case commands.CancelTurn() if failure is not None:
+                self.forget_cancel()
+                if failure.cause == "unsupported":
+                    # The turn ends for its clients (docs/translation.md, rule 3.4). Other refusals end nothing.
+                    self._force()
+                    return None
+            case commands.RenameSession() if failure is None:
+                titles.note_renamed(context, command)
+            case commands.ArchiveSession() | commands.UnarchiveSession() if failure is None:
+                context.state.archived = isinstance(command, commands.ArchiveSession)
+            case _ if isinstance(command, commands.OpeningCommand) and context.state.backend_ids is None:
+                context.effects.refused()
+        return failure
 
     def give_all(self, kind: type, failure: Failure | None = None) -> None:
         """Tell the clients of all commands of this kind that they are done, or why not."""
@@ -310,6 +312,17 @@ class Commands:
         elif pending is not None and isinstance(pending.command, commands.OpeningCommand):
             cause = "busy"
         self.give(request, Failure(cause=cause, text=why))
+
+
+def _reply_to(
+    client: Client, command: Command, failure: Failure | None, event: Reply | None, context: SessionContext
+) -> Reply:
+    """Return the Reply to a command, with the result of the backend's own (`event`) if the client has its dialect."""
+    in_own_dialect = client.dialect.name == context.upstream.name
+    result = event.result if event is not None and in_own_dialect else UNSET  # it is JSON of the backend's dialect
+    if context.route.share == "owner" and _is_unknown(command, failure):
+        failure, result = NOT_FOUND, UNSET  # the backend's own words could tell it from one of another user
+    return Reply(request=command.request, failure=failure, result=result)
 
 
 def _is_unknown(command: Command, failure: Failure | None) -> bool:
