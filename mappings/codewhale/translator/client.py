@@ -62,6 +62,9 @@ TOLD_IN_RESULTS = (events.GoalUpdated, events.GoalCleared, events.McpStartup)
 UNANSWERABLE = (events.ApprovalRequested, events.InteractionRequired, events.RunStarted)
 """Events to ignore in the result of a turn: the turn is over, so they cannot be answered any more."""
 
+PROMPTS = (commands.SubmitInput, commands.PromptOnce)
+"""Commands whose answer follows lines of text."""
+
 
 class TurnInFlight(Struct, kw_only=True):
     """The state of the running turn, according to the lines so far."""
@@ -240,9 +243,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _take_line(self, item: Event, step: Step[Event]) -> list[Event]:
         """Return the events of a bare line if a turn waits for its answer, else count a loss."""
-        oldest = next(
-            (c for c in self._pending.values() if isinstance(c, commands.SubmitInput | commands.PromptOnce)), None
-        )
+        oldest = next((command for command in self._pending.values() if isinstance(command, PROMPTS)), None)
         turn = self._turn
         if isinstance(item, events.LifecycleReport | Unmapped):
             return [item]
@@ -263,41 +264,47 @@ class ClientTranslator(Translator[Event, Command]):
         return [item]
 
     def _take_answer(self, own: str, items: Sequence[Event], step: Step[Event]) -> None:
+        """Act on the answer to one request: the last of `items`. The others are the events of the frames in it."""
         command = self._pending.pop(own, None)
         if command is None:
             step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in items]
-            return
-        if isinstance(command, commands.SubmitInput):
+        elif isinstance(command, commands.SubmitInput):
             if command.request and _must_be_repeated(items) and not (self._turn and self._turn.stopped):
                 self._write_commands([replace(command, request="")], step)  # a second refusal counts
             else:
                 _add(step, self._end_turn(items, step))
-            return
-        *inside, last = items
-        told = [plain(item) for item in inside if isinstance(item, TOLD_IN_RESULTS)]
-        event = last if isinstance(last, events.Reply) else events.Reply(request="")
-        if isinstance(command, commands.CancelTurn):
-            _add(step, told)
-            if command.request:  # else it was answered when it was written
-                failure = event.failure or (None if has_interrupted(event.result) else NOT_RUNNING)
-                self._tell(step, command, events.Reply(request=command.request, failure=failure))
-            return
-        if isinstance(command, commands.ResumeSession):
-            told += goal(event.result)
-        if isinstance(command, commands.GetCapabilities):
-            known = capabilities(event.result)
-            self._interrupts = self._interrupts if known is None else "thread/interrupt" in known.methods
-            server = known or Capabilities(methods=[])
-            self._opening.note_server(server)
-            self._takes_images = server.turn_image_inputs is True
-        now, answers = self._opening.take_answer(
-            command, typed_answer(command, event, self._clock()) or replace(event, request=command.request)
-        )
-        _add(step, told + [answer for answer in answers if _for_somebody(answer)])
+        else:
+            *inside, last = items
+            told = [plain(item) for item in inside if isinstance(item, TOLD_IN_RESULTS)]
+            reply = last if isinstance(last, events.Reply) else events.Reply(request="")
+            self._take_reply(command, reply, told, step)
+
+    def _take_reply(self, command: Command, reply: events.Reply, told: list[Event], step: Step[Event]) -> None:
+        """Pass on the events that the frames of an answer have (`told`), then the answer to the command."""
+        match command:
+            case commands.CancelTurn():
+                _add(step, told)
+                if command.request:  # else it was answered when it was written
+                    failure = reply.failure or (None if has_interrupted(reply.result) else NOT_RUNNING)
+                    self._tell(step, command, events.Reply(request=command.request, failure=failure))
+                return
+            case commands.ResumeSession():
+                told = [*told, *goal(reply.result)]
+            case commands.GetCapabilities():
+                self._note_server(capabilities(reply.result))
+        answer = typed_answer(command, reply, self._clock()) or replace(reply, request=command.request)
+        now, answers = self._opening.take_answer(command, answer)
+        _add(step, [*told, *filter(_for_somebody, answers)])
         if self._abandoned and self._opening.session:
             self._abandoned = ""
             now = [*([commands.CancelTurn(session=self._opening.session)] if self._interrupts else []), *now]
         self._write_commands(now, step)
+
+    def _note_server(self, known: Capabilities | None) -> None:
+        self._interrupts = self._interrupts if known is None else "thread/interrupt" in known.methods
+        server = known or Capabilities(methods=[])
+        self._opening.note_server(server)
+        self._takes_images = server.turn_image_inputs is True
 
     def _end_turn(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
         """Return the events of the result's frames that no line has reported, then the end of the turn."""
@@ -313,14 +320,11 @@ class ClientTranslator(Translator[Event, Command]):
                 told.append(plain(item))
         if told and not turn.started:
             told.insert(0, events.ModelTurnStarted())
-        if isinstance(last, events.TurnEnded):
-            return [*told, events.TurnEnded(end=last.end)]
         failure = last.failure if isinstance(last, events.Reply) else None
-        if failure is None:
-            return [*told, events.TurnEnded(end="completed")]
-        if turn.stopped:
-            return [*told, events.TurnEnded(end="cancelled")]
-        return [*told, events.TurnEnded(end="failed", failure=failure)]
+        if failure is not None and not turn.stopped:
+            return [*told, events.TurnEnded(end="failed", failure=failure)]
+        end = last.end if isinstance(last, events.TurnEnded) else "cancelled" if failure is not None else "completed"
+        return [*told, events.TurnEnded(end=end)]
 
 
 def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
