@@ -43,6 +43,8 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Loss
 
+PASSED_OVER = 8  # work (units) of an item of the history that a page does not show: 50 ns
+
 NOT_FOUND = Failure(cause="not_found", text="session not found")
 
 ADDRESSED = frozenset(kind for kind in get_args(Event) if kind.answers != "never")
@@ -84,6 +86,7 @@ class Commands:
         context, severed = self._context, self._context.states.severed
         match command:
             case commands.GetHistory() if context.knows_more_than_backend:
+                context.services.queue.spend(PASSED_OVER * len(context.state.transcript))
                 self._answer(client, answer_page(context.state, command))
             case commands.SubmitInput():
                 self._inputs.submit(client, command)

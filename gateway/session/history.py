@@ -468,9 +468,14 @@ def _first_answer(items: Sequence[Item], begin: int) -> int:
 
 def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:
     """Return messages of user and assistant, newest first, before the message `cursor`; None if it is unknown."""
-    messages = state.newest_messages()
-    if cursor and not any(message.id == cursor for message in messages):
+    newest_first = zip(range(len(state.transcript), 0, -1), reversed(state.transcript), strict=True)
+    found = (n for n, item in newest_first if isinstance(item, Message) and item.id == cursor and is_said(item))
+    end = next(found, None) if cursor else len(state.transcript)
+    if end is None:
         return None
+    messages = state.newest_messages(end)
+    if cursor:
+        next(messages)
     shown = [*islice(messages, limit)]
     more = next(messages, None) is not None
     return HistorySnapshot(request=request, items=tuple(shown), next_cursor=shown[-1].id if more and shown else None)

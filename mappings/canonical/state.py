@@ -7,6 +7,7 @@ pieces until its block is complete.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from msgspec import Raw, Struct, field, structs
 
@@ -255,10 +256,14 @@ class SessionState(Struct, kw_only=True):
         """
         return [*self.newest_messages()][::-1]
 
-    def newest_messages(self) -> Iterator[Message]:
-        """Yield the messages of `messages`, newest first; each message is built only when it is needed."""
+    def newest_messages(self, end: int | None = None) -> Iterator[Message]:
+        """Yield the messages of `messages`, newest first; each message is built only when it is needed.
+
+        With `end`, these are the messages of the first items of the transcript, as many as it says.
+        """
         blocks: list[Message] = []  # of one message, newest first
-        for item in reversed(self.transcript):
+        later = 0 if end is None else len(self.transcript) - end
+        for item in islice(reversed(self.transcript), later, None):
             if not isinstance(item, Message) or item.role == "system":
                 continue
             if blocks and not continues(item, blocks[0]):

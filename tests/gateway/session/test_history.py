@@ -176,8 +176,11 @@ def test_a_page_of_a_long_history_looks_at_no_more_messages_than_it_shows(monkey
         return continues(last, message)
 
     monkeypatch.setattr(state_module, "continues", look)
-    assert texts(page(state, "r", 10, "")) == [str(9_999 - n) for n in range(10)]
-    assert len(looks) <= 12
+    for newest in (9_999, 99):
+        looks.clear()
+        cursor = f"m{newest + 1}" if newest < 9_999 else ""
+        assert texts(page(state, "r", 10, cursor)) == [str(newest - n) for n in range(10)]
+        assert len(looks) <= 13
 
 
 def test_a_page_before_the_first_message_is_empty() -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
-from dragoman.mappings.canonical.commands import ListCompletions
+from dragoman.gateway.session.commands import PASSED_OVER
+from dragoman.mappings.canonical.commands import GetHistory, ListCompletions
+from dragoman.mappings.canonical.values import Message
 from tests.gateway.in_memory import AT_ONCE, NEVER, Script, in_memory_gateway
 from tests.gateway.pod_messages import (
     CANCEL,
@@ -628,6 +630,16 @@ async def test_waiting_commands_are_bounded() -> None:
         assert len(made.time.waiting) <= 256
         await settle()
         assert len(made.clients["a"].news()) >= 300 - 256, "the rest was refused"
+
+
+async def test_a_page_counts_as_the_work_of_the_history_that_is_passed_over() -> None:
+    async with in_memory_gateway() as made:
+        await made.opens("a")
+        made.session.state.transcript += [Message(role="user", text="x", id=str(number)) for number in range(1000)]
+        budget = made.services.queue.budget
+        before = budget.left
+        made.clients["a"].send_directly(made.router, GetHistory(request="h", cursor="9"), "get_conversation_messages")
+        assert before - budget.left >= 1000 * PASSED_OVER > 0
 
 
 async def test_an_echo_of_another_clients_input_stays_a_message_of_that_client() -> None:
