@@ -154,6 +154,8 @@ async def _warn(gateway: App, hazards: list[str]) -> None:
     await asyncio.to_thread(logs.prepare_redaction)  # else all clients would wait while the first line is logged
     for text in hazards:
         log.warning(text)
+    if shortage := descriptors.descriptor_shortage():
+        log.warning("no client can connect", cause=shortage)
     for name in INHERITED.untaken:
         log.warning("no listener has taken an inherited socket: add ?fd=NAME to its endpoint", name=name)
     routes = [route for route in gateway.config.routes for _upstream in route.upstreams]

@@ -70,3 +70,14 @@ def test_descriptor_shortage_holds_when_no_descriptor_is_left() -> None:
 def test_the_last_descriptors_are_reserved() -> None:
     set_soft(256)
     assert first_reserved() == 256 - RESERVE
+
+
+def test_a_gateway_without_a_descriptor_for_a_client_warns_at_its_start() -> None:
+    bridge = f"exec {sys.executable} -m dragoman bridge smooth+ws://127.0.0.1:0/ws pod+unix:/nowhere/sock"
+    with subprocess.Popen(["sh", "-c", f"ulimit -n {RESERVE}; {bridge}"], stderr=subprocess.PIPE) as gateway:
+        assert gateway.stderr is not None
+        lines = iter(gateway.stderr.readline, b"")
+        try:
+            assert any(b"no client can connect" in line and b"ulimit -n" in line for line in lines)
+        finally:
+            gateway.terminate()
