@@ -58,7 +58,7 @@ def note_verdict(
     elif isinstance(event, OtpInvalid):
         _note(context, client, command.request, pending.segments, wording.code_invalid(event))
     elif context.route.otp_resend and refused:
-        if client.attaches and not client.dialect.has_request_ids:  # without the echo of its input it waits for it
+        if client.attaches and not client.dialect.has_request_ids:  # it waits for the echo of its input
             _note(
                 context, client, command.request, pending.segments, f"{event.text}{LINE_END}Your message is sent again."
             )

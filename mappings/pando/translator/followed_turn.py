@@ -2,9 +2,9 @@
 
 A pando publishes `llm.end` after a successful run and nothing after any other run, and its bridge drops tokens when
 many come at once. So `message.list` is called at the end for the whole text, and after a silence to find the end. What
-an input does depends on the state of the turn:
+an event does depends on the state of the turn:
 
-    input             NONE                     RUNNING                           ENDING
+    event             NONE                     RUNNING                           ENDING
     output            begins a turn, RUNNING   is passed on; held if in doubt    held until the turn has ended
     user's message    is passed on             is passed on                      held until the turn has ended
     system message    is passed on             kept: may be why the turn fails   kept
@@ -15,8 +15,9 @@ an input does depends on the state of the turn:
     silence           -                        wants the list                    NONE after ANSWER_DEADLINE
     another primary   -                        LOST                              LOST
 
-A LOST turn fails with the next input. Events are held while it is not known whose they are: until our own input is
-answered, or until the list has the input of a run that none of our clients asked for (run_input.py).
+A LOST turn fails with the next event, or with the next check of time. Events are held while it is not known whose they
+are: until our own input is answered, or until the list has the input of a run that none of our clients asked for
+(run_input.py).
 
 Two equal lists with a silence between them show the end of a turn. After a `session.update` a run of ours is probably
 over, so the silence is shorter. An open tool call allows a long silence, unless the list has its results: then the run
