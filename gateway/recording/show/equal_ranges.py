@@ -2,7 +2,7 @@
 
 A common beginning and end are found first. What is between them is compared with SequenceMatcher, whose cost is
 quadratic. If it is too long for that, it is divided at pairs of equal items in the same order: the first of several
-equal items in both, the second, and so on.
+equal items in both, the second, and so on. The parts are divided in the same way, a few times.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 MATCHED_MAX = 100_000  # items of one range times items of the other: 0.1 s if every second one is equal in both
+DIVISIONS_MAX = 4  # divisions inside of one another: each takes linear time, and two are nearly always enough
 
 Range = tuple[bool, int, int, int, int]
 """True if the items are equal, begin and end in the first sequence, begin and end in the second."""
@@ -21,32 +22,32 @@ Pair = tuple[int, int]
 Chain = tuple[Pair, "Chain | None"]
 
 
-def equal_ranges(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[Range]:
+def equal_ranges(a: Sequence[Hashable], b: Sequence[Hashable], divisions: int = DIVISIONS_MAX) -> Iterator[Range]:
     """Yield the ranges of `a` and `b` in their order, equal ones and others; a range may be empty."""
     least = min(len(a), len(b))
     begin = next((i for i in range(least) if a[i] != b[i]), least)
     end = next((i for i in range(least - begin) if a[-1 - i] != b[-1 - i]), least - begin)
     a_end, b_end = len(a) - end, len(b) - end
     yield True, 0, begin, 0, begin
-    for is_equal, *bounds in _ranges_between(a[begin:a_end], b[begin:b_end]):
+    for is_equal, *bounds in _ranges_between(a[begin:a_end], b[begin:b_end], divisions):
         a_from, a_to, b_from, b_to = (begin + bound for bound in bounds)
         yield is_equal, a_from, a_to, b_from, b_to
     yield True, a_end, len(a), b_end, len(b)
 
 
-def _ranges_between(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[Range]:
+def _ranges_between(a: Sequence[Hashable], b: Sequence[Hashable], divisions: int) -> Iterator[Range]:
     if len(a) * len(b) <= MATCHED_MAX:
         for tag, a_from, a_to, b_from, b_to in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
             yield tag == "equal", a_from, a_to, b_from, b_to
         return
     places = {item: place for place, item in enumerate(_numbered(b))}
     pairs = _in_order((place, places[item]) for place, item in enumerate(_numbered(a)) if item in places)
-    if not pairs:
+    if not pairs or not divisions:
         yield False, 0, len(a), 0, len(b)
         return
     a_from = b_from = 0
     for a_to, b_to in [*pairs, (len(a), len(b))]:
-        for is_equal, a_begin, a_end, b_begin, b_end in equal_ranges(a[a_from:a_to], b[b_from:b_to]):
+        for is_equal, a_begin, a_end, b_begin, b_end in equal_ranges(a[a_from:a_to], b[b_from:b_to], divisions - 1):
             yield is_equal, a_from + a_begin, a_from + a_end, b_from + b_begin, b_from + b_end
         a_from, b_from = a_to, b_to
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
+from math import isqrt
 
 import pytest
 
@@ -52,3 +54,19 @@ def test_the_cost_grows_with_the_length_if_every_second_item_is_equal_in_both() 
         return lambda: list(equal_ranges(one, other))
 
     assert growth(work, [200, 200, 400]) < GROWTH
+
+
+def test_the_cost_grows_with_the_length_if_each_division_finds_one_place_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before each equal item, one of the two has all later ones in reverse order."""
+    monkeypatch.setattr(module, "MATCHED_MAX", 50)
+
+    def work(items: int) -> Callable[[], object]:
+        one = [[f"do {n}", f"done {n}"] for n in range(isqrt(items))]
+        other = [
+            text for n, pair in enumerate(one) for text in (*reversed([*chain.from_iterable(one[n + 1 :])]), *pair)
+        ]
+        return lambda: list(equal_ranges([*chain.from_iterable(one)], other))
+
+    assert growth(work, [900, 1800, 3600]) < GROWTH
