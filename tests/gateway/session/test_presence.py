@@ -8,9 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import CloseReason
+from dragoman.gateway.link import COUNTED
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.values import Message
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.pod_messages import answer_entry, snapshot
@@ -35,6 +37,19 @@ async def test_a_caller_is_answered_and_attached_to_nothing() -> None:
         (reply,) = frames(caller)
         assert (reply["id"], reply["result"]["id"]) == ("1", ONE)
         assert session.presence.links == []
+
+
+async def test_a_call_that_counts_the_messages_of_a_session_takes_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: list[int] = []
+    async with in_memory_pando_gateway() as made:
+        await called(made, "session.get", session_id=ONE)
+        await made.begins(row(ONE))
+        (session,) = made.router.sessions
+        session.state.transcript += [Message(role="user", text="x")] * 1000
+        monkeypatch.setattr(made.services.queue, "spend", spent.append)
+        caller = await called(made, "session.get", session_id=ONE)
+        assert frames(caller)[-1]["result"]["message_count"] == 1000
+        assert sum(spent) >= 1000 * COUNTED > 0
 
 
 async def test_a_session_that_a_caller_only_read_rests_after_its_time() -> None:
