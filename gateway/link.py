@@ -44,7 +44,7 @@ Said = TypeVar("Said")
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 CREDENTIAL_CHECK = 60.0  # seconds between two looks at its end: the clock may be set, and a machine may sleep
 LOOK = 1.0  # seconds between two looks whether it still reads
-COUNTED = 48  # work (units) of an item of a history whose messages are counted: 0.3 us
+COUNTED = 64  # work (units) of an item of a history whose messages are counted for an answer: 0.3 to 0.5 us
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
 NEVER = contextlib.nullcontext()  # one for all links: a context of its own takes 0.5 KB
 

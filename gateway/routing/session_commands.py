@@ -11,7 +11,7 @@ from functools import partial
 
 from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.ingress import AboutPods
-from dragoman.gateway.link import Link, opening_trace
+from dragoman.gateway.link import COUNTED, Link, opening_trace
 from dragoman.gateway.observability import audit
 from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_index import Rows, completed
@@ -85,6 +85,8 @@ class SessionCommands:
             session.pending.when_known(lambda: show() if link.alive else None)
             return
         state = session.state
+        if link.dialect.answers_with_history:
+            self._sessions.services.queue.spend(COUNTED * len(state.transcript))
         session.delivery.enter()
         if link.id in session.delivery.attachments:
             opened = SessionOpened(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.link import COUNTED
 from dragoman.mappings.canonical.commands import GetHistory
 from tests.gateway import smooth_server_messages as smooth_server
 from tests.gateway.backends.in_memory_pando import frames, in_memory_pando_gateway, row
@@ -176,9 +177,13 @@ STORED = [
 
 
 @pytest.mark.parametrize("method", ["thread/resume", "thread/read"])
-async def test_a_codewhale_client_that_opens_a_stored_session_is_shown_its_history(method: str) -> None:
+async def test_a_codewhale_client_that_opens_a_stored_session_is_shown_its_history(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The result of both has the history (docs/dialects/codewhale.md, section 3), which a pando is asked for then."""
     async with in_memory_pando_gateway() as made:
+        spent: list[int] = []
+        monkeypatch.setattr(made.services.queue, "spend", spent.append)
         client = made.join("codewhale")
         await sends(client, {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"thread_id": f"thread-{KEPT}"}})
         await made.begins(row(KEPT))
@@ -186,6 +191,7 @@ async def test_a_codewhale_client_that_opens_a_stored_session_is_shown_its_histo
         await made.answers("message.list", STORED)
         (answer,) = frames(client)
         assert [item["content"] for item in answer["result"]["data"]["history"]] == ["Hi", "Hello"]
+        assert len(STORED) * COUNTED in spent, "the messages before the newest ones are counted for their numbers"
 
 
 async def test_a_codewhale_client_is_answered_also_if_no_history_comes() -> None:
