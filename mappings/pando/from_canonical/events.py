@@ -98,11 +98,17 @@ def _begun(context: Context) -> Messages:
     return () if context.has_begun else model_turn_started(events.ModelTurnStarted(), context)
 
 
+OTHER_COUNTERS = ("usage.cache_read_tokens", "usage.cost_usd")
+
+
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(wire.LlmStart, wire.LlmEnd, wire.MessageAppend, wire.SessionUpdate),
-    # all six ends become one form with two counters; the cause of a failure is a system message before it
-    fidelity=Lossy(("end", "text", "message", "usage.cache_read_tokens", "usage.cost_usd", "failure")),
+    # all six ends become one form with two counters; the text of a failure is a system message before it
+    fidelity=Lossy(
+        ("end", "text", "message", *OTHER_COUNTERS, "failure"),
+        lost_by=lambda _event: ("end", *OTHER_COUNTERS, "failure.cause"),
+    ),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     usage = event.usage

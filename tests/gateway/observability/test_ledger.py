@@ -9,7 +9,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.observability.ledger import ENTRIES_MAX, Ledger
 from dragoman.mappings.canonical.commands import AnswerOtp, Ping, RenameSession, SubmitInput
 from dragoman.mappings.canonical.events import HistorySnapshot, MessageAppended, TurnEnded, UsageReported
-from dragoman.mappings.canonical.values import Message, Role, Text, Usage
+from dragoman.mappings.canonical.values import Failure, Message, Role, Text, Usage
 from dragoman.mappings.dialect import Loss
 from dragoman.mappings.losses import SAMPLE_MAX
 from tests.gateway.recording.redaction.corpus import SHAPES
@@ -101,6 +101,9 @@ def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() ->
         said = Message(role=role, text="t")
         told = [MessageAppended(message=said), HistorySnapshot(request="r", items=(said,))]
         ledger.count_partial(pod, codewhale, told)
+    ledger.count_partial(pod, smooth, [HistorySnapshot(request="r", items=(Message(role="user", text="t", at=5),))])
+    failed = TurnEnded(end="failed", failure=Failure(cause="busy", text="t"))
+    ledger.count_partial(smooth, pando, [failed])  # the text is told
     ledger.count_partial(smooth, pando, [TurnEnded(end="cancelled")], [Loss(kind="TurnEnded")])
     assert ledger.entries() == []
     rows = [(row.source, row.target, row.kind, row.field, row.count) for row in ledger.partial()]
@@ -109,4 +112,5 @@ def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() ->
         ("codewhale", "smooth", "SubmitInput", "ext.allowed_tools", 1),
         ("smooth", "pod", "TurnEnded", "ext.citations", 1),
         ("pod", "codewhale", "HistorySnapshot", "items.system", 1),
+        ("smooth", "pando", "TurnEnded", "end, failure.cause", 1),
     ]
