@@ -201,6 +201,11 @@ class Publications:
         for link in self._links:
             self._update(link, session)
 
+    def detach_session(self, session: Session) -> None:
+        """Detach every subscriber from a session until it is updated."""
+        for link in self._links:
+            session.presence.detach(link)
+
     def _regroup(self) -> None:
         """Publish or withdraw each session by the rules that a reload has changed."""
         for session in self._index:

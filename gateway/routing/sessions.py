@@ -221,6 +221,7 @@ class Sessions:
             self.index.add_name(session, name)
             return
         session.describe(SessionClosed)  # under the id that subscribers were shown before
+        self.publications.detach_session(session)  # `_add` shows them the session and its open turn under the new one
         session.state.chosen_ids = link.dialect.session_ref(name)
         if session in self.index:
             self._add(session)

@@ -383,3 +383,21 @@ def test_a_link_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     router.drained(link)
     router.gone(link)
     assert not router._catching_up
+
+
+async def test_a_turn_goes_on_from_its_beginning_under_the_id_that_a_pando_client_chooses_during_it() -> None:
+    """A viewer shows streamed text only after `llm.start` (docs/dialects/pando.md, section 4)."""
+    chosen = "0b0e9b0e-0000-4000-8000-000000000001"
+    row = {"method": "CreateSession", "params": {"id": chosen, "title": "Atlas"}}
+    async with in_memory_gateway() as made:
+        await begun(made, "On")
+        subscriber, viewer = made.join("subscriber", dialect="pando"), made.join("viewer", dialect="pando", calls=True)
+        await viewer.says({"id": "1", "method": "db.write", "params": row})
+        await made.pods[-1].says(delta("more"), *FINISHED)
+        told = [(f["topic"], f["payload"].get("token")) for f in subscriber.news() if chosen in f["payload"].values()]
+        assert [part for part in told if part[0].startswith("llm.")] == [
+            ("llm.start", None),
+            ("llm.token", "On"),
+            ("llm.token", "more"),
+            ("llm.end", None),
+        ]
