@@ -89,7 +89,11 @@ def lock(descriptor: int) -> bool:
 def left_files(folder: Path) -> Iterator[Path]:
     """Return the plain recordings that no process writes any more."""
     for path in sorted(_recordings_in(folder)):
-        if path.suffix != ZST and _is_free(path):
+        try:
+            is_left = path.suffix != ZST and _is_free(path)
+        except OSError:
+            is_left = True  # `compress` reports the error
+        if is_left:
             yield path
 
 
@@ -110,13 +114,18 @@ def compress(path: Path) -> Generator[None, None, None]:
 
 def _compress_locked(path: Path, plain: BinaryIO) -> Generator[None, None, None]:
     before = path.stat()
-    with replacing(path.with_name(path.name + ZST)) as file:
+    packed = path.with_name(path.name + ZST)
+    with replacing(packed) as file:
         for block in index.compressed(iter(partial(plain.readline, LINE_MAX), b"")):
             file.write(block)
             yield
         sync_file(file, before)
     sync_folder(path.parent)
-    path.unlink()
+    try:
+        path.unlink()
+    except OSError:  # no right to delete it, or it was deleted meanwhile: it must not be there twice, nor come back
+        packed.unlink(missing_ok=True)
+        raise
 
 
 def sweep(folder: Path, wanted: Recording) -> list[Path]:
@@ -131,15 +140,25 @@ def sweep(folder: Path, wanted: Recording) -> list[Path]:
             known.append((stat.st_mtime, path, stat.st_size))
     known.sort()
     count, size, now = len(known), sum(size for _, _, size in known), time.time()
-    deleted = []
+    deleted: list[Path] = []
+    refused: list[OSError] = []
     for changed, path, own in known:
         too_many = wanted.keep_count is not None and count > wanted.keep_count
         too_large = wanted.keep_bytes is not None and size > wanted.keep_bytes
         too_old = wanted.keep_age is not None and now - changed > wanted.keep_age
-        if (too_many or too_large or too_old) and _is_free(path):
-            path.unlink(missing_ok=True)
-            deleted.append(path)
-            count, size = count - 1, size - own
+        if not (too_many or too_large or too_old):
+            continue
+        try:
+            if _is_free(path):
+                path.unlink(missing_ok=True)
+                deleted.append(path)
+                count, size = count - 1, size - own
+        except FileNotFoundError:
+            continue  # another keeper has deleted it meanwhile
+        except OSError as error:  # another user's file, or one that cannot be changed
+            refused.append(error)
+    if refused:
+        log.warning("cannot delete old recordings", count=len(refused), cause=full_reason(refused[0]))
     if deleted:
         log.info("old recordings deleted", folder=str(folder), count=len(deleted))
     return deleted
@@ -186,10 +205,8 @@ def _recordings_in(folder: Path) -> list[Path]:
 
 
 def _is_free(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
+    """Return True if no process writes a file; raise OSError if it cannot be read."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return lock(descriptor)
     finally:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import tracemalloc
 from pathlib import Path
@@ -109,6 +110,38 @@ def test_a_recording_that_was_deleted_before_it_was_compressed_is_no_warning(tmp
         finish(tmp_path / "20231114T221320Z-a.jsonl")
     assert [line["log_level"] for line in logs] == ["debug"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def undeletable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a recording that may be read but not deleted: another user's in a sticky folder, or an immutable one."""
+    path, unlink = recorded(tmp_path, "a", age=500), Path.unlink
+
+    def refuse(file: Path, missing_ok: bool = False) -> None:
+        if file == path:
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(file))
+        unlink(file, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    return path
+
+
+def test_a_file_that_cannot_be_deleted_is_not_compressed_beside_itself(tmp_path: Path, undeletable: Path) -> None:
+    with capture_logs() as logs:
+        finish(undeletable)
+    assert list(tmp_path.iterdir()) == [undeletable]
+    assert [line["cause"] for line in logs] == [f"{undeletable}: Operation not permitted"]
+
+
+def test_a_file_that_cannot_be_deleted_is_reported_and_newer_ones_are_deleted(
+    tmp_path: Path, undeletable: Path
+) -> None:
+    for number in range(1, 5):
+        recorded(tmp_path, f"{number}", age=10 - number)
+    with capture_logs() as logs:
+        sweep(tmp_path, structs.replace(PLAIN, keep_count=3))
+    assert names(tmp_path) == {"a", "3", "4"}
+    assert logs[0]["cause"] == f"{undeletable}: Operation not permitted"
 
 
 def test_the_newest_files_are_kept(tmp_path: Path) -> None:
