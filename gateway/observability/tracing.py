@@ -133,15 +133,18 @@ def start_telemetry() -> Telemetry | None:
 
 def _exporter() -> Any:
     """Return the exporter that the environment names; raise ImportError, or ValueError for an unknown one."""
-    name = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower()
+    name = os.environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() or "otlp"  # an empty variable counts as missing
     if name == "console":
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
         return ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n")
     if name != "otlp":
         raise ValueError(f"OTEL_TRACES_EXPORTER={name}: write otlp, console or none")
-    protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-    if os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", protocol) == "grpc":
+    variables = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next(filter(None, map(os.environ.get, variables)), "http/protobuf")
+    if protocol not in ("grpc", "http/protobuf"):
+        raise ValueError(f"the protocol {protocol} of OTEL_EXPORTER_OTLP_PROTOCOL: write http/protobuf or grpc")
+    if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
 
         return Grpc()

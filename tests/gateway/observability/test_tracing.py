@@ -176,6 +176,35 @@ def test_traces_are_made_if_the_environment_asks_for_them(environment: dict[str,
     assert is_tracing_configured(environment) is configured
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "cause"),
+    [
+        ("OTEL_TRACES_EXPORTER", "zipkin", "write otlp, console or none"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "write http/protobuf or grpc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "write http/protobuf or grpc"),
+    ],
+)
+def test_an_exporter_or_a_protocol_that_dragoman_does_not_have_is_a_warning(
+    name: str, value: str, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.sdk.trace")
+    monkeypatch.setenv(name, value)
+    with capture_logs() as logs:
+        assert tracing.start_telemetry() is None
+    (line,) = logs
+    assert value in line["cause"]
+    assert line["cause"].endswith(cause)
+
+
+async def test_an_empty_variable_counts_as_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    for name in ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"):
+        monkeypatch.setenv(name, "")
+    telemetry = tracing.start_telemetry()
+    assert telemetry is not None
+    await telemetry.close()
+
+
 def test_a_missing_library_is_a_warning_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with capture_logs() as logs:
