@@ -215,7 +215,9 @@ class NormalForm:
             renewed = structs.replace(event, items=tuple(known if items is None else items))
         else:
             renewed = renew(event, self._state, self._runs.new_id)
-        if self._state.turn is None and not event.rotated:  # a rotation may come before its run has a turn
+        # An input of another client has no turn yet. A list that was asked for before it, or a rotation, may lack it.
+        is_settled = self._state.fresh == len(known) if is_list else not event.rotated
+        if self._state.turn is None and is_settled:
             renewed = without_unstored(renewed, event.items)
         if not is_list or [*renewed.items] != known:
             self._runs.emit(renewed)

@@ -71,6 +71,15 @@ def test_the_list_of_a_store_only_adds_to_what_the_session_knows() -> None:
     assert [item.text for item in session.state.transcript if isinstance(item, Message)] == ["1", "2"]
 
 
+def test_a_list_that_was_read_before_a_new_input_does_not_take_it_back() -> None:
+    session = NormalFormHarness()
+    known = Message(role="user", text="one", id="1")
+    session.feed(HistorySnapshot(items=(known, Message(role="assistant", text="done", id="2"))))
+    session.feed(MessageAppended(message=Message(role="user", text="two", id="3")))
+    session.feed(HistorySnapshot(items=(known,)))
+    assert [item.text for item in session.state.messages()] == ["one", "done", "two"]
+
+
 def test_a_result_after_a_resume_has_the_name_of_its_tool() -> None:
     session = accepted()
     session.feed(ToolCallStarted(call="c", name="grep"), TurnResult(end="paused"), StatusChanged(status="paused"))
