@@ -43,7 +43,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Loss
 
-PASSED_OVER = 8  # work (units) of an item of the history that a page does not show: 50 ns
+PASSED_OVER = 8  # work (units) of an item of the history that is passed over to find a cursor: 50 ns
 
 NOT_FOUND = Failure(cause="not_found", text="session not found")
 
@@ -86,7 +86,8 @@ class Commands:
         context, severed = self._context, self._context.states.severed
         match command:
             case commands.GetHistory() if context.knows_more_than_backend:
-                context.services.queue.spend(PASSED_OVER * len(context.state.transcript))
+                if command.cursor:
+                    context.services.queue.spend(PASSED_OVER * len(context.state.transcript))
                 self._answer(client, answer_page(context.state, command))
             case commands.SubmitInput():
                 self._inputs.submit(client, command)
