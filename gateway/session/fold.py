@@ -246,7 +246,7 @@ def _error(turn: OpenTurn, event: events.ErrorReported) -> None:
 
 def _title(state: SessionState, event: events.SessionUpdated) -> None:
     title, inputs = event.session.title, (item.text for item in state.transcript if is_said(item, "user"))
-    if title != state.backend.name and (state.title or title != next(inputs, None)):  # no description without a title
+    if title != state.backend.name and (state.title or title != next(inputs, None)):  # these describe untitled sessions
         state.title = title
     state.updated_at = max(state.updated_at, event.session.updated_at)
 
