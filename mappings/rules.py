@@ -38,7 +38,8 @@ class Exact(Struct, frozen=True):
 class Lossy(Struct, frozen=True):
     """The fidelity of a type that loses the listed fields.
 
-    If the type has several forms, `lost_by` returns which of the fields the form of an item loses.
+    `lost_by` returns those that count as lost with an item; by default it is all of them. The form of an item may keep
+    some, and others may reach the client in another way.
     """
 
     fields: tuple[str, ...]
