@@ -8,7 +8,7 @@ from __future__ import annotations
 from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import delta, done, echo, problem, run
-from tests.gateway.session.test_questions import BEGAN, ENDED, ask, heard, joined, needs, opened
+from tests.gateway.session.test_questions import BEGAN, ENDED, ask, heard, joined, message_send, needs, opened
 from tests.gateway.smooth_server_messages import (
     answered,
     code_sent,
@@ -60,6 +60,20 @@ async def test_the_refused_input_is_sent_again_after_a_right_code() -> None:
             .receives("p", echo("Pay"), *BEGAN, delta("Paid."), done("Paid."), *ENDED)
         )
         assert "sent again" in names["$verdict"]
+
+
+async def test_a_right_code_of_a_pando_client_has_one_answer() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await code_asked(made)
+        caller = made.join("v", dialect="pando", calls=True)
+        caller.judged = False  # its oracle judges subscribers
+        caller.calls(message_send(made, "1", "code 123456"))
+        await made.settle()
+        script = made.script().server_receives(verified("$v", "123456")).server_sends(code_valid("$v"))
+        script = script.server_receives(told("$u", "Pay")).server_sends(taken("$u"), answered("$u", "Paid."))
+        await script.ignores("p", "v")
+        assert caller.frames() == [{"jsonrpc": "2.0", "id": "1", "result": {"ok": True}}]
+        assert not made.ledger.entries(), "a second answer is counted as one that answers no call"
 
 
 async def test_without_otp_resend_the_client_is_asked_to_repeat_its_input() -> None:
