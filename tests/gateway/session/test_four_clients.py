@@ -282,6 +282,18 @@ async def test_an_input_that_the_backend_lost_before_it_stored_it_leaves_the_his
         assert await histories(made) == dict.fromkeys(FOUR, said)
 
 
+async def test_a_lost_input_leaves_the_history_of_a_pod_that_has_compacted_its_log_since() -> None:
+    kept = SHORTER | {"history": [SUMMARY, said_in_log("user", "Hi"), said_in_log("assistant", "Hello")]}
+    async with in_memory_gateway() as made:
+        first = snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello"))
+        await together(made, first).pod_sends(*took("More")).ignores("s", "p", "v")
+        await histories(made)
+        await reconnected(made, snapshot(kept))
+        told = await histories(made)
+        assert told.pop("pod") == [], "all is in the first entry"
+        assert told == {dialect: [("user", "Hi"), ("assistant", "Hello")] for dialect in told}
+
+
 async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the_messages() -> None:
     everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "More"), ("assistant", "Again")]
     async with in_memory_gateway() as made:

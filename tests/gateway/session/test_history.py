@@ -579,6 +579,7 @@ def test_the_newest_messages_are_added_in_their_place_if_inputs_are_alike(heard:
     ("known", "listed", "becomes"),
     [
         ("g:a g:b", "g:bc", "g:a g:bc"),
+        ("g:a g:ab", "g:abc g:abd", "g:abc g:abd"),
         ("x:y g:a s:b", "g:c s:d", "x:y g:a s:b g:c s:d"),
         ("g:a s: g:b", "g:a s: g:bc s:d", "g:a s: g:bc s:d"),
         ("g: g:b", "g:bc", "g: g:bc"),
@@ -592,6 +593,7 @@ def test_the_newest_messages_are_added_in_their_place_if_inputs_are_alike(heard:
     ],
     ids=[
         "heard in part",
+        "both heard in part",
         "missed",
         "in the middle",
         "cancelled before",
