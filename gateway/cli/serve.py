@@ -11,7 +11,6 @@ import typer
 from dragoman.gateway.app import App
 from dragoman.gateway.cli.options import ExitOnBackendLoss, LogContent, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
-from dragoman.gateway.config import file_watch
 from dragoman.gateway.config.check import check
 from dragoman.gateway.observability import logs
 
@@ -35,13 +34,10 @@ def serve(
     `dragoman check` does, and exits 2. On SIGTERM, open turns can finish; then the clients are told and the exit code
     is 0.
 
-    SIGHUP reloads the configuration, and with --watch (needs the library watchfiles) each change of the file. Only what
-    has changed is touched: other listeners keep their clients, and open sessions keep their settings. A file with an
-    error changes nothing.
+    SIGHUP reloads the configuration, and with --watch each change of the file. Only what has changed is touched: other
+    listeners keep their clients, and open sessions keep their settings. A file with an error changes nothing.
     """
     set_up(log_level, log_json, log_content)
-    if watch:
-        file_watch.check_library()
     checked = check(config_file)
     app = App(checked.valid_config())
     for warning in checked.problems:
