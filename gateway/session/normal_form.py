@@ -217,7 +217,7 @@ class NormalForm:
             renewed = renew(event, self._state, self._runs.new_id)
         # An input of another client has no turn yet. A list that was asked for before it, or a rotation, may lack it.
         is_settled = self._state.fresh == len(known) if is_list else not event.rotated
-        if self._state.turn is None and is_settled:
+        if known and self._state.turn is None and is_settled:
             renewed = without_unstored(renewed, event.items)
         if not is_list or [*renewed.items] != known:
             self._runs.emit(renewed)
