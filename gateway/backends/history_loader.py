@@ -134,22 +134,16 @@ class HistoryLoader(AskingBackend):
                 self._asking.begin(self._catch_up(others))
         elif others:
             self._session.receive(others)
-            self._read_missed(others)
+            if self._may_miss and not self._asking.active and _is_open_again(others):
+                self._asking.begin(self._catch_up())
+            elif self._is_refused and not self._asking.active and _ends_turn(others):
+                self._is_refused = False  # it is asked once more, and not after each turn
+                self._asking.begin(self._load(None, []))
         for answer in answers:
             asking = self._asked_for(answer)
             if asking is not None:
                 asking.answer(answer)
         return None
-
-    def _read_missed(self, bursts: Sequence[Burst[Event]]) -> None:
-        """Read what was missed, once these events tell that the backend has it and can return it."""
-        if self._asking.active:
-            return
-        if self._may_miss and _is_open_again(bursts):
-            self._asking.begin(self._catch_up())
-        elif self._is_refused and _ends_turn(bursts):
-            self._is_refused = False  # it is asked once more, and not after each turn
-            self._asking.begin(self._load(None, []))
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """End the histories that are read: a new connection answers none of the old requests."""
