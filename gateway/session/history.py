@@ -99,7 +99,10 @@ def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> Histor
         summed_up = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
         return structs.replace(event, items=tuple(state.transcript), summed_up=state.fresh + summed_up)
     summary = (event.runs[0].first if event.runs else len(event.items)) if event.compacted else 0
-    items, summed_up = Addition(state.transcript, new_id).of(event.items[summary:])
+    added = event.items[summary:]
+    if event.rotated:  # the input of the first run may stand at the end of the summary
+        added = _whole_runs(added)
+    items, summed_up = Addition(state.transcript, new_id).of(added)
     return structs.replace(event, items=tuple(items), summed_up=summed_up if event.compacted else 0)
 
 
@@ -231,9 +234,13 @@ def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId
 
     A list may begin inside of a run: an answer without its input has no place among the known ones.
     """
-    whole_runs = [*dropwhile(lambda item: not is_said(item, "user"), listed)]
-    items, _ = Addition(transcript, new_id).of(whole_runs)
+    items, _ = Addition(transcript, new_id).of(_whole_runs(listed))
     return items if items != transcript else None
+
+
+def _whole_runs(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the items from the first input on."""
+    return tuple(dropwhile(lambda item: not is_said(item, "user"), items))
 
 
 def without_unstored(event: HistorySnapshot, told: Sequence[Item]) -> HistorySnapshot:

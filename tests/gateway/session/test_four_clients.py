@@ -330,12 +330,17 @@ async def test_an_attached_pod_client_is_shown_a_compacted_history_without_what_
 
 
 async def test_runs_that_a_gateway_adds_to_a_compacted_segment_are_shown() -> None:
-    more = SHORTER | {"history": [SUMMARY, said_in_log("user", "Other"), said_in_log("assistant", "Said")]}
-    everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "Other"), ("assistant", "Said")]
+    kept = [SUMMARY, said_in_log("user", "More")]
+    added = [said_in_log("assistant", "Again"), said_in_log("user", "Other"), said_in_log("assistant", "Said")]
+    begun, more = SHORTER | {"history": kept}, SHORTER | {"history": [*kept, *added]}
+    words = ["Hi", "Hello", "More", "Again", "Other", "Said"]
+    everything = list(zip(["user", "assistant"] * 3, words, strict=True))
     async with in_memory_gateway() as made:
         await (
             together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
-            .pod_sends(say("segment_rotated", entry=SHORTER), say("segment_rotated", entry=more))
+            .pod_sends(*took("More"), say("segment_rotated", entry=begun), say("turn_start", turn=1))
+            .pod_sends(delta("Again"), done("Again"), say("turn_end", turn=1, result="finished"), *FINISHED)
+            .pod_sends(say("segment_rotated", entry=more))
             .ignores("s", "p", "v")
         )
         told = await histories(made)
