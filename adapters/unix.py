@@ -98,7 +98,7 @@ async def connect(path: str, limits: TransportLimits) -> UnixTransport:
 
 
 def _connect_reason(number: int, path: str) -> str:
-    if number == errno.ECONNREFUSED and os.path.isfile(path):
+    if number == errno.ECONNREFUSED and (os.path.isfile(path) or os.path.isdir(path)):
         return NO_STREAM
     return UNREACHABLE.get(number) or connect_reason(number)
 

@@ -127,6 +127,7 @@ async def test_closing_a_listener_leaves_a_file_that_is_not_its_own(tmp_path: Pa
         ("missing", "the socket does not exist; start the backend, or correct the path"),
         ("stale", "nothing listens there; start the backend, or correct the address"),
         ("file", "this is not a stream socket; correct the path"),
+        ("folder", "this is not a stream socket; correct the path"),
         ("under a file", "a part of the path is not a folder; correct the path"),
         ("long", f"the path of a socket has at most {SUN_PATH} bytes; choose a shorter folder"),
     ],
@@ -136,6 +137,8 @@ async def test_the_error_of_a_failed_connect_says_where_and_what_to_do(kind: str
     if kind == "stale":
         with socket.socket(socket.AF_UNIX) as bound:
             bound.bind(str(path))
+    elif kind == "folder":
+        path.mkdir()
     elif kind in ("file", "under a file"):
         path.touch()
     path = path / "sock" if kind == "under a file" else path
