@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Config, ConfigFile, Ops
 from dragoman.gateway.public_reason import full_reason
-from dragoman.mappings.errors import ConfigError
+from dragoman.mappings.errors import DragomanError
 
 TABLES = tuple(name for name in ConfigFile.__struct_fields__ if name != "route")
 """The tables of a file beside its routes."""
@@ -146,7 +146,7 @@ class ConfigReloader:
         try:
             async with self._replace_ops(self._app.config.ops):
                 pass
-        except OSError as error:
+        except (DragomanError, OSError) as error:
             causes.append(full_reason(error))
         if causes and causes != self._not_opened:
             log.error("listener failed", cause="; ".join(causes))
@@ -161,7 +161,7 @@ class ConfigReloader:
             async with self._replace_ops(new.ops):
                 await self._app.change_config(new)
         except Exception as error:  # a module that was replaced, or another package's dialect: the gateway serves on
-            known = isinstance(error, ConfigError | OSError)
+            known = isinstance(error, DragomanError | OSError)
             cause = full_reason(error) if known else f"{type(error).__name__}: {error}; {RESTART}"
             self._app.note_config(structs.replace(status, refused_at=time.time_ns(), cause=cause))
             log.error(  # noqa: TRY400  # the traceback of a known error says no more

@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, get_native_id
+from threading import Barrier, Thread, get_native_id
 
 from dragoman.mappings.errors import DragomanError
 
@@ -35,6 +35,7 @@ def configure_interpreter() -> None:
 
 THREADS = 6  # as many as asyncio starts on a machine with two cores; each takes 30 KB
 LIBUV_THREADS = 4  # the size of its pool unless UV_THREADPOOL_SIZE is set
+REFUSED = "can't start new thread: the limit of processes (`ulimit -u`, `pids.max`) or memory (`ulimit -v`) is too low"
 
 
 async def start_threads(count: int = THREADS) -> None:
@@ -54,7 +55,7 @@ async def start_threads(count: int = THREADS) -> None:
         threads = [pool.submit(wait_for_all) for pool in (*[executor] * count, *[probe] * LIBUV_THREADS)]
     except RuntimeError as error:
         all_run.abort()
-        raise DragomanError(f"{error}: the limit of processes (`ulimit -u`, `pids.max`) is too low") from error
+        raise DragomanError(REFUSED) from error
     all_run.wait()
     probe.shutdown()
     for thread in threads[count:]:
@@ -70,6 +71,14 @@ def _wait_until_gone(thread: int) -> None:
         if not os.path.exists(f"/proc/self/task/{thread}"):
             return
         time.sleep(0.001)
+
+
+def start(thread: Thread) -> None:
+    """Start a thread. Raise DragomanError if the system refuses."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise DragomanError(REFUSED) from error
 
 
 async def _end_without_a_thread(_timeout: float | None = None) -> None:

@@ -21,7 +21,7 @@ from dragoman.gateway.reload import (
     compare,
 )
 from dragoman.gateway.transports import spec, websocket, zeromq
-from dragoman.mappings.errors import ConfigError
+from dragoman.mappings.errors import ConfigError, DragomanError
 
 A = Route(name="a", listen=(parse("pod+unix:/a"),), upstream=parse("pod+unix:/b"))
 B = structs.replace(A, name="b")
@@ -34,7 +34,7 @@ class App:
     def __init__(self) -> None:
         self.config = CONFIG
         self.config_status = ConfigStatus()
-        self.fault: OSError | None = None
+        self.fault: OSError | DragomanError | None = None
         self.changed = asyncio.Event()
         self.reopened = asyncio.Event()
         self.not_opened: list[str] = []
@@ -137,10 +137,15 @@ async def test_a_listener_that_cannot_be_opened_again_is_logged_once_for_each_ca
         app.not_opened, app.fault = ["pod+unix:/a: in use"], OSError(98, "in use", "/ops")
         for _ in range(2):
             await reloader.reopen_listeners()
+        app.fault = DragomanError("can't start new thread")
+        await reloader.reopen_listeners()
         app.fault = None
         await reloader.reopen_listeners()
-    assert [line["cause"] for line in logs] == ["pod+unix:/a: in use; /ops: in use", "pod+unix:/a: in use"]
-    assert opened == [CONFIG.ops] * 4
+    causes = ["/ops: in use", "can't start new thread"]
+    assert [line["cause"] for line in logs] == [f"pod+unix:/a: in use; {cause}" for cause in causes] + [
+        "pod+unix:/a: in use"
+    ]
+    assert opened == [CONFIG.ops] * 5
 
 
 async def test_a_reload_is_the_next_generation_and_one_log_line() -> None:

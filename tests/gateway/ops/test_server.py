@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -99,8 +100,9 @@ async def test_an_ops_port_that_failed_is_logged_and_ends_with_the_gateway(
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["the ops port failed"]
 
 
+@pytest.mark.parametrize("limit", ["its own thread", "those of its loop"])
 async def test_an_ops_port_that_cannot_start_leaves_nothing_behind(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     beats: list[int] = []
     monkeypatch.setattr("dragoman.gateway.ops.gateway_loop.BEAT", 0.01)
@@ -108,10 +110,11 @@ async def test_an_ops_port_that_cannot_start_leaves_nothing_behind(
         "dragoman.gateway.observability.traffic.Histogram.add_value", lambda _lag, _late: beats.append(1)
     )
 
-    async def refuse(_count: int) -> None:
-        raise DragomanError("the limit of processes is too low")
-
-    monkeypatch.setattr("dragoman.gateway.ops.server.start_threads", refuse)
+    if limit == "its own thread":
+        monkeypatch.setattr("threading.Thread.start", Mock(side_effect=RuntimeError("can't start new thread")))
+    else:
+        error = DragomanError("the limit of processes is too low")
+        monkeypatch.setattr("dragoman.gateway.ops.server.start_threads", AsyncMock(side_effect=error))
     path = tmp_path / "ops"
     with pytest.raises(DragomanError, match="limit of processes"):
         async with operated(ops=Ops(listen=f"unix:{path}")):
