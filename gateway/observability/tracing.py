@@ -19,7 +19,9 @@ from typing import Any, cast
 import structlog
 
 from dragoman.gateway.observability.turn_watch import Moment, WatchedTurn
+from dragoman.gateway.process.runtime import start
 from dragoman.gateway.public_reason import without_secrets
+from dragoman.mappings.errors import DragomanError
 
 FLUSH_DEADLINE = 2.0  # seconds at the end for the last spans: a collector that answers takes milliseconds
 
@@ -103,7 +105,11 @@ class Telemetry:
     async def close(self) -> None:
         """Export the last spans, for at most FLUSH_DEADLINE: a collector may be gone."""
         thread = threading.Thread(target=self._provider.shutdown, name="otel:flush", daemon=True)
-        thread.start()
+        try:
+            start(thread)
+        except DragomanError as error:
+            log.warning("the last spans are not exported", cause=str(error))
+            return
         await asyncio.to_thread(thread.join, FLUSH_DEADLINE)
         if thread.is_alive():
             log.warning("the last spans were not exported before the deadline")

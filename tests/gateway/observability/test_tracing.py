@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -100,6 +101,14 @@ async def test_a_lost_trace_collector_is_logged_once_and_disturbs_no_turn(monkey
     ]
     for flush in [thread for thread in threading.enumerate() if thread.name == "otel:flush"]:
         flush.join()  # it would log in the middle of another test
+
+
+async def test_a_gateway_that_gets_no_thread_at_its_end_leaves_its_last_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    telemetry, _exporter = in_memory_telemetry()
+    monkeypatch.setattr("threading.Thread.start", Mock(side_effect=RuntimeError("can't start new thread")))
+    with capture_logs() as logs:
+        await telemetry.close()
+    assert [line["event"] for line in logs] == ["the last spans are not exported"]
 
 
 def test_a_collector_that_refuses_spans_is_logged_once_until_it_accepts_spans() -> None:
