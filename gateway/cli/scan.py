@@ -12,12 +12,14 @@ import typer
 
 from dragoman.gateway.cli.options import AsJson, RedactConfig
 from dragoman.gateway.cli.output import print_json
-from dragoman.gateway.cli.recordings import opened
+from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.cli.redact import redaction_rules
 from dragoman.gateway.observability import logs
+from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.recording import rewriting
+from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.printable import counted
-from dragoman.gateway.recording.reader import Reader
+from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 
 EXAMPLES = ("dragoman scan recordings/*.jsonl*", "dragoman scan atlas.jsonl --json")
@@ -31,14 +33,15 @@ def scan(
     config_file: RedactConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look for secrets in recordings; exits 1 if there are any.
+    """Look for secrets in recordings; exits 1 if there are any, 2 if a file cannot be read. The others are scanned.
 
     Prints one line for each secret, with the `seq` of the recording's line and the place in it, never the secret.
-    With --json, prints an array of {file, seq, kind, place}.
+    With --json, prints an array of {file, seq, kind, place}, and {file, text} for a file that cannot be read.
     """
     compiled, salt = redaction_rules(config_file)
     rows: list[dict[str, object]] = []
     total = 0
+    unread = False
     known: set[str] = set()  # parts that were scanned together with another part
 
     def report(recording: Reader, found: Finding) -> None:
@@ -53,13 +56,21 @@ def scan(
     for file in files:
         if os.path.realpath(file) in known:
             continue
-        with opened(file) as recording:
-            known.update(os.path.realpath(part.path) for part in recording.parts)
+        try:
+            recording = open_recording(file)
+        except (RecordingError, OSError) as error:
+            unread = True
+            text = full_reason(error)
+            rows.append({"file": str(file), "text": text})
+            logs.tell(f"error: {logs.escaped(text)}", sys.stderr)
+            continue
+        known.update(os.path.realpath(part.path) for part in recording.parts)
+        with reading(recording):
             rewriting.scan(recording, Redactor(compiled, salt, partial(report, recording)))
     if as_json:
         print_json(rows)
     elif total:
         logs.tell(f"{counted(total, 'secret')}; `dragoman redact FILE` takes them out", sys.stderr)
-    else:
+    elif not unread:
         typer.echo("no secrets found")
-    raise typer.Exit(1 if total else 0)
+    raise typer.Exit(2 if unread else min(total, 1))

@@ -75,6 +75,20 @@ def test_scan_as_json_is_one_array(dragoman: Run, path: Path) -> None:
     ]
 
 
+def test_scan_goes_on_after_a_file_that_cannot_be_read_and_exits_2(dragoman: Run, path: Path) -> None:
+    older = path.with_name("older.jsonl")
+    older.write_text('{"kind":"header","format":"dragoman-recording","version":1}\n')
+    alone = dragoman("scan", str(path))
+    code, out, err = dragoman("scan", str(older), str(path))
+    assert (code, out) == (2, alone[1])
+    assert err.startswith(f"error: {older} is a recording of version 1")
+    assert err.endswith(alone[2])
+    code, out, _ = dragoman("scan", str(older), str(path), "--json")
+    first, *others = json.loads(out)
+    assert (code, first["file"], [row["seq"] for row in others]) == (2, str(older), [6, 46])
+    assert first["text"] in err
+
+
 def test_redact_prints_kinds_and_places_and_then_scan_finds_nothing(dragoman: Run, path: Path) -> None:
     code, out, err = dragoman("redact", str(path))
     assert (code, err) == (0, "")
