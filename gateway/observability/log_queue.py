@@ -24,7 +24,8 @@ FLUSH_DEADLINE = 1.0  # seconds to write the rest at the end: a reader takes mil
 class LogQueue:
     """Writes lines to a descriptor from a thread of its own, which begins with the first line.
 
-    `report` makes the line that tells how many lines were dropped, in the thread.
+    `report` makes the line that tells how many lines were dropped, in the thread. If the system refuses the thread,
+    `put` writes each line itself, and waits for the reader.
     """
 
     def __init__(self, descriptor: int, report: Callable[[int], str]) -> None:

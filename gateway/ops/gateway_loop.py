@@ -1,4 +1,4 @@
-"""The event loop of the gateway, as the thread of the ops port sees it: to run coroutines in it, and whether it runs.
+"""The event loop of the gateway, for the thread of the ops port: run coroutines in it, and tell whether it is stuck.
 
 The heartbeat tells when the loop ran last, and how late its timers are. A stopped process (SIGSTOP, a paused virtual
 machine) also stops the thread that watches. Afterwards both are late, and neither is stuck. That thread looks twice a
