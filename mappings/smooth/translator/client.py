@@ -208,33 +208,36 @@ class ClientTranslator(Translator[Event, Command]):
             return Burst(items=burst.items, request=request, at=burst.at)
         items: list[Event] = []
         for event in burst.items:
-            if own not in self._turns and not self._admit_first(own, event, items, step):
+            admitted = event if own in self._turns else self._admit_first(own, event, items, step)
+            if admitted is None:
                 continue
             request = self._turns.get(own, request)
-            handle = self._HANDLERS.get(type(event))
-            items += (event,) if handle is None else handle(self, event, own, step)
+            handle = self._HANDLERS.get(type(admitted))
+            items += (admitted,) if handle is None else handle(self, admitted, own, step)
         return Burst(items=items, request=request or own, at=burst.at)
 
     # -- the turn that an id names ----------------------------------------------------------------------
 
-    def _admit_first(self, own: str, event: Event, items: list[Event], step: Step[Event]) -> bool:
-        """Return False if an event is dropped whose id names no turn yet. Begin the turn if it is the first of one.
+    def _admit_first(self, own: str, event: Event, items: list[Event], step: Step[Event]) -> Event | None:
+        """Return an event whose id names no turn yet, None if it is dropped. Begin the turn if it is the first of one.
 
-        A 202 response, or any other event of the turn, means that our input was accepted.
+        A 202, or any other event of the turn, accepts our input; but one cancelled before a 202 is not stored.
         """
         if self._answers_cancel(own, event):
-            return False
+            return None
         command = self._pending.get(own)
         if not own or type(event) in OUTSIDE_TURNS or not isinstance(command, commands.SubmitInput | None):
-            return True
+            return event
         if why := self._stray_reason(own):
             step.losses.append(Loss(kind=type(event).__name__, why=why))
-            return False
+            return None
         request = own if command is None else self._pending.pop(own).request or own
-        if command is not None and type(event) is not events.TurnAccepted:
-            items.append(events.TurnAccepted(request=request))
         remember(self._turns, own, request, WAITING_MAX)
-        return True
+        if command is None or type(event) is events.TurnAccepted:
+            return event
+        items.append(events.TurnAccepted(request=request))
+        is_cancelled = isinstance(event, events.TurnEnded) and event.end == "cancelled"
+        return replace(event, end="rolled_back") if is_cancelled else event
 
     def _answers_cancel(self, own: str, event: Event) -> bool:
         """Return True if this event answers our cancel of a turn that an earlier connection began, of us or others."""

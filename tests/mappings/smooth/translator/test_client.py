@@ -142,6 +142,17 @@ def test_a_cancel_is_answered_by_the_end_of_the_turn() -> None:
     ]
 
 
+def test_an_input_that_is_cancelled_before_its_202_is_taken_back() -> None:
+    link = Link()
+    link.sends(INPUT, commands.CancelTurn(request="x", session="s"))
+    ((_, heard),) = link.hears({"type": "cancelled", "requestId": "own-1", "status": 499, "timestamp": 1})
+    assert heard == [
+        events.TurnAccepted(request="q"),
+        events.TurnEnded(end="rolled_back"),
+        events.Reply(request="x"),
+    ]
+
+
 def test_a_code_is_answered_by_the_verdict() -> None:
     link = Link()
     link.sends(commands.AnswerOtp(request="v", session="s", code="1"))
