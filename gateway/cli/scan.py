@@ -33,8 +33,9 @@ def scan(
     config_file: RedactConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look for secrets in recordings; exits 1 if there are any, 2 if a file cannot be read. The others are scanned.
+    """Look for secrets in recordings; exits 1 if there are any.
 
+    If a file cannot be read, the others are scanned, and the exit code is 2.
     Prints one line for each secret, with the `seq` of the recording's line and the place in it, never the secret.
     With --json, prints an array of {file, seq, kind, place}, and {file, text} for a file that cannot be read.
     """
