@@ -23,8 +23,11 @@ from tests.players.captures import CAPTURES
 
 BACKENDS = {dialect: parts(dialect).captured_backend for dialect in DIALECTS}
 PLAYED = [(backend, number) for backend in BACKENDS for number in CAPTURES[backend] if BACKENDS[backend].plays(number)]
-QUESTIONS = ("Answer approve or deny.", "skip declines.", "answer code and the number.")
-"""The ends of a question in words; nothing else stands in its run, or it stands behind CODE_WANTED."""
+QUESTIONS = ("Answer approve or deny.", "skip declines.", "answer code and the number.", "Your message is sent again.")
+"""The ends of a question in words, and of the verdict on a right code.
+
+Nothing else stands in such a run, or the question stands behind CODE_WANTED.
+"""
 
 CODE_WANTED = re.compile(r"\n\n\S+ needs a one-time code .*", re.DOTALL)
 
