@@ -26,7 +26,7 @@ from dragoman.gateway.backend_client.in_process import InProcessEvent, InProcess
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.process.runtime import start
+from dragoman.gateway.process.runtime import start_thread
 from dragoman.gateway.public_reason import HIDDEN
 from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command
@@ -74,7 +74,7 @@ class BackendClient:
         self.session = ""
 
     def __enter__(self) -> BackendClient:
-        start(self._thread)
+        start_thread(self._thread)
         self._started.wait()
         return self
 

@@ -19,7 +19,7 @@ from typing import Any, cast
 import structlog
 
 from dragoman.gateway.observability.turn_watch import Moment, WatchedTurn
-from dragoman.gateway.process.runtime import start
+from dragoman.gateway.process.runtime import start_thread
 from dragoman.gateway.public_reason import without_secrets
 from dragoman.mappings.errors import DragomanError
 
@@ -106,7 +106,7 @@ class Telemetry:
         """Export the last spans, for at most FLUSH_DEADLINE: a collector may be gone."""
         thread = threading.Thread(target=self._provider.shutdown, name="otel:flush", daemon=True)
         try:
-            start(thread)
+            start_thread(thread)
         except DragomanError as error:
             log.warning("the last spans are not exported", cause=str(error))
             return

@@ -45,7 +45,7 @@ from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
 from dragoman.gateway.ops.metrics import collect_metrics, encode_metrics
 from dragoman.gateway.ops.queries import ReadinessQuery, parse_query
 from dragoman.gateway.overload.descriptors import descriptor_shortage
-from dragoman.gateway.process.runtime import start, start_threads
+from dragoman.gateway.process.runtime import start_thread, start_threads
 from dragoman.gateway.transports.spec import bind_failure
 
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
@@ -113,7 +113,7 @@ class OpsServer:
             for bound in self._sockets:
                 undo.callback(bound.close)
             self._heartbeat.start()
-            start(self._thread)
+            start_thread(self._thread)
             await asyncio.wrap_future(self._started)
             undo.pop_all()
         return self

@@ -73,7 +73,7 @@ def _wait_until_gone(thread: int) -> None:
         time.sleep(0.001)
 
 
-def start(thread: Thread) -> None:
+def start_thread(thread: Thread) -> None:
     """Start a thread. Raise DragomanError if the system refuses."""
     try:
         thread.start()
