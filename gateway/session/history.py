@@ -99,11 +99,10 @@ def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> Histor
         summed_up = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
         return structs.replace(event, items=tuple(state.transcript), summed_up=state.fresh + summed_up)
     summary = (event.runs[0].first if event.runs else len(event.items)) if event.compacted else 0
-    added = event.items[summary:]
-    if event.rotated:  # the input of the first run may stand at the end of the summary
-        added = _whole_runs(added)
-    items, summed_up = Addition(state.transcript, new_id).of(added)
-    return structs.replace(event, items=tuple(items), summed_up=summed_up if event.compacted else 0)
+    told = event.items[summary:]
+    # The input of the first run may stand at the end of the summary.
+    items = Addition(state.transcript, new_id).of(_whole_runs(told) if event.rotated else told)
+    return structs.replace(event, items=tuple(items), summed_up=_reach(items, told) if event.compacted else 0)
 
 
 class _Prefix:
@@ -174,11 +173,8 @@ class Addition:
         self._marks = {_mark(item) for item in transcript if not is_said(item)}
         self._ids = {"", *(item.id for item in transcript if isinstance(item, Message))}
 
-    def of(self, added: Sequence[Item]) -> tuple[list[Item], int]:
-        """Return the transcript with the items that only `added` has, and how many items `added` reaches to.
-
-        Items after those are in the transcript alone.
-        """
+    def of(self, added: Sequence[Item]) -> list[Item]:
+        """Return the transcript with the items that only `added` has."""
         told = _runs(added)
         same = _same_runs(told, self._known)
         items = [run.items for run in self._known]
@@ -192,8 +188,7 @@ class Addition:
             items[place] = self._completed(self._known[place], run)
             if place > last:
                 items[place], last, new = [*new, *items[place]], place, []
-        result = [*chain.from_iterable(items), *new]
-        return result, _reach(result, added)
+        return [*chain.from_iterable(items), *new]
 
     def _completed(self, known: HistoryRun, told: HistoryRun) -> list[Item]:
         """Return the items of a known run with what only `told` has, each before the next block that both have."""
@@ -234,7 +229,7 @@ def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId
 
     A list may begin inside of a run: an answer without its input has no place among the known ones.
     """
-    items, _ = Addition(transcript, new_id).of(_whole_runs(listed))
+    items = Addition(transcript, new_id).of(_whole_runs(listed))
     return items if items != transcript else None
 
 

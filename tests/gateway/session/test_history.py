@@ -14,7 +14,7 @@ from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.state import continues
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning, Role, ToolCall, ToolResult
 from tests.step_counter import GROWTH, CopiedText, count_steps, growth
 
 
@@ -431,7 +431,7 @@ def answer(text: str, turn: str = "") -> Message:
 
 def added(known: Sequence[Item], told: Sequence[Item]) -> list[Item]:
     numbers = count()
-    return Addition(known, lambda: f"new {next(numbers)}").of(told)[0]
+    return Addition(known, lambda: f"new {next(numbers)}").of(told)
 
 
 def texts_of(items: Sequence[Item]) -> list[str]:
@@ -494,11 +494,24 @@ def test_known_messages_keep_their_ids_and_new_ones_get_ids() -> None:
     assert [item.turn for item in items] == ["1", "1", "new 0", "new 0"]
 
 
-def test_an_addition_tells_how_far_the_history_reaches() -> None:
-    numbers = count()
-    known: list[Item] = [asks("1"), answer("a"), asks("2"), answer("cut")]
-    items, reach = Addition(known, lambda: str(next(numbers))).of([asks("1"), answer("a"), asks("2")])
-    assert (texts_of(items), reach) == (["1", "a", "2", "cut"], 3)
+@pytest.mark.parametrize(
+    ("told", "count", "rotated"),
+    [((asks("1"), answer("a"), asks("2")), 0, False), ((asks("1"), answer("a")), 1, True)],
+    ids=["a snapshot", "a rotation whose summary ends with the input of its first run"],
+)
+def test_a_compacted_history_tells_how_far_it_reaches(told: tuple[Item, ...], count: int, rotated: bool) -> None:
+    known = [asks("1"), answer("a"), asks("2"), answer("cut")]
+    state = SessionState(id="s", conversation="c", transcript=[*known], fresh=len(known))
+    summary = 1 + count  # items
+    event = HistorySnapshot(
+        items=(Message(role="system", text="[Summary]"), *told),
+        runs=(PastRun(first=summary, last=summary + 1),),
+        rotated=rotated,
+        compacted=True,
+        conversation="c",
+    )
+    added = renew(event, state, lambda: "new")
+    assert (list(added.items), added.summed_up) == (known, len(told))
 
 
 ROLES: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant"])
@@ -525,7 +538,7 @@ def test_a_history_is_added_once_and_moves_nothing_that_clients_saw(first: list[
     numbers = count()
 
     def add(known: list[Item], more: list[Item]) -> list[Item]:
-        return Addition(known, lambda: f"new {next(numbers)}").of(more)[0]
+        return Addition(known, lambda: f"new {next(numbers)}").of(more)
 
     known = [*{_identity(item): item for item in add([], first)}.values()]
     once = add(known, told)
