@@ -262,7 +262,7 @@ class Router:
 
     def _perform_in_session(self, link: Link, command: Command) -> None:
         if isinstance(command, StoreWrite) and link.dialect.name != self.upstream.name:
-            self._refuse_write(link, command)
+            self._commands.refuse_write(link, command)
             return
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
@@ -286,13 +286,6 @@ class Router:
             session.pending.when_known(lambda: self._commands.act_late(link, command, session))
         else:
             session.commands.act(link, command)
-
-    def _refuse_write(self, link: Link, command: StoreWrite) -> None:
-        """Refuse a write into a store: the backend is of another dialect than this client, and has none."""
-        if command.session and self._commands.find_session(link, command.session) is None:
-            refuse_unknown(link, command)
-        else:
-            link.refuse(command.request, "unsupported", "there is no database here")
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
         """Detach this client, and end its backends if the route says so (docs/translation.md, rule 3.16)."""

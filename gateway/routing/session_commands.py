@@ -25,6 +25,7 @@ from dragoman.mappings.canonical.commands import (
     ListSessions,
     OpenSession,
     ResumeSession,
+    StoreWrite,
     SubmitInput,
 )
 from dragoman.mappings.canonical.events import Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
@@ -60,6 +61,13 @@ class SessionCommands:
         """Act on a command that waited, in its session or in the one to which the client has gone over meanwhile."""
         if link.alive:
             (self.find_session(link, command.session) or session).commands.act(link, command)
+
+    def refuse_write(self, link: Link, command: StoreWrite) -> None:
+        """Refuse a write into a store: the backend is of another dialect than this client, and has none."""
+        if command.session and self.find_session(link, command.session) is None:
+            refuse_unknown(link, command)
+        else:
+            link.refuse(command.request, "unsupported", "there is no database here")
 
     def is_answer(self, link: Link, command: Command) -> bool:
         """Return True for an input that answers a question in words, of a session that `link` may see."""
