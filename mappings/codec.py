@@ -133,7 +133,7 @@ class Codec(Generic[M]):
             check_value_count(frame)
             check_depth(frame, self.max_depth)
         if may_repeat_a_key:
-            json.loads(frame, object_pairs_hook=_unique)
+            _check_keys(frame)
 
     def mend(self, frame: bytes) -> tuple[M | Unmapped, list[str]]:
         """Decode a frame that the typed decoder refused; return the message and the paths of the removed keys.
@@ -144,7 +144,7 @@ class Codec(Generic[M]):
             frame = without_halves(frame)
         value = read_json(frame, self.max_depth)
         if self.unique_keys:
-            json.loads(frame, object_pairs_hook=_unique)
+            _check_keys(frame)
         if self._reshape is not None:
             value = self._reshape(value)
         if not isinstance(value, dict):
@@ -266,6 +266,11 @@ def _hides(shape: inspect.Type) -> bool:
         )
         for member in _inside(shape, set())
     )
+
+
+def _check_keys(frame: bytes) -> None:
+    """Raise PeerError `duplicate_key` if an object of a frame has a key twice."""
+    json.loads(frame, object_pairs_hook=_unique, parse_int=str)  # Python reads no integer of over 640 digits here
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

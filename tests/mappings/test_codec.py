@@ -139,6 +139,11 @@ def test_a_plain_frame_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> Non
     UNIQUE.check(frame, UNIQUE.decode(frame))
 
 
+def test_a_long_integer_in_opaque_json_is_no_error() -> None:
+    frame = b'{"type":"show","anything":' + b"1" * 5_000 + b"}"
+    UNIQUE.check(frame, UNIQUE.decode(frame))
+
+
 def test_without_unique_keys_the_last_one_counts() -> None:
     frame = b'{"type":"say","text":"x","text":"y"}'
     assert PLAIN.decode(frame) == Say(text="y")
