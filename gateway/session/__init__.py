@@ -25,7 +25,9 @@ runs            the completed events, turn by turn
 reconnect       keeps a turn whose connection is lost
 turn_recovery   finds out how such a turn went on
 resumed_turn    drops what the backend repeats of it
-history         ids, additions and pages of the history
+history         ids and pages of the history
+addition        adds a history to the transcript
+stored_messages adds the messages of a store to it
 fold            adds events to the state of the session
 log             the newest batches of events
 

@@ -23,12 +23,14 @@ from typing import ClassVar, get_args
 
 from msgspec import structs
 
+from dragoman.gateway.session.addition import add_listed
 from dragoman.gateway.session.content import Content
 from dragoman.gateway.session.end_form import EndForm
 from dragoman.gateway.session.fold import take_back_ended
-from dragoman.gateway.session.history import add_listed, fold_in, renew, without_unstored
+from dragoman.gateway.session.history import renew, without_unstored
 from dragoman.gateway.session.question_form import Given, QuestionForm
 from dragoman.gateway.session.runs import Run, Runs
+from dragoman.gateway.session.stored_messages import fold_in
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.mappings.canonical import Event, SessionState, events
 from dragoman.mappings.canonical.state import Question

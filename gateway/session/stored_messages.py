@@ -1,0 +1,132 @@
+"""The transcript with the messages that only a store of messages has (docs/translation.md, rule 4.7).
+
+Two messages are the same if they have one id, or else one role and text after the last message that both have. A
+message that only the store has comes after the last one that both have, and before the turn of the next. If that turn
+has an answer that the store corrects, it comes after this answer: two runs were taken for one.
+
+Items that only the transcript has stay where they are. Each step looks up where a message stands: the cost is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from msgspec import structs
+
+from dragoman.gateway.session.addition import next_place
+from dragoman.mappings.canonical.values import Item, Message, answers, is_said
+from dragoman.mappings.dialect import NewId
+from dragoman.mappings.in_words import without_runs
+
+
+def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -> list[Item] | None:
+    """Return the transcript with the messages that only a store has; None if there are none."""
+    merged: list[Item] = []
+    new: list[Message] = []
+    at, turn = 0, ""
+    for message, place in [*_placed(listed, transcript), (None, len(transcript))]:
+        if place is None:
+            assert message is not None  # noqa: S101  # the last pair has a place
+            new.append(structs.replace(message, id=message.id or new_id()))
+            continue
+        gap = list(transcript[at:place])
+        corrected = _correct(gap, new)
+        begin = max(corrected, _start_of_turn(gap, transcript[place] if message is not None else None))
+        merged += gap[:begin]
+        for one in new:
+            turn = new_id() if one.role == "user" else turn
+            merged.append(structs.replace(one, turn=turn))
+        merged += gap[begin:]
+        new = []
+        if message is not None:
+            merged.append(transcript[place])
+            turn = transcript[place].turn
+        at = place + 1
+    return merged if merged != list(transcript) else None
+
+
+def _placed(listed: Sequence[Item], transcript: Sequence[Item]) -> Iterator[tuple[Message, int | None]]:
+    """Yield each message with its index in the transcript, None if it is not there.
+
+    A message that the transcript has before the last one that both have is left out: it stays where clients saw it.
+    """
+    messages = [item for item in listed if isinstance(item, Message)]
+    ids = {message.id for message in messages}
+    by_id: dict[str, int] = {}
+    alike: dict[tuple[str, str], list[int]] = {}
+    for i, item in enumerate(transcript):
+        if isinstance(item, Message) and item.id and item.id in ids:
+            by_id[item.id] = i
+        elif isinstance(item, Message):
+            alike.setdefault((item.role, item.text), []).append(i)
+    at = 0
+    for message in messages:
+        place = by_id.get(message.id)
+        if place is not None and place < at:
+            continue
+        if place is None:
+            place = next_place(alike.get((message.role, message.text), ()), at)
+        at = at if place is None else place + 1
+        yield message, place
+
+
+def _start_of_turn(gap: Sequence[Item], known: Item | None) -> int:
+    """Return the index in `gap` at which the turn of the known message after it begins; its end if there is none."""
+    begin = len(gap)
+    while known is not None and known.turn and begin and gap[begin - 1].turn == known.turn:
+        begin -= 1
+    return begin
+
+
+def _correct(gap: list[Item], new: list[Message]) -> int:
+    """Correct the answers in `gap` by the text of the store; return how many of its items come before those in `new`.
+
+    Two answers are the same if no input is between them: then the store contradicts what was streamed, and is right.
+    What is not to be added is removed from `new`.
+    """
+    stored = [*takewhile(lambda message: message.role == "assistant", new)]
+    asked = max((i for i, item in enumerate(gap) if is_said(item, "user")), default=0)
+    text = "".join(message.text for message in stored)
+    rest = without_runs(text, answers(gap[:asked]))
+    heard = answers(gap[asked:])
+    if heard and len(stored) < len(new) and "".join(answers(new)) == "".join(heard):
+        # The store has inputs between the parts of what was heard: its answers take the place of what was heard.
+        place = _first_answer(gap, asked)
+        gap[place:] = [item for item in gap[place:] if not is_said(item, "assistant")]
+        return place
+    if (heard or asked) and rest == "".join(heard):
+        # A store may join the blocks of an answer, as a gateway in the place of a pando does: nothing is corrected.
+        del new[: len(stored)]
+        return 0
+    if asked and not heard and rest != text:
+        # Such a gateway stores neither its questions in words nor their answers: only the text after those is added.
+        new[: len(stored)] = [structs.replace(stored[-1], text=rest)]
+        return 0
+    unheard = max(0, len(stored) - len(heard)) if heard and text.endswith(heard[-1]) else 0
+    return _replace_answers(gap, new, asked if heard else 0, unheard)
+
+
+def _replace_answers(gap: list[Item], new: list[Message], begin: int, unheard: int) -> int:
+    """Give the answers in `gap` from `begin` on the texts of those in `new`, in order.
+
+    The first `unheard` messages of `new` were not heard: they come before the first answer in `gap`, in its turn.
+    Return how many items of `gap` come before those that are left in `new`.
+    """
+    corrected = 0
+    for i, item in enumerate(gap[begin:], begin):
+        if unheard >= len(new) or new[unheard].role != "assistant":
+            break
+        if is_said(item, "assistant"):
+            gap[i] = structs.replace(item, text=new.pop(unheard).text)
+            corrected = i + 1
+    if unheard:
+        place = _first_answer(gap, begin)
+        gap[place:place] = [structs.replace(answer, turn=gap[place].turn) for answer in new[:unheard]]
+        del new[:unheard]
+    return corrected + unheard
+
+
+def _first_answer(items: Sequence[Item], begin: int) -> int:
+    """Return the index of the first answer among the items from `begin` on; there is one."""
+    return next(i for i, item in enumerate(items[begin:], begin) if is_said(item, "assistant"))
