@@ -98,9 +98,6 @@ Frame = bytes | Parts | Oversize | Missed
 DeltaType = type[TextDelta] | type[ReasoningDelta]
 """The type of the pieces of an open block: of text, or of reasoning."""
 
-TEXT = frozenset((TextDelta,))
-"""The type of the pieces of text, to compare with the types of a burst."""
-
 TextSink = Callable[[str, int, str], bool]
 """A function (text, time, session) that appends a piece to the open block of a session.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from dragoman.mappings.alike import MANY, TEXT, encode_alike
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
 from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
@@ -71,12 +72,11 @@ class Projection(Context):
             self._begin_run()
             self._set_response_id()
         shown = self._parked_turn.admit_events(batch.events, self.lose)
-        if len(shown) > 1 and (write := self.text_writer(events.TextDelta)):
-            texts = [event.text for event in shown if isinstance(event, events.TextDelta)]
-            if len(texts) == len(shown):
-                deltas = [frame for text in texts if text for frame in write(text, batch.at)]
-                return Rendered(frames=deltas, losses=self.take_losses())
         functions = FROM_EVENT.functions
+        if len(shown) >= MANY and type(shown[0]) in TEXT and self.streams and self.started and not self._over:
+            alike = encode_alike(shown, TEXT, lambda event: EVENTS.encode(*functions[type(event)](event, self)))
+            if alike is not None:
+                return Rendered(frames=alike, losses=self.take_losses())
         out: list[Any] = []
         for event in shown:
             self._note_event(event)

@@ -8,6 +8,7 @@ While there are no subscribers, the projection updates its state but encodes not
 
 from __future__ import annotations
 
+from dragoman.mappings.alike import MANY, TEXT, encode_alike
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import Ext, is_said
 from dragoman.mappings.dialect import DeltaType, Instance, Rendered, TextWriter
@@ -47,14 +48,13 @@ class Projection(Context):
         if batch.turn != self.turn:
             self.take_error(None)
             self.turn, self.started, self._turn_count = batch.turn, False, 0
-        shown = self._parked_turn.admit_events(batch.events, self.lose)
-        if len(shown) > 1 and (write := self.text_writer(events.TextDelta)):
-            texts = [event.text for event in shown if isinstance(event, events.TextDelta)]
-            if len(texts) == len(shown):
-                frames = [frame for text in texts for frame in write(text, batch.at)]
-                return Rendered(frames=frames, losses=self.take_losses())
         functions, encode, is_heard = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
-        frames = []
+        shown = self._parked_turn.admit_events(batch.events, self.lose)
+        if len(shown) >= MANY and type(shown[0]) in TEXT and self.started:
+            alike = encode_alike(shown, TEXT, lambda event: encode(*functions[type(event)](event, self)))
+            if alike is not None:
+                return Rendered(frames=alike if is_heard else [], losses=self.take_losses())
+        frames: list[bytes] = []
         for event in shown:
             if type(event) not in ANSWERS:
                 messages = functions[type(event)](event, self)

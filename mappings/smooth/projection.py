@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.mappings.alike import MANY, TEXT_AND_REASONING, encode_alike
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import (
     ErrorReported,
@@ -76,6 +77,10 @@ class Projection(Context):
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
         if speaking.keys().isdisjoint(map(type, events)):  # stops at the first event with a form
             return Rendered(frames=frames, losses=self.take_losses())
+        if len(events) >= MANY and type(events[0]) in TEXT_AND_REASONING:
+            alike = encode_alike(events, TEXT_AND_REASONING, lambda event: encode(*speaking[type(event)](event, self)))
+            if alike is not None:
+                return Rendered(frames=[*frames, *alike], losses=self.take_losses() if self.lost else [])
         message: Any
         for event in events:
             function = speaking.get(type(event))

@@ -65,19 +65,3 @@ def test_reasoning_has_no_fast_writer_in_a_dialect_that_counts_it_as_lost_or_kee
     dialect: str, view: str
 ) -> None:
     assert dialect_named(dialect).projection("r1", view).text_writer(ReasoningDelta) is None
-
-
-@pytest.mark.parametrize("delta", [TextDelta, ReasoningDelta])
-@pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
-def test_pieces_that_came_together_are_written_as_each_by_itself(
-    dialect: str, delta: type[TextDelta | ReasoningDelta]
-) -> None:
-    def frames(*batches: list[Event]) -> list[bytes]:
-        projection = dialect_named(dialect).projection("r1", "")
-        projection.render(batch(TurnAccepted(request="r1"), ModelTurnStarted(), TextDelta(text="begun ")))
-        return [frame for events in batches for frame in projection.render(batch(*events, seq=3)).frames]
-
-    pieces: list[Event] = [delta(text=text) for text in (*TEXTS, "")]
-    together = frames(pieces)
-    assert together == frames(*([piece] for piece in pieces))
-    assert together or (dialect in ("pando", "codewhale") and delta is ReasoningDelta)

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.mappings.alike import TEXT
 from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.codec import MALFORMED
@@ -31,7 +32,6 @@ from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
 from dragoman.mappings.codewhale.wire.results import Capabilities
 from dragoman.mappings.dialect import (
-    TEXT,
     Alarm,
     Burst,
     Clock,

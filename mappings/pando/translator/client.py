@@ -17,12 +17,12 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from dragoman.mappings.alike import TEXT
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, attachments, flatten
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import (
-    TEXT,
     Alarm,
     Burst,
     Clock,

@@ -25,13 +25,13 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
+from dragoman.mappings.alike import TEXT
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import (
-    TEXT,
     Burst,
     Clock,
     DeltaType,

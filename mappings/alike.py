@@ -1,0 +1,43 @@
+"""Encode pieces of a text that were received together: their frames differ in the text alone.
+
+So one of them is encoded, and its bytes around the text are joined with the text of each piece. That takes a third of
+the time of building and encoding a message for each. A pod has such short frames that it gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import json
+
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
+
+TEXT = frozenset((TextDelta,))
+TEXT_AND_REASONING = frozenset((TextDelta, ReasoningDelta))
+
+MANY = 8  # pieces from which on it takes less time in every dialect: with fewer, nobody needs to ask
+LONGEST = 64_000  # characters: no dialect has to split such a text
+MARKS = ("first mark", "second mark")
+"""Texts that stand for those of the pieces. Two frames show whether a peer sends one of them elsewhere, as an id."""
+
+_encode_lines = json.Encoder().encode_lines
+
+
+def encode_alike(events: Sequence[Any], kinds: frozenset[type], encode: Callable[[Any], bytes]) -> list[bytes] | None:
+    """Return a frame for each of these events, if all are pieces of one type, which is one of `kinds`.
+
+    `encode` returns the frame of a piece. Return None for any other events, and if each must be encoded by itself: one
+    has no text, which some dialects leave out, or a long one, or a mark stands elsewhere in the frame.
+    """
+    if len(found := {*map(type, events)}) > 1 or found.isdisjoint(kinds):
+        return None
+    texts = [event.text for event in events]
+    if not 0 < min(map(len, texts)) <= max(map(len, texts)) <= LONGEST:
+        return None
+    kind = found.pop()
+    around, same = [encode(kind(text=mark)).split(json.encode(mark)) for mark in MARKS]
+    if around != same:
+        return None
+    quoted = _encode_lines(texts).split(b"\n")[:-1]  # JSON has no newline in a text
+    return [text.join(around) for text in quoted]

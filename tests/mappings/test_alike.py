@@ -1,0 +1,44 @@
+"""Pieces of a text that came together are encoded as each by itself, in every dialect."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from dragoman.gateway import registry
+from dragoman.mappings.alike import LONGEST, MANY, MARKS, TEXT, encode_alike
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, TextDelta, TurnAccepted
+from tests.mappings.test_text_writer import TEXTS, batch
+
+PIECES = [*TEXTS[:-1], "x" * LONGEST, *map(str, range(MANY))]
+
+
+def rendered(dialect: str, request: str, *batches: list[Event]) -> list[bytes]:
+    """Return the frames of these batches of one turn, without those with which the turn begins."""
+    projection = registry.dialect(dialect).projection(request, "")
+    projection.render(batch(TurnAccepted(request="r1"), ModelTurnStarted(), TextDelta(text="begun ")))
+    return [frame for events in batches for frame in projection.render(batch(*events, seq=3)).frames]
+
+
+@pytest.mark.parametrize("delta", [TextDelta, ReasoningDelta])
+@pytest.mark.parametrize("dialect", registry.OURS)
+def test_pieces_that_came_together_are_written_as_each_by_itself(
+    dialect: str, delta: type[TextDelta | ReasoningDelta]
+) -> None:
+    for request_id, added in product(("", "r1", TEXTS[1], *MARKS), ([], [""], ["x" * 1_100_000])):
+        pieces: list[Event] = [delta(text=text) for text in (*PIECES, *added)]
+        together = rendered(dialect, request_id, pieces)
+        assert together == rendered(dialect, request_id, *([piece] for piece in pieces)), request_id
+        assert together or (dialect in ("pando", "codewhale") and delta is ReasoningDelta)
+
+
+@pytest.mark.parametrize(
+    "other", [ReasoningDelta(text="r"), ModelTurnStarted(), TextDelta(text=""), TextDelta(text="x" * (LONGEST + 1))]
+)
+def test_only_pieces_of_one_type_with_short_texts_are_alike(other: Event) -> None:
+    pieces: list[Event] = [TextDelta(text="a")] * MANY
+    assert encode_alike(pieces, TEXT, lambda piece: b'<"%b">' % piece.text.encode()) == [b'<"a">'] * MANY
+    assert encode_alike([*pieces, other], TEXT, lambda _piece: b"") is None
+    assert encode_alike([ReasoningDelta(text="r")] * MANY, TEXT, lambda _piece: b"") is None
