@@ -265,9 +265,13 @@ class TextRun(Struct, eq=False):
     """
 
     common: TextSource
-    width: int
     cells: list[Any]
     seq: int = 0
+
+    @property
+    def width(self) -> int:
+        """The number of cells of a step."""
+        return FRAMES + len(self.common.tapped)
 
     def column(self, place: int) -> list[Any]:
         """Return the cells at this place of all steps."""
@@ -275,7 +279,8 @@ class TextRun(Struct, eq=False):
 
     def columns(self) -> list[list[Any]]:
         """Return the cells of all steps by their place."""
-        return [self.cells[place :: self.width] for place in range(self.width)]
+        cells, width = self.cells, self.width
+        return [cells[place::width] for place in range(width)]
 
     def set_times(self, times: Sequence[int]) -> None:
         self.cells[TIME :: self.width] = times
@@ -309,8 +314,7 @@ def run_of(t: int, step: Sequence[Note]) -> TextRun | None:
         elif note is not batch:
             return None
     common = TextSource(batch.epoch, batch.turn, batch.origin, kind, call, place, tuple(tapped))
-    cells = [t, batch.first_seq, batch.at, text, *frames]
-    return TextRun(common, len(cells), cells)
+    return TextRun(common, [t, batch.first_seq, batch.at, text, *frames])
 
 
 def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:

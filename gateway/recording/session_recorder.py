@@ -23,7 +23,6 @@ from dragoman.adapters.inbound import memory
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, Header, Line
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import (
-    FRAMES,
     SIZE_MAX,
     STREAMED,
     TIME,
@@ -191,8 +190,7 @@ class SessionRecorder:
 
     def _gather_texts(self) -> None:
         """Add the lone pieces of a text to the pending steps, with their times in µs."""
-        common, size = self._texts_common, self.texts_size
-        run = TextRun(common, FRAMES + len(common.tapped), self.texts)
+        run, size = TextRun(self._texts_common, self.texts), self.texts_size
         self.texts, self.texts_size = [], 0
         times = [(now - self._start) // 1000 for now in run.column(TIME)]
         if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
