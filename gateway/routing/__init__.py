@@ -6,7 +6,8 @@ sessions           makes, publishes and drops sessions
 session_factory    makes the first state of a session
 session_index      finds sessions by their names
 session_list       keeps their order in lists, and makes pages
-session_sets       sessions that are not opened yet, busy, shared by a listener, or published
+session_sets       sessions that are not opened yet, busy, or shared by a listener
+publications       publishes sessions to clients that subscribe to all of them
 past_sessions      the owners of forgotten sessions, also on other routes
 ids                makes ids that survive a restart
 policy             who may see, open and answer, and how many sessions a principal may have
