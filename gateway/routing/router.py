@@ -261,7 +261,8 @@ class Router:
         return False
 
     def _perform_in_session(self, link: Link, command: Command) -> None:
-        if isinstance(command, StoreWrite) and link.dialect.name != self.upstream.name:
+        is_foreign = link.dialect.name != self.upstream.name
+        if is_foreign and not isinstance(command, Unmapped) and command.own_dialect_only:
             self._commands.refuse_write(link, command)
             return
         if isinstance(command, OF_THE_BACKEND) and not command.session:

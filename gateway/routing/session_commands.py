@@ -25,7 +25,6 @@ from dragoman.mappings.canonical.commands import (
     ListSessions,
     OpenSession,
     ResumeSession,
-    StoreWrite,
     SubmitInput,
 )
 from dragoman.mappings.canonical.events import Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
@@ -62,7 +61,7 @@ class SessionCommands:
         if link.alive:
             (self.find_session(link, command.session) or session).commands.act(link, command)
 
-    def refuse_write(self, link: Link, command: StoreWrite) -> None:
+    def refuse_write(self, link: Link, command: Command) -> None:
         """Refuse a write into a store: the backend is of another dialect than this client, and has none."""
         if command.session and self.find_session(link, command.session) is None:
             refuse_unknown(link, command)
