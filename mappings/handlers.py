@@ -1,4 +1,4 @@
-"""Tables of handlers: the type of an event -> the function that handles it.
+"""Find the function that handles an event by the type of the event, in tables that mypy checks.
 
     HANDLERS: Handlers[Content, [], None] = dict([handler(events.TextDelta, Content.text_delta)])
 

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-LOOK = 0.5  # seconds between two looks; each takes 0.1 ms of a thread, as a file system may be slow
+LOOK = 0.5  # seconds between two looks; each takes 0.1 ms, in a thread, because a file system may be slow
 
 
 async def watch_file(file: Path, on_change: Callable[[], None]) -> None:

@@ -121,7 +121,7 @@ class VirtualTime:
         heappush(self._short if turn <= QUICK else self._long, (link.given + turn, next(self._numbers), link))
 
     def take_next(self, *, is_for_short: bool) -> Waiting:
-        """Remove and return the next link; one with a short turn, if there is any and this part of the step is."""
+        """Remove and return the next link. With `is_for_short`, links with short turns come first."""
         self.count -= 1
         is_short = self._short and (is_for_short or not self._long)
         _, _, link = heappop(self._short if is_short else self._long)

@@ -1,4 +1,4 @@
-"""Settings of a serving program at its start: the interpreter, its threads, and the free memory of the C library.
+"""Set up a serving program: its interpreter, its threads, and the return of free memory by the C library.
 
 A limit of processes (`ulimit -u`, `pids.max` of a control group) counts threads, too, and a child that starts processes
 without end uses it up. asyncio starts threads when it first needs them. Then the task that needs one would fail, and

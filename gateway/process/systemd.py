@@ -1,4 +1,4 @@
-"""The service manager: the messages that it gets (sd_notify(3)), and the sockets that it passes (sd_listen_fds(3)).
+"""Send messages to the service manager (sd_notify(3)), and take the sockets that it passes (sd_listen_fds(3)).
 
     listeners accept        READY=1
     configuration is read   RELOADING=1 with MONOTONIC_USEC, then READY=1 again

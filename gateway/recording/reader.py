@@ -169,7 +169,7 @@ def _missing(parts: Sequence[PartFile]) -> Iterator[Missing]:
 NAMED_MAX = 3  # files that are named beside one without a session
 
 Report = Callable[[RecordingError | OSError], None]
-"""Is told of a file in a folder that cannot be read as a recording."""
+"""A function that is told of each file in a folder that cannot be read as a recording."""
 
 
 def _ignore(_error: RecordingError | OSError) -> None: ...

@@ -1,4 +1,4 @@
-"""The transcript with what a history of the same conversation adds to it (docs/translation.md, rule 4.7).
+"""Add to the transcript what a history of the same conversation has in addition (docs/translation.md, rule 4.7).
 
 A backend may know less of a conversation than the gateway saw: a pod logs no answer that was cancelled, and compacts
 its log. `Addition` is for a whole history, and for the newest page of one:

@@ -1,4 +1,4 @@
-"""The transcript with the messages that only a store of messages has (docs/translation.md, rule 4.7).
+"""Add to the transcript the messages that only the store of a backend has (docs/translation.md, rule 4.7).
 
 Two messages are the same if they have one id, or else one role and text after the last message that both have. A
 message that only the store has comes after the last one that both have, and before the turn of the next. If that turn

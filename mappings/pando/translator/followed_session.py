@@ -1,4 +1,4 @@
-"""A session of a primary that is followed: its turn (followed_turn.py), and the order of its events.
+"""Follow one session of a primary: keep its events in order, and pass them to its turn (followed_turn.py).
 
 An event is held while it is not known to which run it belongs. The answer to an input of ours and the list of messages
 tell that, and both come on the other connection. Then the held events are passed on in their order, up to the first one

@@ -1,4 +1,4 @@
-"""The followed sessions of one primary: which of them are kept, checked and asked for next.
+"""Decide which sessions of a primary are followed, and which of them are checked and asked for next.
 
 What the primary tells of a session is passed to its state (followed_session.py), and the events that follow from it
 are added to a step.

@@ -1,4 +1,4 @@
-"""Events of one session that wait for an answer, or for a list of messages. Both come on the other connection."""
+"""Hold events of one session until an answer or a list of messages comes, both of which use the other connection."""
 
 from __future__ import annotations
 
