@@ -135,7 +135,7 @@ class App:
         self.ledger = Ledger(times=config.ops is not None)
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self.config_status = ConfigStatus(since=time.time_ns())
-        self._recordings = RecordingsInForce(config.recording, self.ledger, self.memory)
+        self._recordings = RecordingsInForce(config, self.ledger, self.memory)
         self._telemetry = _telemetry()
         spans = self._telemetry.spans if self._telemetry is not None else None
         self._watch = TurnWatch(time.monotonic_ns, self._trace_of, spans)
@@ -197,7 +197,7 @@ class App:
         """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""
         identities = Identities(config, self.ledger.counters)
         services = structs.replace(self._services, limits=config.limits)
-        async with self._recordings.replaced(config.recording) as is_new:
+        async with self._recordings.replaced(config) as is_new:
             await self._routes.change(config.routes, identities, services, records_anew=is_new)
         self._clients.end_revoked(identities.is_revoked)
         self.config = config

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dragoman.gateway.config.model import Recording, Route
+from dragoman.gateway.config.model import Config, Recording, Route
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.mappings.canonical import SessionState
@@ -20,17 +20,18 @@ from dragoman.mappings.canonical import SessionState
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
     from dragoman.gateway.recording.recordings import Recordings
+    from dragoman.gateway.recording.redaction.redactor import Redactor
 
 
 class RecordingsInForce:
     """The recordings that new routers use, and former ones. Raise ConfigError if the path cannot be used."""
 
-    def __init__(self, wanted: Recording | None, ledger: Ledger, memory: MemoryBudget) -> None:
-        self._wanted = wanted
+    def __init__(self, config: Config, ledger: Ledger, memory: MemoryBudget) -> None:
+        self._wanted = config.recording
         self._ledger = ledger
         self._memory = memory
         self._recorders: list[Recorder] = []
-        self._open = self._opener(wanted)
+        self._open = self._opener(config)
         self.current: Recordings | None = None
 
     def open(self) -> None:
@@ -53,15 +54,19 @@ class RecordingsInForce:
         return recorder
 
     @asynccontextmanager
-    async def replaced(self, wanted: Recording | None) -> AsyncIterator[bool]:
-        """Record what begins from now on as `wanted` says, but as before if the block raises an error.
+    async def replaced(self, config: Config) -> AsyncIterator[bool]:
+        """Record what begins from now on as `config` says, but as before if the block raises an error.
 
-        The value is True if `wanted` differs from the former options. Raise ConfigError if its path cannot be used.
+        The value is True if its `[recording]` differs from the former one. Raise ConfigError if its path cannot be
+        used.
         """
+        wanted = config.recording
         if wanted == self._wanted:
+            if self.current is not None and wanted is not None:  # the secrets may be others
+                self.current.change_redactor(await asyncio.to_thread(_redactors, config, wanted))
             yield False
             return
-        start = await asyncio.to_thread(self._opener, wanted)  # it may import 80 ms of modules, and compile patterns
+        start = await asyncio.to_thread(self._opener, config)  # it may import 80 ms of modules, and compile patterns
         former, self.current = self.current, start()
         try:
             yield True
@@ -97,10 +102,16 @@ class RecordingsInForce:
             recorder.close()
         await recordings.close()
 
-    def _opener(self, wanted: Recording | None) -> Callable[[], Recordings | None]:
-        if wanted is None:
+    def _opener(self, config: Config) -> Callable[[], Recordings | None]:
+        if config.recording is None:
             return lambda: None
-        from dragoman.gateway.recording.recordings import recordings_opener
+        from dragoman.gateway.recording.recordings import recordings_opener, secrets_of
 
         import_module("dragoman.gateway.recording.recorder")  # it takes 60 ms, and `make_recorder` runs in the loop
-        return recordings_opener(wanted, self._ledger, self._memory)
+        return recordings_opener(config.recording, secrets_of(config), self._ledger, self._memory)
+
+
+def _redactors(config: Config, wanted: Recording) -> Callable[[], Redactor]:
+    from dragoman.gateway.recording.recordings import redactors, secrets_of
+
+    return redactors(wanted.redact, secrets_of(config))

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from secrets import token_bytes
 
 import structlog
 
 from dragoman.adapters.meter import STEP, Meter
-from dragoman.gateway.config.model import Recording, Redact
+from dragoman.gateway.config.model import Config, Recording, Redact
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
-from dragoman.gateway.recording.redaction.shapes import ALWAYS
+from dragoman.gateway.recording.redaction.shapes import ALWAYS, is_secret_name
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Deadline, Schedule
+from dragoman.mappings.errors import ConfigError
 
 FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
 AT_ONCE = 4096  # bytes searched for secrets before the loop turns to other work: 1 to 5 ms
@@ -94,6 +97,10 @@ class Recordings:
         if self._waiting or self._meter.size >= STEP:
             self._wake(FLUSH)
 
+    def change_redactor(self, redactor: Callable[[], Redactor]) -> None:
+        """Redact the sessions that begin from now on with another redactor."""
+        self.redactor = redactor
+
     async def close(self) -> None:
         """Write everything that was given to the threads, and stop. Log an error if the disk takes too long."""
         await self.worker.close()
@@ -113,12 +120,14 @@ class Recordings:
         self._count_backlog()
 
 
-def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -> Callable[[], Recordings]:
+def recordings_opener(
+    wanted: Recording, secrets: Iterable[str], ledger: Ledger, memory: MemoryBudget
+) -> Callable[[], Recordings]:
     """Return a function that opens the recordings in the running event loop, or raises OSError.
 
-    Raise ConfigError for a wrong setting.
+    They never contain one of `secrets`. Raise ConfigError for a wrong setting.
     """
-    where, redactor = place(wanted.path), redactors(wanted.redact)
+    where, redactor = place(wanted.path), redactors(wanted.redact, secrets)
 
     def open_recordings() -> Recordings:
         loop = asyncio.get_running_loop()
@@ -145,10 +154,36 @@ def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -
     return open_recordings
 
 
-def redactors(wanted: Redact) -> Callable[[], Redactor]:
-    """Return a function that makes the redactor of a recording. Raise ConfigError for a wrong pattern or path."""
+def redactors(wanted: Redact, secrets: Iterable[str] = ()) -> Callable[[], Redactor]:
+    """Return a function that makes the redactor of a recording, which also finds `secrets` themselves.
+
+    Raise ConfigError for a wrong pattern or path.
+    """
     window_bytes, window_micros = wanted.window_bytes, int(wanted.window_seconds * 1e6)
     compiled = RedactionRules(detectors=ALWAYS, window_bytes=window_bytes, window_micros=window_micros)
     if wanted.enabled:
-        compiled = rules(wanted.patterns, wanted.paths, window_bytes=window_bytes, window_micros=window_micros)
+        compiled = rules(
+            wanted.patterns, wanted.paths, window_bytes=window_bytes, window_micros=window_micros, secrets=[*secrets]
+        )
     return lambda: Redactor(compiled, wanted.salt.encode() or token_bytes(16))
+
+
+def secrets_of(config: Config) -> Iterator[str]:
+    """Yield the secrets that a gateway has: its tokens and keys, and those that its child processes get.
+
+    A variable of a child process is a secret if its name says so, but not a path: `PWD`. What cannot be read now is
+    left out.
+    """
+    yield from config.auth.tokens.values()
+    yield config.auth.jwt.secret
+    yield from config.ops.tokens if config.ops is not None else ()
+    variables = dict(os.environ) if config.inherit_env else {}
+    for route in config.routes:
+        for endpoint in (*route.listen, *route.upstreams):
+            for key in endpoint.secret_keys:
+                with suppress(ConfigError):
+                    yield endpoint.secret(key)
+        for variable in route.env:
+            name, given, value = variable.partition("=")
+            variables[name] = value if given else os.environ.get(name, "")
+    yield from (value for name, value in variables.items() if is_secret_name(name) and not value.startswith("/"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from secrets import token_bytes
 from typing import Any
 
@@ -20,6 +20,7 @@ from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.spans import KIND, merged, placeholders, replaced
 from dragoman.mappings.errors import ConfigError
 
+KNOWN_LEAST = 12  # characters of a value that is searched for as it is: shorter ones stand in other words too
 PATTERN_MAX = 1000  # characters of a pattern
 WAYS_MAX = 256  # ways in which a pattern is tried at one place: every character of a text may cost as many steps
 CAP = WAYS_MAX + 1  # no count goes on past it
@@ -40,14 +41,20 @@ class RedactionRules(Struct, frozen=True, kw_only=True):
 
 
 def rules(
-    patterns: Mapping[str, str], paths: Iterable[str], *, window_bytes: int, window_micros: int
+    patterns: Mapping[str, str],
+    paths: Iterable[str],
+    *,
+    window_bytes: int,
+    window_micros: int,
+    secrets: Collection[str] = (),
 ) -> RedactionRules:
-    """Return the rules with a user's patterns (kind -> regular expression) and paths.
+    """Return the rules with a user's patterns (kind -> regular expression) and paths, and with `secrets` themselves.
 
     ConfigError names the first invalid one.
     """
+    own = (pattern(kind, text) for kind, text in patterns.items())
     return RedactionRules(
-        detectors=(*BUILT_IN, *(pattern(kind, text) for kind, text in patterns.items())),
+        detectors=(*BUILT_IN, *_known(secrets), *own),
         paths=JsonPaths(map(json_path, paths)),
         window_bytes=window_bytes,
         window_micros=window_micros,
@@ -65,6 +72,21 @@ def redact_text(text: str, *, cut: bool = False) -> str:
     if unfinished is not None and unfinished.end - unfinished.start >= HIDDEN:
         spans = merged([*spans, unfinished])
     return replaced(text, spans, _MARK) if spans else text
+
+
+def _known(secrets: Collection[str]) -> Iterator[Detector]:
+    """Yield the detector of secrets that are known. Short ones, and those with white space, are left out."""
+    known = sorted(text for text in set(secrets) if len(text) >= KNOWN_LEAST and not re.search(r"\s", text))
+    known.reverse()  # a secret before those that it begins with
+    if known:
+        begun = {text[:length] for text in known for length in range(HIDDEN, len(text))}
+        yield Detector(
+            kind="known_secret",
+            anchors=tuple({text[:HIDDEN] for text in known}),
+            pattern=re.compile("|".join(map(re.escape, known))),
+            opens=re.compile(rf"(?:{'|'.join(map(re.escape, begun))})\Z"),
+            within="word",
+        )
 
 
 def pattern(kind: str, text: str) -> Detector:

@@ -103,7 +103,7 @@ async def test_a_reload_that_fails_records_on_as_before(tmp_path: Path) -> None:
         force: RecordingsInForce = app._recordings
         former = force.current
         with pytest.raises(OSError, match="in use"):
-            async with force.replaced(Recording(path=str(tmp_path / "new"))):
+            async with force.replaced(structs.replace(app.config, recording=Recording(path=str(tmp_path / "new")))):
                 raise OSError(98, "in use")
         assert force.current is former
 

@@ -14,11 +14,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.app import App
 from dragoman.gateway.config.check import check
-from dragoman.gateway.config.model import Config, Limits, Recording, Route
+from dragoman.gateway.config.model import Auth, Config, Limits, Recording, Route
 from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.ledger import Ledger
@@ -56,6 +57,29 @@ async def recorded(
 def only(folder: Path) -> Reader:
     (path,) = folder.glob("*.jsonl*")
     return open_recording(path)
+
+
+async def test_a_secret_of_the_gateway_itself_is_never_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = {"alice": "correct-horse-battery", "bob": "staple-of-the-day"}
+    monkeypatch.setenv("BACKEND_TOKEN", "a-token-of-the-backend")
+    monkeypatch.setenv("WIKI_PASSWORD", "what-the-child-knows")
+    recording = Recording(path=str(tmp_path / "rec"), compress=False)
+    async with recorded(tmp_path, recording) as (app, url):
+        (route,) = app.config.routes
+        upstream = structs.replace(route.upstream, options=(("token", "env:BACKEND_TOKEN"),))
+        route = structs.replace(route, failover=(upstream,), env=("WIKI_PASSWORD", "MODE=development-mode"))
+        changed = structs.replace(app.config, auth=Auth(tokens=tokens), routes=(route,))
+        await app.change_config(changed)
+        async with SmoothClient.connected(f"{url}?token={tokens['alice']}") as client:
+            for text in (*tokens.values(), "a-token-of-the-backend", "what-the-child-knows", "development-mode"):
+                await client.turn(f"remember {text} for me")
+    (path,) = (tmp_path / "rec").glob("*.jsonl")
+    text = path.read_text()
+    assert "[redacted:known_secret:" in text
+    assert "remember development-mode for me" in text
+    assert [secret for secret in (*tokens.values(), "a-token", "what-the-child") if secret in text] == []
 
 
 async def test_a_recording_is_the_conversation(tmp_path: Path) -> None:
