@@ -14,6 +14,7 @@ import structlog
 
 from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.config.model import Config, Recording, Redact
+from dragoman.gateway.config.source import FILE
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.places import place
@@ -181,6 +182,9 @@ def secrets_of(config: Config) -> Iterator[str]:
     for route in config.routes:
         for endpoint in (*route.listen, *route.upstreams):
             for key in endpoint.secret_keys:
+                path = endpoint.option(key).removeprefix(FILE)
+                if os.path.exists(path) and not os.path.isfile(path):
+                    continue  # a pipe can be read once, and the connection needs what it has
                 with suppress(ConfigError):
                     yield endpoint.secret(key)
         for variable in route.env:
