@@ -1,1 +1,0 @@
-"""Backends of the four dialects that play recordings."""
