@@ -23,7 +23,7 @@ from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.overload.fair_queue import FRAME
+from dragoman.gateway.overload.fair_queue import FRAME, SlicedWork
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services
@@ -56,7 +56,7 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
 
     sink: Callable[[Link, list[Burst[T]]], None]
     drained: Callable[[Link], None] = lambda _link: None
-    """Everything is written that was put, and the peer is behind in some session."""
+    """Everything is written that was put."""
     over: Callable[[Link], None] = lambda _link: None
     """The peer is gone, and its transport is about to be closed; called once."""
     refused: Callable[[Link, str], None] = lambda _link, _text: None
@@ -107,6 +107,7 @@ class Link:
         "_translator",
         "_transport",
         "_why",
+        "_work",
         "alive",
         "answered",
         "attaches",
@@ -154,6 +155,7 @@ class Link:
         self.intake = FrameIntake(peer, transport, translator, services, self.outbox, tap, events.understands)
         self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
         self._reading = Reading()
+        self._work: SlicedWork | None = None  # most links have none
         self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace, self.hops = _read_handshake(transport)
         self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services.ledger.counters, services.monotonic)
@@ -202,6 +204,8 @@ class Link:
     def _die(self) -> None:
         if self.alive:
             self.alive = False
+            if self._work is not None:
+                self._work.stop()
             self._events.over(self)
 
     def end(self, reason: CloseReason, cause: str = "") -> None:
@@ -215,6 +219,11 @@ class Link:
         """Disconnect the peer, because work for it failed through our own fault."""
         self.log.error("link failed, disconnecting the peer", exc_info=error)
         self.end(CloseReason.INTERNAL)
+
+    def add_work(self, slices: Iterator[None]) -> None:
+        """Do work for this peer in slices, after its earlier work; other links are served between them."""
+        self._work = self._work or SlicedWork(self._services.queue, partial(Link.fail, weakref.proxy(self)))
+        self._work.add_work(slices)
 
     def cut(self, fault: PeerError) -> None:
         """Disconnect the peer for this fault. Frames that wait are dropped: it does not read. Else it is told why."""
@@ -294,15 +303,11 @@ class Link:
 
     async def _write(self) -> None:
         try:
-            await self.outbox.write(self._all_written)
+            await self.outbox.write(partial(self._events.drained, self))
         except ConnectionError as error:  # frames that the peer sent before it closed are still read
             self.log.debug("cannot write to the peer any more", error=str(error))
         except Exception as error:  # noqa: BLE001  # no caller is above the task: the failure ends this link alone
             self.fail(error)
-
-    def _all_written(self) -> None:
-        if self.behind:
-            self._events.drained(self)
 
     def _apply(self, step: Step[Any]) -> None:
         if step.frames:

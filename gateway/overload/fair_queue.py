@@ -441,25 +441,3 @@ class SlicedWork:
 def _size(frame: Frame) -> int:
     """Return the work (units) of the bytes of a frame."""
     return len(frame) if type(frame) is bytes else memory(frame)
-
-
-class WorkOfLinks:
-    """The sliced work of each link that has any, by the id of the link."""
-
-    def __init__(self, queue: FairQueue) -> None:
-        self._queue = queue
-        self._of_link: dict[str, SlicedWork] = {}
-
-    def add_work(self, link: str, work: Iterator[None], fail: Callable[[Exception], None]) -> None:
-        """Do this work of a link after its earlier work; `fail` is called with its exception."""
-        known = self._of_link.get(link)
-        if known is None:
-            known = self._of_link[link] = SlicedWork(self._queue, fail)
-        known.add_work(work)
-        if not known.waiting:
-            self._of_link.pop(link, None)
-
-    def stop_link(self, link: str) -> None:
-        known = self._of_link.pop(link, None)
-        if known is not None:
-            known.stop()

@@ -18,7 +18,7 @@ from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.identity.principal import needed_role
 from dragoman.gateway.link import Link
 from dragoman.gateway.observability import audit
-from dragoman.gateway.overload.fair_queue import LEAVE, WorkOfLinks
+from dragoman.gateway.overload.fair_queue import LEAVE
 from dragoman.gateway.routing.past_sessions import KnownSessions
 from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_commands import SessionCommands, refuse_unknown
@@ -80,8 +80,7 @@ class Router:
         self._all = Sessions(route, services, upstream, self._enter, recorder, events, known)
         self.backend = make_kind(self._all)
         self.subscribed = self.backend.subscribed
-        self._work = WorkOfLinks(services.queue)
-        self._commands = SessionCommands(self._all, self.backend, self._do_work)
+        self._commands = SessionCommands(self._all, self.backend)
         self.close_session = self._commands.close_session
         self._catching_up: set[str] = set()  # ids of links, each with one catch-up that waits for its next slice
         self._policy = self._all.policy
@@ -190,14 +189,13 @@ class Router:
         if link.publishes:
             self._all.publications.remove_link(link)
         self._all.gone(link)
-        self._work.stop_link(link.id)
         self._catching_up.discard(link.id)
 
     def drained(self, link: Link) -> None:
         """Deliver the events that were kept for a peer, which has now read everything that it was sent."""
-        if link.id not in self._catching_up:
+        if link.behind and link.id not in self._catching_up:
             self._catching_up.add(link.id)
-            self._do_work(link, self._catch_up(link))
+            link.add_work(self._catch_up(link))
 
     def _catch_up(self, link: Link) -> Iterator[None]:
         try:
@@ -205,10 +203,6 @@ class Router:
                 yield from session.delivery.catch_up(link)
         finally:
             self._catching_up.discard(link.id)
-
-    def _do_work(self, link: Link, work: Iterator[None]) -> None:
-        """Do work of a link in slices, between which other links are served."""
-        self._work.add_work(link.id, work, link.fail)
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
         """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""

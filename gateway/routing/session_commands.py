@@ -6,7 +6,7 @@ those that the backend has. A client whose listener shows one session gets that,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from dragoman.gateway.backends.kind import BackendKind, not_found
@@ -35,14 +35,11 @@ ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 
 
 class SessionCommands:
-    """The commands of clients about the sessions of a route. `do_work` does work of a link in slices."""
+    """The commands of clients about the sessions of a route."""
 
-    def __init__(
-        self, sessions: Sessions, backend: BackendKind, do_work: Callable[[Link, Iterator[None]], None]
-    ) -> None:
+    def __init__(self, sessions: Sessions, backend: BackendKind) -> None:
         self._sessions = sessions
         self._backend = backend
-        self._do_work = do_work
 
     def find_session(self, link: Link, name: str) -> Session | None:
         """Return the session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
@@ -247,7 +244,7 @@ class SessionCommands:
             open_rows=open_rows,
             other_rows=other_rows,
         )
-        self._do_work(link, self._sessions.list.take_page(wanted, tell))
+        link.add_work(self._sessions.list.take_page(wanted, tell))
 
     def _divide(self, link: Link, rows: Rows) -> tuple[dict[str, ListedRow], list[ListedRow]]:
         """Return the rows of sessions that are open here, by their ids, and of others that the client sees."""

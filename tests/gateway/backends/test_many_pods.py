@@ -38,7 +38,7 @@ from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenS
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
 from tests.gateway.in_memory import ManualClock
-from tests.gateway.listed import do_at_once, page_of
+from tests.gateway.listed import page_of
 from tests.services import services
 
 MANY, FEW = 5000, 200
@@ -89,7 +89,7 @@ class ManyPods:
         )
         self.pods = CountedPods(upstream, self._is_alive, clock=lambda: 1 << 62)
         self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, self.pods)
-        self.lists = SessionCommands(self.sessions, self.kind, do_at_once)
+        self.lists = SessionCommands(self.sessions, self.kind)
 
     def _count(self, call: str) -> None:
         self.calls[call] += 1

@@ -26,7 +26,6 @@ from dragoman.gateway.overload.fair_queue import (
     FairQueue,
     SlicedWork,
     Turns,
-    WorkOfLinks,
 )
 from dragoman.mappings.dialect import Frame, Parts
 
@@ -480,9 +479,8 @@ def test_counted_work_leaves_less_room_in_the_step_and_expected_work_goes_later(
 
 def test_sliced_work_beyond_the_step_waits_and_links_with_work_take_turns() -> None:
     harness, done = FairQueueHarness(), list[str]()
-    work = WorkOfLinks(harness.queue)
-    work.add_work("a", sliced(harness, done, "a", 8), unexpected)
-    work.add_work("b", sliced(harness, done, "b", 8), unexpected)
+    SlicedWork(harness.queue, unexpected).add_work(sliced(harness, done, "a", 8))
+    SlicedWork(harness.queue, unexpected).add_work(sliced(harness, done, "b", 8))
     assert done == ["a0", "a1", "a2", "a3"]
     harness.step()
     assert len(done) == 8
@@ -494,7 +492,7 @@ def test_sliced_work_beyond_the_step_waits_and_links_with_work_take_turns() -> N
 
 def test_a_frame_does_not_wait_for_all_work_of_another_link() -> None:
     harness, done = FairQueueHarness(), list[str]()
-    WorkOfLinks(harness.queue).add_work("a", sliced(harness, done, "a", 100), unexpected)
+    SlicedWork(harness.queue, unexpected).add_work(sliced(harness, done, "a", 100))
     harness.sender("ping").say(b"1")
     harness.step()
     assert harness.log == [("ping", b"1")]
@@ -502,10 +500,10 @@ def test_a_frame_does_not_wait_for_all_work_of_another_link() -> None:
 
 def test_work_that_waits_is_dropped_with_its_link() -> None:
     harness, done = FairQueueHarness(), list[str]()
-    work = WorkOfLinks(harness.queue)
-    work.add_work("a", sliced(harness, done, "a", 100), unexpected)
+    work = SlicedWork(harness.queue, unexpected)
+    work.add_work(sliced(harness, done, "a", 100))
     before = len(done)
-    work.stop_link("a")
+    work.stop()
     harness.run()
     assert len(done) == before
 
@@ -529,9 +527,8 @@ def test_a_failure_of_sliced_work_is_reported_and_ends_the_work_of_its_link_alon
         raise ValueError
 
     harness, done, failures = FairQueueHarness(), list[str](), list[Exception]()
-    work = WorkOfLinks(harness.queue)
-    work.add_work("a", fails(), failures.append)
-    work.add_work("b", sliced(harness, done, "b", 1), unexpected)
+    SlicedWork(harness.queue, failures.append).add_work(fails())
+    SlicedWork(harness.queue, unexpected).add_work(sliced(harness, done, "b", 1))
     assert [type(error) for error in failures] == [ValueError]
     assert done == ["b0"]
 

@@ -362,7 +362,7 @@ def lagging(monkeypatch: pytest.MonkeyPatch) -> tuple[Router, list[Iterator[None
     route, waiting = CountedRoute(), list[Iterator[None]]()
     link = route.connect("slow")
     link.behind[route.open_session(link).state.id] = None
-    monkeypatch.setattr(route.router, "_do_work", lambda _link, work: waiting.append(work))
+    monkeypatch.setattr(Link, "add_work", lambda _link, work: waiting.append(work))
     return route.router, waiting, link
 
 

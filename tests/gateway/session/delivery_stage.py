@@ -8,14 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits, RouteOptions
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.fair_queue import WorkOfLinks
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.recording.session_recorder import SessionRecorder
 from dragoman.gateway.session.attachments import DeliveryContext
@@ -71,7 +68,6 @@ class DeliveryStage:
         self.delivery = Delivery(context)
         self.origin = Origin()
         self.links: list[Link] = []
-        self.work = WorkOfLinks(self.services.queue)
         self.seen: list[str] = []
         """The slices that were rendered, and the links that were heard."""
 
@@ -99,7 +95,7 @@ class DeliveryStage:
             await settle()
 
     def _drained(self, link: Link) -> None:
-        self.work.add_work(link.id, self._slices(link), lambda error: pytest.fail(str(error)))
+        link.add_work(self._slices(link))
 
     def _slices(self, link: Link) -> Iterator[None]:
         for _ in self.delivery.catch_up(link):
