@@ -12,7 +12,6 @@ import typer
 
 from dragoman.gateway import registry
 from dragoman.gateway.cli.output import open_output
-from dragoman.gateway.cli.recordings import progress
 from dragoman.gateway.cli.redact import redaction_rules
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
@@ -52,8 +51,7 @@ def import_(
     if not name:
         raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
     target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
-    with progress(file.name, file.stat().st_size) as report, open_output(target) as out:
-        capture.report_progress(report)
+    with open_output(target) as out:
         lines = ImportedCapture(capture, registry.dialect(name), session)
         steps: Iterable[StepLine] = packed(lines)
         if redact:
