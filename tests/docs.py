@@ -8,11 +8,10 @@ what redaction finds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dragoman.gateway import registry
-from dragoman.gateway.matrix import grid, markdown
 from dragoman.gateway.session.turn_states import TURN
 from dragoman.mappings import fidelity
 from dragoman.mappings.fidelity import Cell
@@ -27,6 +26,94 @@ RECORDING = ROOT / "docs/recording.md"
 FOUND_BEGIN, FOUND_END = "<!-- found -->\n", "<!-- /found -->"
 CELLS = list(fidelity.matrix(list(registry.dialects().values())))
 
+
+# -- docs/fidelity.md -------------------------------------------------------------------------------
+
+MEANINGS = {
+    "exact": "all fields arrive unchanged",
+    "lossy": "the named fields are lost",
+    "emulated": "the meaning arrives in another form",
+    "none": "the other dialect cannot express it; each one is counted as a loss",
+}
+
+DIRECTIONS = {"event": "Events, from backend to client", "command": "Commands, from client to backend"}
+
+Pair = tuple[str, str]
+"""Source and target dialect of a translation."""
+
+INTRO = """\
+# Fidelity
+
+The gateway translates every message into one common model: *events*, which a backend sends to its clients, and
+*commands*, which clients send to a backend. For each kind of event and command, these tables show how well it
+survives the translation from one dialect to another:
+
+{meanings}
+
+An empty cell means that the source dialect never sends this kind.
+
+How to read the tables:
+
+- The grade is the worst case. `SubmitInput` from smooth to pod is lossy because of images and model names; plain text
+  arrives unchanged.
+- Between two peers of the same dialect, fields that only this dialect has are kept. Between different dialects they
+  are lost (a pod's log entries, the citations of a smooth answer). The tables name only fields of the common model;
+  the loss ledger counts such a field too, as `ext.NAME`.
+- Request ids and session ids are addresses, not content. If a dialect has no field for them, the connection implies
+  them. Times have the precision of each dialect.
+- Events that a session adds by itself, such as the single end of every turn, count as sent by every backend.
+- `HistorySnapshot` stands for a history that the client requests. One that the backend sends by itself is shown to pod
+  clients only. codewhale has the events of a turn in its result, and the error of a failed turn has none. The ledger
+  counts both as lost.
+- The gateway answers some commands itself, whatever the backend: `Ping`, `OpenSession`, `ResumeSession`,
+  `GetSession`, `ListSessions`, `GetHistory` and `ShutdownBackend`. If both dialects can express such a command, its
+  cell shows the translation by `dragoman translate`.
+
+`make docs` generates this file from the translation rules. The tests measure every declared grade: samples of each kind
+are encoded and decoded again. `dragoman matrix` shows the same tables in a terminal, with `--json` for scripts.
+"""
+
+
+def markdown(cells: Sequence[Cell]) -> str:
+    """Return docs/fidelity.md: the meaning of the grades, an overview of each direction, and the inexact kinds of each
+    pair.
+    """
+    meanings = "\n".join(f"- **{grade}**: {meaning}." for grade, meaning in MEANINGS.items())
+    parts = [INTRO.format(meanings=meanings)]
+    for direction, title in DIRECTIONS.items():
+        pairs, rows = _rows(direction, cells)
+        parts.append(f"## {title}\n")
+        parts.append(grid(["", *(f"{a} to {b}" for a, b in pairs)], _overview(pairs, rows)))
+    parts.append("## Inexact translations\n")
+    for pair in dict.fromkeys((cell.source, cell.target) for cell in cells):
+        parts.append(f"### {pair[0]} to {pair[1]}\n")
+        inexact = [c for c in cells if (c.source, c.target) == pair and c.kind != "exact"]
+        parts.append(grid(["", "", "how"], ([f"`{c.canonical}`", c.kind, c.detail] for c in inexact)))
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _overview(pairs: list[Pair], rows: list[tuple[str, dict[Pair, Cell]]]) -> Iterator[list[str]]:
+    for kind, row in rows:
+        yield [f"`{kind}`", *(row[pair].kind if pair in row else "" for pair in pairs)]
+
+
+def grid(head: list[str], rows: Iterable[list[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _rows(direction: str, cells: Iterable[Cell]) -> tuple[list[Pair], list[tuple[str, dict[Pair, Cell]]]]:
+    """Return the pairs, and each kind with its cells, both in the order of `cells`."""
+    rows: dict[str, dict[Pair, Cell]] = {}
+    for cell in cells:
+        if cell.direction == direction:
+            rows.setdefault(cell.canonical, {})[cell.source, cell.target] = cell
+    pairs = dict.fromkeys((cell.source, cell.target) for cell in cells)
+    return list(pairs), list(rows.items())
+
+
+# -- parts of other documents ------------------------------------------------------------------------
 
 FEATURES = {
     "text": ("event", "TextDelta"),

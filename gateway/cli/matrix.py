@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from msgspec import structs
 
 from dragoman.gateway import registry
 from dragoman.gateway.cli.options import AsJson
-from dragoman.gateway.cli.output import print_json
-from dragoman.gateway.matrix import markdown, show
+from dragoman.gateway.cli.output import print_json, print_table
 from dragoman.mappings import fidelity
-from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = ("dragoman matrix --from smooth --to pod", "dragoman matrix --json")
 
@@ -23,14 +22,14 @@ def matrix(
         str, typer.Option("--from", metavar="DIALECT", help="Show only messages from this dialect.")
     ] = "",
     target: Annotated[str, typer.Option("--to", metavar="DIALECT", help="Show only messages to this dialect.")] = "",
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, as in docs/fidelity.md.")] = False,
 ) -> None:
     """Show how each kind of event and command is translated between every two dialects.
 
-    With both --from and --to, also show which fields are lost or changed. --json prints one array of cells.
+    Events go from a backend to its clients, commands from a client to its backend. All fields of an exact one arrive
+    unchanged, and some fields of a lossy one are lost. The meaning of an emulated one arrives in another form. None
+    means that the other dialect cannot express it. With both --from and --to, also show which fields are lost or
+    changed. --json prints one array of cells.
     """
-    if as_json and as_markdown:
-        raise ConfigError("--json and --markdown exclude each other: write one of them")
     for name in filter(None, (source, target)):
         registry.dialect(name)
     cells = [
@@ -40,7 +39,16 @@ def matrix(
     ]
     if as_json:
         print_json(cells)
-    elif as_markdown:
-        typer.echo(markdown(cells), nl=False)
-    else:
-        show(cells, Console())
+        return
+    if source and target:
+        print_table(("direction", "canonical", "kind", "detail"), list(map(structs.asdict, cells)))
+        return
+    senders = dict.fromkeys(cell.source for cell in cells)
+    for direction, sender in product(dict.fromkeys(cell.direction for cell in cells), senders):
+        own = [cell for cell in cells if (cell.direction, cell.source) == (direction, sender)]
+        title = f"{direction} of {sender}"
+        rows: dict[str, dict[str, str]] = {}
+        for cell in own:
+            rows.setdefault(cell.canonical, {title: cell.canonical})[f"to {cell.target}"] = cell.kind
+        print_table((title, *dict.fromkeys(f"to {cell.target}" for cell in own)), list(rows.values()))
+        typer.echo()
