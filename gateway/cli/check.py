@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -68,7 +69,9 @@ def _probed(path: Path, checked: Checked, console: Console, *, quiet: bool) -> l
     config, lines = checked.config, checked.lines
     if config is None or lines is None:
         return []
-    answers = run(probe_upstreams(config))
+    shows_progress = console.is_terminal and not quiet
+    with console.status("connecting to the backends") if shows_progress else contextlib.nullcontext():
+        answers = run(probe_upstreams(config))
     problems = []
     upstreams = [
         (("route", index, "upstream", *((place,) if route.failover else ())), route.name, upstream)

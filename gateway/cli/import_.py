@@ -12,6 +12,7 @@ import typer
 
 from dragoman.gateway import registry
 from dragoman.gateway.cli.output import open_output
+from dragoman.gateway.cli.recordings import progress
 from dragoman.gateway.cli.redact import redaction_rules
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.captures import Capture, ImportedCapture
@@ -51,7 +52,8 @@ def import_(
     if not name:
         raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
     target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
-    with open_output(target) as out:
+    with progress(file.name, file.stat().st_size) as report, open_output(target) as out:
+        capture.report_progress(report)
         lines = ImportedCapture(capture, registry.dialect(name), session)
         steps: Iterable[StepLine] = packed(lines)
         if redact:

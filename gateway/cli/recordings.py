@@ -1,14 +1,28 @@
-"""Recordings as the commands open them, with unreadable parts reported on stderr."""
+"""Recordings as the commands open them: with progress on a terminal, and unreadable parts reported on stderr."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.reader import Reader, open_recording
+
+LONG = 8 << 20  # bytes: a smaller file is done before anybody looks
 
 
 @contextmanager
@@ -21,8 +35,17 @@ def opened(file: Path) -> Iterator[Reader]:
 
 @contextmanager
 def reading(*recordings: Reader) -> Iterator[None]:
-    """Report on stderr what of these recordings could not be read in the block."""
-    yield
+    """Show one progress bar for all these recordings; then report what could not be read."""
+    done = [0] * len(recordings)
+
+    def told(number: int, bytes_read: int) -> None:
+        done[number] = bytes_read
+        all_done(sum(done))
+
+    with progress(recordings[0].path.name, sum(recording.size for recording in recordings)) as all_done:
+        for number, recording in enumerate(recordings):
+            recording.report_progress(partial(told, number))
+        yield
     for recording in recordings:
         tell_problems(recording)
 
@@ -31,3 +54,28 @@ def tell_problems(recording: Reader) -> None:
     """Write to stderr what of a recording could not be read."""
     if recording.problems:
         logs.tell(f"{recording.path}: {recording.problems}; the rest was read", sys.stderr)
+
+
+def progress(what: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
+    """Show a progress bar in bytes; yield the function that sets how many of `size` are done."""
+    if size < LONG:
+        return nullcontext(lambda _done: None)
+    return _shown(what, size, DownloadColumn(), TimeRemainingColumn())
+
+
+def steps(what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+    """Show a progress bar in steps; yield the function that sets how many of `total` are done."""
+    return _shown(what, total, MofNCompleteColumn())
+
+
+@contextmanager
+def _shown(what: str, total: int, *columns: ProgressColumn) -> Iterator[Callable[[int], None]]:
+    """Show a bar with these columns; output of the command appears above it if stdout is a terminal too."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _done: None
+        return
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    with Progress(*shown, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda done: bars.update(task, completed=done)

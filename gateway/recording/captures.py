@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
@@ -100,7 +100,12 @@ class Capture:
         if not stat.S_ISREG(path.stat().st_mode):
             raise RecordingError(f"{path} is not a regular file: a capture is read more than once")
         self.path = path
+        self._progress: Callable[[int], None] = lambda _bytes: None
         self.dialect_name = next((raw.dialect for _, raw in self._raw()), "")
+
+    def report_progress(self, progress: Callable[[int], None]) -> None:
+        """Call `progress` with the number of bytes read so far, whenever the capture is read."""
+        self._progress = progress
 
     def frames(self) -> Iterator[CapturedFrame]:
         """Yield the frames of the capture in order, and the ends of connections."""
@@ -123,6 +128,7 @@ class Capture:
             number = 0
             while line := file.readline(LINE_MAX):
                 number += 1
+                self._progress(file.tell())
                 if not line.strip():
                     continue
                 try:

@@ -101,11 +101,16 @@ class Reader:
         self.header = parts[0].header
         self.missing = tuple(_missing(parts))
         self.problems = Problems()
+        self._progress: Callable[[int], None] = lambda _bytes: None
 
     @property
     def size(self) -> int:
         """Return the size of all files, in bytes."""
         return sum(part.size for part in self.parts)
+
+    def report_progress(self, progress: Callable[[int], None]) -> None:
+        """Call `progress` with the number of bytes (of `size`) read so far, while the recording is read."""
+        self._progress = progress
 
     def part_of(self, seq: int) -> int:
         """Return the index of the part in which the item `seq` stands, or would stand."""
@@ -129,10 +134,14 @@ class Reader:
     def steps(self, *, t: int = 0) -> Iterator[StepLine]:
         """Return the StepLines, from the first that has an item at `t` or later."""
         self.problems = Problems([gap.text for gap in self.missing])
-        first, *others = self.parts[self._first_part(t) :]
-        yield from first.steps(self.problems, t=t)
-        for part in others:
-            yield from part.steps(self.problems)
+        first = self._first_part(t)
+        done = sum(part.size for part in self.parts[:first])
+        for number, part in enumerate(self.parts[first:]):
+            yield from self._steps_of(part, 0 if number else t, done)  # the further parts are read from their beginning
+            done += part.size
+
+    def _steps_of(self, part: PartFile, t: int, done: int) -> Iterator[StepLine]:
+        return part.steps(self.problems, t=t, progress=lambda read: self._progress(done + read))
 
     def _first_part(self, t: int) -> int:
         """Return the index of the last part that begins before `t`, 0 if none does."""
@@ -289,22 +298,29 @@ class PartFile:
         """Return the size of the file, in bytes."""
         return self.path.stat().st_size
 
-    def steps(self, problems: Problems, *, t: int = 0) -> Iterator[StepLine]:
+    def steps(
+        self, problems: Problems, *, t: int = 0, progress: Callable[[int], None] = lambda _bytes: None
+    ) -> Iterator[StepLine]:
         """Return its StepLines, from the first that has an item at `t` or later.
 
-        Count lines that cannot be read in `problems`.
+        Count lines that cannot be read in `problems`. Call `progress` with the number of bytes read so far.
         """
         with self.path.open("rb") as file:
-            for raw in _whole_lines(self._chunks(file, t, problems), problems):
+            for raw in _whole_lines(self._chunks(file, t, problems, progress), problems):
                 step = _decoded(raw, problems)
                 if step is not None and step.last_t >= t:
                     yield step
 
-    def _chunks(self, file: BinaryIO, t: int, problems: Problems) -> Iterator[bytes]:
+    def _chunks(self, file: BinaryIO, t: int, problems: Problems, progress: Callable[[int], None]) -> Iterator[bytes]:
         if self.compressed:
-            return index.decompressed(file, index.find_offset(file, t) if t else 0, problems.note_lost)
-        file.seek(_offset(file, t) if t else 0)
-        return iter(lambda: file.read(CHUNK), b"")
+            offset = index.find_offset(file, t) if t else 0
+            chunks = index.decompressed(file, offset, problems.note_lost)
+        else:
+            file.seek(_offset(file, t) if t else 0)
+            chunks = iter(lambda: file.read(CHUNK), b"")
+        for chunk in chunks:
+            progress(file.tell())
+            yield chunk
 
 
 def open_part(path: Path) -> PartFile:

@@ -57,7 +57,10 @@ class Driven(Struct, frozen=True, kw_only=True):
 
 
 class Driver:
-    """Sends the inputs of a recording to a backend. Events for which `expressible` is false are not compared."""
+    """Sends the inputs of a recording to a backend. `progress` is called with the number of inputs sent.
+
+    Events for which `expressible` is false are not compared.
+    """
 
     def __init__(
         self,
@@ -65,11 +68,13 @@ class Driver:
         plan: ReplayPlan,
         *,
         deadline: float = DEADLINE,
+        progress: Callable[[int], None] = lambda _turns: None,
         expressible: Callable[[type], bool] = lambda _kind: True,
     ) -> None:
         self._client = client
         self._plan = plan
         self._deadline = deadline
+        self._progress = progress
         self._expressible = expressible
         self._heard = DrivenEvents()
         self._answers: dict[str, Event] = {}
@@ -91,9 +96,11 @@ class Driver:
             self._client.open()
         except ConfigError as error:
             raise DrivingError(f"the backend opened no session: {error}") from error
-        for turn in self._plan.inputs:
+        for number, turn in enumerate(self._plan.inputs):
+            self._progress(number)
             if not self._drive_turn(turn):
                 break
+        self._progress(len(self._plan.inputs))
         one, other = list(turns_of(self._comparable(recorded))), turns_of(self._comparable(self._heard.events))
         return Driven(
             turns=len(one),

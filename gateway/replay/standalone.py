@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -57,6 +57,7 @@ def drive(
     upstream: Endpoint,
     *,
     deadline: float = DEADLINE,
+    progress: Callable[[int], None] = lambda _turns: None,
     ignore_inexpressible: bool = False,
 ) -> Driven:
     """Send the recorded inputs to a live backend and compare; raise DrivingError if that is not possible.
@@ -69,7 +70,7 @@ def drive(
         return all(dialect.events.can_read_type(QUESTIONS.get(kind, kind)) for dialect in dialects)
 
     with BackendClient(upstream) as client:
-        return Driver(client, plan, deadline=deadline, expressible=is_expressible).run()
+        return Driver(client, plan, deadline=deadline, progress=progress, expressible=is_expressible).run()
 
 
 def drive_file(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inexpressible: bool = False) -> Driven:

@@ -282,6 +282,18 @@ def test_diff_aligns_turns_by_their_inputs(dragoman: Run, tmp_path: Path) -> Non
     assert (code, difference["turn"], difference["what"], difference["b"]) == (1, 2, "turn", None)
 
 
+def test_two_large_recordings_share_one_bar_of_progress(
+    dragoman: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.gateway.cli.recordings.LONG", 0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    code, out, err = dragoman("diff", RECORDED, f"{RECORDED}.zst")
+    assert code == 0
+    assert "the same conversation" in out
+    assert "v4.jsonl" in err
+
+
 def conversation(path: Path, text: str) -> str:
     events: tuple[Event, ...] = (TextDelta(text=text), TextDone(text=text), TurnEnded(end="completed"))
     lines: list[Line] = [

@@ -16,8 +16,6 @@ from dragoman.gateway.recording.format import (
     EventLine,
     Line,
     RecordingError,
-    StepLine,
-    decode_line,
     encode,
     packed,
 )
@@ -207,8 +205,19 @@ def test_a_seek_in_parts_gives_what_filtering_all_lines_would(tmp_path: Path, pa
 
 def test_a_seek_reads_no_part_before_the_one_it_seeks(tmp_path: Path) -> None:
     recording = open_recording(in_parts(tmp_path / "a.jsonl", numbered(400), 100, 200, 300)[0])
-    recording.parts[0].path.unlink()
+    seen: list[int] = []
+    recording.report_progress(seen.append)
     assert next(recording.lines(t=1_250)).seq == 250
+    assert seen == [sum(part.size for part in recording.parts[:3])]
+
+
+def test_progress_counts_the_bytes_of_all_parts(tmp_path: Path) -> None:
+    recording = open_recording(in_parts(tmp_path / "a.jsonl", numbered(300), 100, 200)[0])
+    told: list[int] = []
+    recording.report_progress(told.append)
+    assert len(list(recording.lines())) == 300
+    assert told == sorted(told)
+    assert (len(told), told[-1]) == (3, recording.size)
 
 
 def test_a_folder_with_one_session_can_be_named_in_place_of_its_file(tmp_path: Path) -> None:
@@ -264,18 +273,14 @@ def test_a_seek_gives_what_filtering_all_lines_would(tmp_path: Path, packed: boo
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_seek_does_not_read_what_comes_before(tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seek_does_not_read_what_comes_before(tmp_path: Path, packed: bool) -> None:
     lines = numbered(20_000, text="word " * 12)
     recording = open_recording((compressed if packed else written)(tmp_path / "a", lines))
-    decoded: list[bytes] = []
-
-    def counted(raw: bytes) -> StepLine:
-        decoded.append(raw)
-        return decode_line(raw)
-
-    monkeypatch.setattr(reader, "decode_line", counted)
+    seen: list[int] = []
+    recording.report_progress(seen.append)
     assert next(recording.lines(t=85_000)).seq == 17_000
-    assert len(decoded) < 4_000
+    assert seen[0] > recording.size // 2
+    assert len(seen) <= 4
 
 
 def test_a_last_line_without_a_newline_is_read_if_it_is_whole(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
@@ -106,10 +106,15 @@ class Backend:
 
 
 @contextmanager
-def driving(tape: RecordingBuilder, folder: Path, deadline: float = DEADLINE) -> Iterator[tuple[Backend, list[Driven]]]:
+def driving(
+    tape: RecordingBuilder,
+    folder: Path,
+    deadline: float = DEADLINE,
+    progress: Callable[[int], None] = lambda _turns: None,
+) -> Iterator[tuple[Backend, list[Driven]]]:
     """Run a driver in a thread; the list has its result when the block is left."""
     client, found = Client(), list[Driven]()
-    driver = Driver(cast("BackendClient", client), tape.plan(folder), deadline=deadline)
+    driver = Driver(cast("BackendClient", client), tape.plan(folder), deadline=deadline, progress=progress)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(driver.run)
         yield Backend(client), found
@@ -331,6 +336,14 @@ def test_a_silent_backend_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     with driving(RecordingBuilder().turn("one").turn("two"), tmp_path, deadline=0.05) as (_, found):
         pass  # the backend says nothing
     assert found[0].refusals == ("the backend did not accept an input within 0.05 s",)
+
+
+def test_the_progress_of_driving_is_reported(tmp_path: Path) -> None:
+    told: list[int] = []
+    with driving(RecordingBuilder().turn("one"), tmp_path, progress=told.append) as (backend, _):
+        backend.accepts()
+        backend.sends(TurnEnded(end="completed"))
+    assert told == [0, 1]
 
 
 APPROVAL = ApprovalRequested(tool="refund", description="42", question="q")
