@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 PAUSE = 0.002  # seconds between two looks at what sets no event
@@ -14,6 +14,17 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE):
         while not holds():  # noqa: ASYNC110  # nobody sets an event for it
             await asyncio.sleep(PAUSE)
+
+
+async def comes_true(condition: Callable[[], Awaitable[bool]], deadline: float, every: float) -> bool:
+    """Poll a condition in another process, or of a peer that must be asked; return False at the deadline."""
+    try:
+        async with asyncio.timeout(deadline):
+            while not await condition():  # noqa: ASYNC110  # what is asked about sets no event here
+                await asyncio.sleep(every)
+    except TimeoutError:
+        return False
+    return True
 
 
 class Awaited:

@@ -22,7 +22,7 @@ import zmq
 from aiohttp import ClientSession, TCPConnector, WSMsgType, web
 from msgspec import Struct
 
-from tests.bench.greeting import GREETING
+from tests.gateway.pod_messages import GREETING
 
 encode = msgspec.json.Encoder().encode
 

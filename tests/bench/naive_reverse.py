@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.bench.greeting import GREETING
+from tests.gateway.pod_messages import GREETING
 
 LINE_LIMIT = 16 * 1024 * 1024  # asyncio's own 64 KiB are too few for a long `run`
 

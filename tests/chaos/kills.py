@@ -24,10 +24,10 @@ from msgspec import field, structs
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.recording.reader import recordings_in
 from dragoman.mappings.canonical.events import TurnEnded
+from tests.awaited import comes_true
 from tests.chaos.clients import connected
 from tests.chaos.pair import LIMITS, NO_TURN, EndTally, completes, first_of
 from tests.chaos.processes import Program, children_of, running, wait_until_gone
-from tests.chaos.waiting import comes_true
 from tests.pairs.table import DIALECTS, LISTEN
 from tests.reserved_ports import reserved_port
 

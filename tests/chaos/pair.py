@@ -34,10 +34,10 @@ from dragoman.mappings.canonical.events import (
     ToolCallStarted,
     TurnEnded,
 )
+from tests.awaited import comes_true
 from tests.chaos.clients import ChaosClient, connected
 from tests.chaos.faults import Fault, FaultKind, Round
 from tests.chaos.proxy import FaultProxy
-from tests.chaos.waiting import comes_true
 from tests.dialects import parts
 from tests.pairs.gateway import serving
 from tests.pairs.table import LISTEN

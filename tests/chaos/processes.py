@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.chaos.waiting import comes_true
+from tests.awaited import comes_true
 from tests.forked_program import NOTHING, Fork
 
 START = 30.0  # seconds until a program must listen, on a busy machine
