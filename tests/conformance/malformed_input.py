@@ -75,6 +75,20 @@ class MalformedInput(Struct, frozen=True, kw_only=True):
     runs: bool = False
 
 
+def row(
+    name: str,
+    said: Said | list[Said],
+    *told: Any,
+    answer: Any = None,
+    state: State = "open",
+    runs: bool = False,
+    closes: int | None = None,
+) -> MalformedInput:
+    """Return a row of the table: the sent input, and the answer to its sender."""
+    say = said if isinstance(said, list) else [said]
+    return MalformedInput(name=name, say=say, answer=answer or told, state=state, runs=runs, closes=closes)
+
+
 class Bystander:
     """A client that can send anything, and checks strictly what it receives: `_told` is what nobody asked for yet."""
 

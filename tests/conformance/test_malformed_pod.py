@@ -22,14 +22,13 @@ from tests.conformance.malformed_input import (
     MAX_MESSAGE,
     MalformedInput,
     PodBystander,
-    Said,
-    State,
     fits,
     listening,
     malformed_input_harness,
     named,
     play,
     played_together,
+    row,
 )
 from tests.data_files import vectors
 
@@ -45,20 +44,6 @@ STRUCT: dict[str, dict[str, Any]] = {
     "attach_or_restore_pod": {"name": "demo"},
 }
 """Methods with content, and a good one for each."""
-
-
-def row(
-    name: str,
-    said: Said | list[Said],
-    *told: Any,
-    answer: Any = None,
-    state: State = "open",
-    runs: bool = False,
-    closes: int | None = None,
-) -> MalformedInput:
-    """Return a row of the table: the sent input, and the answer to its sender."""
-    say = said if isinstance(said, list) else [said]
-    return MalformedInput(name=name, say=say, answer=answer or told, state=state, runs=runs, closes=closes)
 
 
 def method(name: str, /, **params: Any) -> dict[str, Any]:

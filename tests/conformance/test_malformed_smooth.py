@@ -24,7 +24,6 @@ from tests.conformance.malformed_input import (
     ABSENT,
     MAX_MESSAGE,
     MalformedInput,
-    Said,
     SmoothBystander,
     State,
     fits,
@@ -32,6 +31,7 @@ from tests.conformance.malformed_input import (
     named,
     play,
     played_together,
+    row,
 )
 
 AGENT = str(uuid4())
@@ -90,14 +90,6 @@ def in_any_order(*expected: dict[str, Any]) -> Callable[[object], bool]:
 BAD = error("VALIDATION_ERROR")
 BAD_FRAME = error("VALIDATION_ERROR", ABSENT)
 NO_FORM = "NO_PENDING_INTERACTION"
-
-
-def row(
-    name: str, said: Said | list[Said], *told: Any, answer: Any = None, state: State = "open", runs: bool = False
-) -> MalformedInput:
-    """Return a row of the table: the sent input, and the answer to its sender."""
-    say = said if isinstance(said, list) else [said]
-    return MalformedInput(name=name, say=say, answer=answer or told, state=state, runs=runs)
 
 
 def each(*values: Any) -> tuple[Any, ...]:

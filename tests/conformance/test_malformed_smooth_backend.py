@@ -49,23 +49,15 @@ class Row(Struct, frozen=True, kw_only=True):
 
     name: str
     say: Sequence[Any]
-    told: Any
+    told: Any = ()
     state: State = "hold"
     counted: int | None = 0
     own: bool = False
     again: bool = False
 
 
-def row(
-    name: str,
-    *say: Any,
-    told: Any = (),
-    state: State = "hold",
-    counted: int | None = 0,
-    own: bool = False,
-    again: bool = False,
-) -> Row:
-    return Row(name=name, say=say, told=told, state=state, counted=counted, own=own, again=again)
+def row(name: str, *say: Any, **others: Any) -> Row:
+    return Row(name=name, say=say, **others)
 
 
 def without(frame: dict[str, Any], *keys: str) -> dict[str, Any]:
