@@ -1,6 +1,6 @@
 """`make bench`: every goal of docs/performance.md, as ratios in interleaved runs.
 
-    python -m tests.bench [--quick] [--only PART...] [--json] [--write docs/performance.md]
+    python -m tests.bench [--quick] [--only PART...] [--write docs/performance.md]
 
 Exits 1 when a goal is missed. Ratios are what counts: absolute figures belong to the machine.
 """
@@ -13,8 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import msgspec
 
 from tests.bench import codec, live, recording, replay, report, start, stdio, text, zeromq
 from tests.bench.text import Report
@@ -45,7 +43,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a short round: a first look, not for quoting")
     parser.add_argument("--rounds", type=int, help=f"how many rounds (default {ROUNDS})")
     parser.add_argument("--only", choices=tuple(PARTS), nargs="+", help="these parts alone")
-    parser.add_argument("--json", action="store_true", help="the figures as JSON, for scripts")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put each part where the page has its marks")
     return parser.parse_args()
 
@@ -67,13 +64,9 @@ def main() -> int:
             if given.write:  # at once, so that a part that fails takes no other with it
                 write(given.write, name, reports[name], text.machine(rounds_of(name, rounds)))
     figures = [figure for part in reports.values() for figure in part.figures]
-    said = text.machine(rounds)
-    if given.json:
-        print(as_json(reports, said))
-    else:
-        for name, part in reports.items():
-            print(f"\n{name}\n\n{text.table(part.rows)}")
-        print(f"\n{text.table(text.goals(figures))}\n\n{said}")
+    for name, part in reports.items():
+        print(f"\n{name}\n\n{text.table(part.rows)}")
+    print(f"\n{text.table(text.goals(figures))}\n\n{text.machine(rounds)}")
     return int(any(figure.verdict == "MISSED" for figure in figures))
 
 
@@ -91,25 +84,6 @@ def affinity_kept() -> Iterator[None]:
     finally:
         if allowed is not None:
             os.sched_setaffinity(0, allowed)
-
-
-def as_json(reports: dict[str, Report], said: str) -> str:
-    figures = [
-        {
-            "id": f.id,
-            "title": f.title,
-            "median": f.value,
-            "rounds": f.rounds,
-            "goal": f.goal or None,
-            "stretch": f.stretch or None,
-            "at_most": f.at_most,
-            "verdict": f.verdict,
-        }
-        for part in reports.values()
-        for f in part.figures
-    ]
-    rows = {name: part.rows for name, part in reports.items()}
-    return msgspec.json.format(msgspec.json.encode({"figures": figures, "rows": rows, "machine": said})).decode()
 
 
 def has_markers(path: Path) -> bool:
