@@ -7,13 +7,15 @@ from the input or are 0, so equal input gives equal output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, count
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct, structs
 
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.session.commands import answers_one
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
@@ -21,7 +23,7 @@ from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping
 from dragoman.mappings.canonical.values import flatten, why_empty
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, NewId, Rendered, Step
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.losses import find_ext, sample_text
+from dragoman.mappings.losses import sample_text
 
 
 class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,24 +66,14 @@ def translate(
         good = good and not problems
         for problem in problems:
             report(problem)
-        losses = [*writer.write(step, out), *_lost_ext(source, target, reading, step)] if is_written else []
-        for loss in losses:
+        for loss in writer.write(step, out) if is_written else ():
             report(Report(line=number, loss=structs.replace(loss, sample=sample_text(loss.sample))))
     return good
 
 
-def _lost_ext(source: Dialect, target: Dialect, reading: Direction[Any], step: Step[Any]) -> Iterator[Loss]:
-    """Yield the fields with content that only peers of the source dialect can represent."""
-    own = reading.to_canonical.ext if source.name != target.name else {}
-    for item in chain.from_iterable(burst.items for burst in step.bursts):
-        for field in find_ext(item.ext, source.name, own[type(item)]) if type(item) in own and item.ext else ():
-            yield Loss(kind=type(item).__name__, field=field, why=f"{target.name} cannot represent this field")
-
-
 def _writer(source: Dialect, target: Dialect, *, commands: bool) -> _Writer:
-    if source.name == target.name:
-        return _Writer(target.commands if commands else target.events)
-    return _Client(target) if commands else _Stream(source, target)
+    kind = _Writer if source.name == target.name else _Client if commands else _Stream
+    return kind(source, target, commands=commands)
 
 
 def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
@@ -103,8 +95,10 @@ def _counted_ids() -> NewId:
 class _Writer:
     """Writes the content of each line by itself, as for a target that is the source."""
 
-    def __init__(self, writing: Direction[Any]) -> None:
-        self._writing = writing
+    def __init__(self, source: Dialect, target: Dialect, *, commands: bool) -> None:
+        self._writing: Direction[Any] = target.commands if commands else target.events
+        self._why = f"{target.name} cannot represent this field"
+        self._find_partial = partial(Ledger().count_partial, source, target, commands=commands)
 
     def takes(self, item: Any) -> bool:
         """Return True if the target has a form for this item: for an unknown message, if its peers survive that."""
@@ -115,15 +109,17 @@ class _Writer:
         """Return why a session would not send this, "" if it would."""
         return ""
 
-    def render(self, burst: Burst[Any]) -> Iterator[Rendered]:
-        """Yield the target's messages for a burst."""
-        yield self._writing.write(burst)
+    def render(self, burst: Burst[Any]) -> Iterator[tuple[Sequence[Any], Rendered]]:
+        """Yield the target's messages for a burst, with the items that they tell."""
+        yield burst.items, self._writing.write(burst)
 
     def write(self, step: Step[Any], out: Out) -> list[Loss]:
         """Translate and write one line; return its losses."""
         losses, lines = [*step.losses], self._writing.lines
-        for rendered in chain.from_iterable(map(self.render, step.bursts)):
+        for items, rendered in chain.from_iterable(map(self.render, step.bursts)):
             losses += rendered.losses
+            for item, fields in self._find_partial(items, rendered.losses):
+                losses += [Loss(kind=type(item).__name__, field=field, why=self._why) for field in fields]
             for frame in rendered.frames:
                 out(frame if lines is None else lines.write(frame))
         return losses
@@ -132,8 +128,8 @@ class _Writer:
 class _Client(_Writer):
     """A client of one session, which fills in the names that the target's commands need."""
 
-    def __init__(self, target: Dialect) -> None:
-        super().__init__(target.commands)
+    def __init__(self, source: Dialect, target: Dialect, *, commands: bool) -> None:
+        super().__init__(source, target, commands=commands)
         self._new_id = _counted_ids()
         session = self._new_id()
         self._session = next(iter(target.public_ids(session, None)), session)
@@ -148,8 +144,9 @@ class _Client(_Writer):
         inputs = (item.segments for burst in step.bursts for item in burst.items if isinstance(item, SubmitInput))
         return next((why_empty(segments) for segments in inputs if not flatten(segments).strip()), "")
 
-    def render(self, burst: Burst[Command]) -> Iterator[Rendered]:
-        yield self._writing.write(structs.replace(burst, items=[self._named(item) for item in burst.items]))
+    def render(self, burst: Burst[Command]) -> Iterator[tuple[Sequence[Command], Rendered]]:
+        named = [self._named(item) for item in burst.items]
+        yield burst.items, self._writing.write(structs.replace(burst, items=named))
 
     def _named(self, command: Command) -> Command:
         if not self.takes(command):
@@ -165,29 +162,28 @@ class _Client(_Writer):
 class _Stream(_Writer):
     """A session without clients: bursts in, rendered frames out."""
 
-    def __init__(self, source: Dialect, target: Dialect) -> None:
-        super().__init__(target.events)
+    def __init__(self, source: Dialect, target: Dialect, *, commands: bool) -> None:
+        super().__init__(source, target, commands=commands)
         new_id = _counted_ids()
         self._state = SessionState(id=new_id())
         self._form = NormalForm(self._state, new_id)
         self._projection = target.projection("", "")
         self._overheard = source.overheard() if source.overheard is not None else lambda items: items
 
-    def render(self, burst: Burst[Event]) -> Iterator[Rendered]:
+    def render(self, burst: Burst[Event]) -> Iterator[tuple[Sequence[Event], Rendered]]:
         for item in self._overheard(burst.items):  # as another client observes them
             if answers_one(item):  # a response to one link is no part of the session's stream
-                yield self._writing.write(Burst(items=[item], request=burst.request, at=burst.at))
+                yield [item], self._writing.write(Burst(items=[item], request=burst.request, at=burst.at))
                 continue
             for run in self._form.feed([item], burst.at):
-                yield self._projection.render(
-                    Batch(
-                        session=self._state.id,
-                        epoch=1,
-                        first_seq=self._state.seq,
-                        events=run.events,
-                        turn=run.turn,
-                        origin=run.origin,
-                        at=burst.at,
-                    )
+                batch = Batch(
+                    session=self._state.id,
+                    epoch=1,
+                    first_seq=self._state.seq,
+                    events=run.events,
+                    turn=run.turn,
+                    origin=run.origin,
+                    at=burst.at,
                 )
+                yield run.events, self._projection.render(batch)
                 self._state.seq += len(run.events)

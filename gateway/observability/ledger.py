@@ -106,24 +106,33 @@ class Ledger:
         losses: Sequence[Loss] = (),
         *,
         commands: bool = False,
-    ) -> None:
+    ) -> list[tuple[Any, tuple[str, ...]]]:
         """Count the events (or commands) that reached `target` without fields that they had, by the rules for them.
 
-        An item that came in a dialect goes out in it whole. Items of a kind in `losses` did not reach the target.
+        Return each of them with these fields. An item that came in a dialect goes out in it whole. Items of a kind in
+        `losses` did not reach the target.
         """
+        found: list[tuple[Any, tuple[str, ...]]] = []
         if source.name == target.name:
-            return
+            return found
         own = (source.commands if commands else source.events).to_canonical.ext
         lossy = (target.commands if commands else target.events).from_canonical.lossy
-        missing = {loss.kind for loss in losses} if losses else ()
+        missing = []
+        for loss in losses:
+            if not loss.field:
+                missing.append(loss.kind)  # noqa: PERF401  # a comprehension would be a call for each batch
         for item in items:
             kind = type(item)
+            if kind.__name__ in missing:
+                continue
             rule = lossy.get(kind)
             lost = rule.find_lost(item) if rule is not None else ()
             if kind in own and item.ext is not None:
                 lost += find_ext(item.ext, source.name, own[kind])
-            if lost and kind.__name__ not in missing:
+            if lost:
                 self._partial[source.name, target.name, kind.__name__, ", ".join(lost)] += 1
+                found.append((item, lost))
+        return found
 
     def entries(self) -> list[Entry]:
         """Return all rows, the largest count first."""
