@@ -16,8 +16,9 @@ class Attachment(Struct, kw_only=True, eq=False):
     """A link that is shown a session in one `view` of it.
 
     `request` is the id under which its own turn runs, "" between turns and in those of others. `behind` is its own
-    projection while it lags, and `cursor` the seq of the first event that it lacks. `told` is the last gap of the
-    model's context that its client was told, and `told_in` the turn in which it was told.
+    projection while it lags, and `cursor` the seq of the first event of the log that it lacks. `earlier` has what it
+    lacks of the time before, newest first: it joined in the middle of a turn. They count as `held` bytes. `told` is the
+    last gap of the model's context that its client was told, and `told_in` the turn in which it was told.
     """
 
     link: Client
@@ -25,6 +26,8 @@ class Attachment(Struct, kw_only=True, eq=False):
     request: str = ""
     behind: SessionProjection | None = None
     cursor: int = 0
+    earlier: list[Batch] = []
+    held: int = 0
     told: events.Gap | None = None
     told_in: str = ""
 

@@ -61,11 +61,10 @@ class Delivery:
         link.attach(self._state, request)
         attachment.view = link.view  # read after `attach`, because the view may depend on the session
         if self._state.turn is not None:
-            # This projection may hold events back, for example an open call; its group goes on with them.
-            attachment.behind = link.dialect.projection("", attachment.view)
-            for part in up_to_questions(_turn_so_far(self._state, link.dialect)):
-                self._slow.render(attachment, attachment.behind, self._context.log.unlogged(part), len(part))
-        self.groups.join(attachment)
+            # The projection may hold events back, for example an open call; its group goes on with them.
+            self._slow.show_turn(attachment, _turn_so_far(self._state, link.dialect), self.attachments)
+        else:
+            self.groups.join(attachment)
         if self._recorder is not None:
             self._recorder.leave(before)
 
@@ -85,8 +84,7 @@ class Delivery:
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
             self.publications.pop(link.id, None)
-            link.behind.pop(self._state.id, None)
-            self._slow.lagging.pop(link.id, None)
+            self._slow.forget(attachment)
             self.groups.leave(attachment)
 
     def detach_ended(self, link: Client) -> None:
@@ -231,12 +229,3 @@ def _turn_so_far(state: SessionState, dialect: Dialect) -> list[Event]:
         # its clients may wait for the start of their own turn (docs/dialects/pod.md, section 11)
         shown = [event for event in shown if type(event) is not events.ModelTurnStarted]
     return shown
-
-
-def up_to_questions(batch: list[Event]) -> Iterator[list[Event]]:
-    """Yield events in batches as they are delivered live: a question or an answer is the last of its batch."""
-    start = 0
-    for end, event in enumerate(batch, start=1):
-        if type(event) in (events.QuestionAsked, events.QuestionAnswered) or end == len(batch):
-            yield batch[start:end]
-            start = end

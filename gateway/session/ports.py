@@ -11,12 +11,13 @@ Timers come from `Services.schedule` (gateway/timers.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import structlog
 
 from dragoman.adapters.base import CloseReason
+from dragoman.adapters.meter import Meter
 from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.session.runs import Run
@@ -35,7 +36,8 @@ class Client(Protocol):
     for all subscribers of a publication. `outbox` has the frames that wait for it; `alive` is False once it is gone.
 
     `sessions` has the ids of the sessions to which it is attached or waits to be attached. `behind` has those of which
-    it has not been sent everything. So a client that leaves, or has read everything, concerns no other session.
+    it has not been sent everything. So a client that leaves, or has read everything, concerns no other session. `meter`
+    counts the memory that the gateway holds for it.
     """
 
     id: str
@@ -46,6 +48,7 @@ class Client(Protocol):
     publishes: bool
     alive: bool
     outbox: Outbox
+    meter: Meter
     sessions: dict[str, None]
     behind: dict[str, None]
 
@@ -78,6 +81,9 @@ class Client(Protocol):
 
     def on_delivered(self, batch: Batch) -> None:
         """Take note of a delivered batch that begins or ends a turn of this peer."""
+
+    def add_work(self, slices: Iterator[None]) -> None:
+        """Do work for this peer in slices, after its earlier work; other peers are served between them."""
 
     def cut(self, fault: PeerError) -> None:
         """Disconnect the peer for this fault, and drop the frames that wait for it."""

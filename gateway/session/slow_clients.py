@@ -2,7 +2,8 @@
 
 An attachment whose outbox is full leaves its group with a copy of the projection and a cursor into the log. When its
 writer has drained, the rest of the log is rendered for it, with adjacent pieces joined. Once it has caught up, it joins
-its group again. It is disconnected when the log drops what it has not got, also if it reads nothing at all.
+its group again. It is disconnected when the log drops what it has not got, also if it reads nothing at all. A client
+that joins in the middle of a long turn is shown the turn in the same way, and then the log.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Gr
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import join_pieces
 from dragoman.gateway.session.ports import Client
-from dragoman.mappings.canonical import Batch, events
+from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.dialect import SessionProjection
 from dragoman.mappings.errors import PeerError
 
@@ -48,10 +49,32 @@ class SlowClients:
                 continue
             attachment.behind = group.projection.copy()
             attachment.cursor = batch.first_seq
-            attachment.link.behind[self._context.state.id] = None
-            self.lagging[attachment.link.id] = attachment
+            self._keep_behind(attachment)
             self._groups.leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
+
+    def show_turn(self, attachment: Attachment, turn: list[Event], attachments: Mapping[str, Attachment]) -> None:
+        """Show the open turn so far to a client that joins: one slice at once, the others as it reads."""
+        context, link = self._context, attachment.link
+        batches = [context.log.unlogged(part) for part in slices_of(turn, context.services.limits.catch_up)]
+        attachment.earlier, attachment.held = batches[::-1], context.log.turn_weight
+        link.meter.add(attachment.held)
+        context.services.queue.budget.left -= EVENT * len(turn)
+        self._catch_up_a_slice(attachment, link.dialect.projection("", attachment.view))
+        if attachment.behind is not None:
+            link.add_work(self.catch_up(link, attachments))
+
+    def _keep_behind(self, attachment: Attachment) -> None:
+        attachment.link.behind[self._context.state.id] = None
+        self.lagging[attachment.link.id] = attachment
+
+    def forget(self, attachment: Attachment) -> None:
+        """Hold nothing more for a client that has caught up, or leaves."""
+        link = attachment.link
+        link.behind.pop(self._context.state.id, None)
+        self.lagging.pop(link.id, None)
+        link.meter.add(-attachment.held)
+        attachment.earlier, attachment.held = [], 0
 
     def cut_unreachable(self) -> None:
         """Disconnect the clients whose missed events the log no longer has. Only those in front are looked at."""
@@ -81,7 +104,12 @@ class SlowClients:
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
         link, context = attachment.link, self._context
-        for batch, after in context.log.batches_from(attachment.cursor, context.services.limits.catch_up):
+        left = context.services.limits.catch_up
+        while attachment.earlier and left > 0:
+            batch = attachment.earlier.pop()
+            self.render(attachment, projection, batch, len(batch.events))
+            left -= len(batch.events)
+        for batch, after in context.log.batches_from(attachment.cursor, left):
             projection = turn_projection(attachment, projection, batch)
             self.render(attachment, projection, batch, after - batch.first_seq)
             attachment.cursor = after
@@ -90,12 +118,12 @@ class SlowClients:
             if isinstance(batch.events[-1], events.TurnEnded) and attachment.request:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
-        self.lagging.pop(link.id, None)
-        if attachment.cursor >= context.state.seq:
-            link.behind.pop(context.state.id, None)
+        if attachment.cursor >= context.state.seq and not attachment.earlier:
+            self.forget(attachment)
             self._groups.join(attachment)
         else:
-            self.lagging[link.id] = attachment
+            self.lagging.pop(link.id, None)  # it comes after those that lack more
+            self._keep_behind(attachment)
 
     def render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, count: int) -> None:
         """Render a batch for one link. It stands for `count` events, some of which the log may have merged."""
@@ -122,5 +150,19 @@ def turn_projection(attachment: Attachment, projection: SessionProjection, batch
     return projection.copy(request)
 
 
+def slices_of(turn: list[Event], size: int) -> Iterator[list[Event]]:
+    """Yield events in batches as they are delivered live: a question or an answer is the last of its batch.
+
+    No batch has more than `size` events.
+    """
+    start = 0
+    while some := turn[start : start + size]:
+        if not _RUN_ENDS.isdisjoint(map(type, some)):
+            some = some[: next(end for end, event in enumerate(some, 1) if type(event) in _RUN_ENDS)]
+        yield some
+        start += len(some)
+
+
+_RUN_ENDS = frozenset({events.QuestionAsked, events.QuestionAnswered})
 _BOUNDARY = frozenset({events.TurnAccepted, events.QuestionAsked, events.TurnEnded})
 """Events with which a run that a link began begins or ends."""

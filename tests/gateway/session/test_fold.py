@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.gateway import registry
-from dragoman.gateway.session.delivery import up_to_questions
 from dragoman.gateway.session.fold import (
     CALL_MAX,
     CALLS_KEPT,
@@ -26,6 +25,7 @@ from dragoman.gateway.session.fold import (
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.question_form import Given, denied
 from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.slow_clients import slices_of
 from dragoman.mappings.canonical import Batch, Event, OpenTurn, SessionState, prelude
 from dragoman.mappings.canonical.events import (
     Alert,
@@ -63,6 +63,7 @@ FORM = InteractionRequired(
     question="i", kind="identity_intake", spec=Raw(b'{"fields": [{"key": "name"}, {"key": "email"}]}'), reason=""
 )
 ID = str(UUID(int=0))
+SLICE = 3  # events that a client which joins is shown at once
 
 
 def fold(state: SessionState, batch: Batch) -> None:
@@ -261,7 +262,7 @@ def preluded(state: SessionState) -> list[Batch]:
             turn=turn.id if turn else "",
             origin=turn.origin if turn else Origin(),
         )
-        for events in up_to_questions(prelude(state))
+        for events in slices_of(prelude(state), SLICE)
     ]
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.overload.fair_queue import QUANTUM, STEP
 from dragoman.gateway.recording.session_recorder import SessionRecorder
+from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.canonical.events import (
     ModelTurnStarted,
     Preamble,
     TextDelta,
     ToolCallArguments,
 )
+from dragoman.mappings.canonical.state import CallBlock
 from tests.gateway.recording.recorded_session import RecorderHarness
-from tests.gateway.session.delivery_stage import TURN, shown, stage, text
+from tests.gateway.session.delivery_stage import TURN, DeliveryStage, shown, stage, text
 from tests.idle import run_turns, settle
 
 
@@ -189,6 +192,44 @@ async def test_an_innocent_client_is_served_between_two_slices_of_a_client_that_
         assert heard <= 3 + 2 * STEP // QUANTUM
         assert len(made.seen) > heard + 100
         assert made.delivery.attachments["slow"].behind is None
+
+
+CALLS = 2_000
+
+
+def hold_long_turn(made: DeliveryStage) -> list[str]:
+    """Let the session have an open turn of many calls; return the names of their tools."""
+    names = [f"tool{number}" for number in range(CALLS)]
+    blocks = [CallBlock(call=name, name=name, arguments="{}") for name in names]
+    made.state.turn = OpenTurn(id=TURN, message="", blocks=[*blocks])
+    made.log.turn_weight = 100 * CALLS
+    return names
+
+
+async def test_a_client_that_joins_a_long_turn_is_shown_it_in_slices_and_then_what_came_meanwhile() -> None:
+    async with stage() as made:
+        names = hold_long_turn(made)
+        link, late = made.join("late")
+        made.play(TextDelta(text="live"))
+        got = [0]
+        while made.delivery.attachments["late"].behind is not None:
+            await run_turns(1)
+            got.append(len(late.got))
+        assert max(after - before for before, after in pairwise(got)) < CALLS // 4
+        called = [frame["node"] for frame in shown(late) if frame["type"] == "stream_chunk"]
+        assert (called, text(late, TURN)) == (names, "live")
+        assert link.meter.size == 0
+
+
+async def test_the_rest_of_a_long_turn_counts_as_memory_of_the_client_that_joins_and_does_not_read() -> None:
+    async with stage() as made:
+        hold_long_turn(made)
+        link, _ = made.join("late", reads=False)
+        await settle()
+        assert link.meter.size >= 100 * CALLS
+        made.delivery.detach(link)
+        assert link.meter.size == link.outbox.size
+        assert not link.behind
 
 
 async def test_a_client_that_was_behind_at_the_end_of_its_turn_sees_later_turns_under_their_ids() -> None:
