@@ -72,7 +72,7 @@ class FollowedSession:
                 waits = self.input.is_asked_for
         if not waits or self.held.full:
             return False
-        self.held.append((burst, event))
+        self.held.hold(burst, event)
         return True
 
     def pass_on(self, held: Sequence[HeldEvent], now: int, step: Step[Event]) -> None:

@@ -8,7 +8,8 @@ from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando.translator.output import OPENS
 
-HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a fast model
+HELD_MAX = 2_000  # events held until the answer to an input: ten seconds of 200 tokens, and 20 ms of work at once
+ENDS_MAX = 64  # ends of runs among them: a run takes 50 us more than its events
 
 HeldEvent = tuple[Burst[Event], Event]
 """An event, and the burst in which it came."""
@@ -17,10 +18,16 @@ HeldEvent = tuple[Burst[Event], Event]
 class HeldEvents(list[HeldEvent]):
     """The held events of one session, in their order.
 
-    `severed` is True if the connection was lost while they were held: their run may have ended.
+    `severed` is True if the connection was lost while they were held: their run may have ended. `ends` is the number of
+    runs that end among them.
     """
 
     severed = False
+    ends = 0
+
+    def hold(self, burst: Burst[Event], event: Event) -> None:
+        self.append((burst, event))
+        self.ends += isinstance(event, events.TurnEnded)
 
     def note_reconnected(self) -> None:
         self.severed = bool(self)
@@ -28,7 +35,7 @@ class HeldEvents(list[HeldEvent]):
     @property
     def full(self) -> bool:
         """True if no further event may be held."""
-        return len(self) >= HELD_MAX
+        return len(self) >= HELD_MAX or self.ends >= ENDS_MAX
 
     @property
     def runs(self) -> int:
@@ -52,4 +59,5 @@ class HeldEvents(list[HeldEvent]):
 
     def _take(self, count: int) -> list[HeldEvent]:
         taken, self[:count] = self[:count], []
+        self.ends -= sum(isinstance(event, events.TurnEnded) for _, event in taken)
         return taken
