@@ -13,11 +13,11 @@ from typing import Any
 from msgspec import Raw, json, structs
 
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.values import Ext
+from dragoman.mappings.canonical.values import Ext, has_references
 from dragoman.mappings.codec import Format
 from dragoman.mappings.dialect import Burst, Direction, LineForm, Loss, Parts, Rendered
 from dragoman.mappings.extras import read_raw
-from dragoman.mappings.rules import Rules
+from dragoman.mappings.rules import Lossy, Rules
 
 SAMPLE_MAX = 200  # characters; enough to recognise a message, too few to carry a document
 ROWS_MAX = 256  # kinds times fields times reasons; types are few, so this is only reached by a bug
@@ -30,6 +30,12 @@ NOT_IN_A_MESSAGE_LIST = (
 
 CLIENT_DETAILS = ("agent", "user_name", "user_email", "supports", "metadata")
 """Fields of an OpenSession or ResumeSession that only smooth has."""
+
+TEXT_INPUT = Lossy(
+    ("segments", "model"),
+    lost_by=lambda item: ("segments", "model") if has_references(item.segments) else ("model",),
+)
+"""The fidelity of an input whose references and pastes become one text. Its attachments are sent, or it is refused."""
 
 EMPTY: tuple[object, ...] = (None, "", [])
 NULL = Raw(b"null")

@@ -142,6 +142,11 @@ def only_text(segments: Iterable[Segment]) -> bool:
     return {Text}.issuperset(map(type, segments))
 
 
+def has_references(segments: Iterable[Segment]) -> bool:
+    """Return True if the segments say more than their text and attachments: a reference, or that a text was pasted."""
+    return not {Text, ImageAttachment, FileAttachment}.issuperset(map(type, segments))
+
+
 def why_empty(segments: Sequence[Segment]) -> str:
     """Return the reason for which an input without text is refused."""
     has_unknown = any(isinstance(segment, UnknownSegment) for segment in segments)

@@ -1,12 +1,15 @@
-"""The loss ledger names each field with content that only the sender's dialect has, for every pair of dialects."""
+"""The loss ledger names what a client or a backend of another dialect does not get, once each."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dragoman.gateway.app import App
 from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.demo.script import load
 from dragoman.gateway.endpoint import parse
@@ -14,7 +17,7 @@ from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import SmoothClient, bridged, serving
 from tests.pairs.pando_client import PandoClient
 from tests.pairs.table import DIALECTS, LISTEN, PAIRS
-from tests.pairs.turn_clients import join
+from tests.pairs.turn_clients import TurnClient, join
 
 AUTH = {"userId": "u", "signature": "00", "timestamp": 1}
 SETTINGS = ("approval_policy", "base_instructions", "developer_instructions", "model", "personality", "sandbox")
@@ -83,17 +86,44 @@ async def test_a_command_names_the_fields_that_its_backend_does_not_get(
         assert set(lost) <= set(fields[kind].split(", ")), kind
 
 
-@pytest.mark.parametrize("client", DIALECTS)
-async def test_an_answer_names_its_citations_that_a_client_does_not_get(client: str, tmp_path: Path) -> None:
-    (tmp_path / "atlas").mkdir()
-    (tmp_path / "script.jsonl").write_text(ANSWER)
-    app = demo_backend(parse(LISTEN["smooth"]), load(tmp_path / "script.jsonl"))
-    listen = LISTEN[client].format(folder=tmp_path / "atlas")
+@asynccontextmanager
+async def joined(folder: Path, backend: str, client: str, script: str) -> AsyncIterator[tuple[App, TurnClient]]:
+    """Yield a gateway in front of a backend that answers with this script, and a client of the gateway."""
+    for name in ("backend", "atlas"):
+        (folder / name).mkdir()
+    (folder / "script.jsonl").write_text(script)
+    app = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")), load(folder / "script.jsonl"))
+    listen = LISTEN[client].format(folder=folder / "atlas")
     async with (
         serving(app) as (upstream,),
         bridged(upstream, listen=listen) as (gateway, url),
         join(client, url) as peer,
     ):
+        yield gateway, peer
+
+
+def fields_lost(gateway: App, *kinds: str) -> list[tuple[str, str]]:
+    """Return the kind and field of each loss of these kinds, as often as it was counted."""
+    rows = [*gateway.ledger.entries(), *gateway.ledger.partial()]
+    return sorted((row.kind, field) for row in rows if row.kind in kinds for field in row.field.split(", ") * row.count)
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+async def test_an_answer_names_its_citations_that_a_client_does_not_get(client: str, tmp_path: Path) -> None:
+    async with joined(tmp_path, "smooth", client, ANSWER) as (gateway, peer):
         assert (await peer.turn("hi")).text == "See the page."
         lost = [row.target for row in gateway.ledger.partial() if "ext.citations" in row.field]
     assert lost == [client] * (client != "smooth")
+
+
+@pytest.mark.parametrize("backend", ["pod", "pando", "codewhale"])
+async def test_a_model_that_a_backend_does_not_get_is_counted_once_and_a_refused_image_not_at_all(
+    backend: str, tmp_path: Path
+) -> None:
+    async with joined(tmp_path, backend, "smooth", ANSWER) as (gateway, peer):
+        say = {"action": "send_message", "sessionId": peer.client.session, "message": "hi"}
+        refused = await peer.client.ask({**say, "images": [{"url": "http://127.0.0.1/a.png"}]})
+        request = await peer.client.send({**say, "model": "m"})
+        await peer.client.until(lambda: any(end["requestId"] == request for end in peer.client.terminals()))
+        assert refused["type"] == "error"
+        assert fields_lost(gateway, "SubmitInput") == [("SubmitInput", "model")]

@@ -20,7 +20,7 @@ from dragoman.mappings.codewhale.vocabulary import CAPABILITIES, TURN_OPTIONS, c
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.values import Answer, InlineImage
 from dragoman.mappings.extras import as_json, raw, read_raw
-from dragoman.mappings.losses import CLIENT_DETAILS, Losses
+from dragoman.mappings.losses import CLIENT_DETAILS, TEXT_INPUT, Losses
 from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
 
 FROM_COMMAND = Rules[[Losses], requests.RequestBase]("canonical commands -> codewhale")
@@ -167,11 +167,11 @@ def store_write(command: commands.StoreWrite, context: Losses) -> Requests:
 
 
 @FROM_COMMAND.rule(
-    commands.SubmitInput, produces=(requests.Message,), fidelity=Lossy(("segments", "model"))
-)  # the input is one string: references and pastes become text
+    commands.SubmitInput,
+    produces=(requests.Message,),
+    fidelity=TEXT_INPUT,
+)
 def submit_input(command: commands.SubmitInput, context: Losses) -> Requests:
-    if command.model:
-        context.lose(command, "model", "a thread has one model")
     images = [as_image(segment) for segment in attachments(command.segments)]
     for _ in range(images.count(None)):
         context.lose(command, "segments", NOT_INLINE)

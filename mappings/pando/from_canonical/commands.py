@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, attachments, flatten
-from dragoman.mappings.losses import CLIENT_DETAILS, Losses
+from dragoman.mappings.losses import CLIENT_DETAILS, TEXT_INPUT, Losses
 from dragoman.mappings.pando.from_canonical.context import Messages
 from dragoman.mappings.pando.vocabulary import carried, given
 from dragoman.mappings.pando.wire import requests as wire
@@ -75,11 +75,11 @@ def list_sessions(command: commands.ListSessions, _context: Losses) -> Messages:
 
 
 @FROM_COMMAND.rule(
-    commands.SubmitInput, produces=(wire.MessageSend,), fidelity=Lossy(("segments", "model"))
-)  # the input is one string: references and pastes become text
+    commands.SubmitInput,
+    produces=(wire.MessageSend,),
+    fidelity=TEXT_INPUT,
+)
 def submit_input(command: commands.SubmitInput, context: Losses) -> Messages:
-    if command.model:
-        context.lose(command, "model", "a pando's model is its own choice")
     for _ in attachments(command.segments):
         context.lose(command, "segments", "a pando takes no images or files by URL")
     words = wire.MessageSend.Params(session_id=command.session, content=flatten(command.segments))

@@ -29,11 +29,12 @@ REPORT: Any = ChildReport
 
 
 @FROM_COMMAND.rule(
-    commands.SubmitInput, produces=(wire.Run,), fidelity=Lossy(("model", "segments.image", "segments.file"))
+    commands.SubmitInput,
+    produces=(wire.Run,),
+    # a live pod is sent no attachments: their input is refused
+    fidelity=Lossy(("model", "segments.image", "segments.file"), lost_by=lambda _command: ("model",)),
 )
 def submit_input(command: commands.SubmitInput, context: Losses) -> Messages:
-    if command.model:
-        context.lose(command, "model", "a pod's model is chosen by its manifest")
     for _ in attachments(command.segments):
         context.lose(command, "segments", "a pod takes no images or files by URL")
     return (wire.Run(params=wire.Run.Params(input=from_segments(command.segments))),)

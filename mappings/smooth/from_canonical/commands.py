@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import Unmapped, commands
-from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, flatten, has_references
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import Lossy, Rules
 from dragoman.mappings.smooth.from_canonical.context import Messages
@@ -124,8 +124,11 @@ def rename_session(command: commands.RenameSession, _context: Losses) -> Message
 
 
 @FROM_COMMAND.rule(
-    commands.SubmitInput, produces=(wire.SendMessage,), fidelity=Lossy(("segments",))
-)  # references and pastes become text
+    commands.SubmitInput,
+    produces=(wire.SendMessage,),
+    # references and pastes become text
+    fidelity=Lossy(("segments",), lost_by=lambda item: ("segments",) if has_references(item.segments) else ()),
+)
 def submit_input(command: commands.SubmitInput, _context: Losses) -> Messages:
     """Write the input as one string and its attachments."""
     ext = command.ext

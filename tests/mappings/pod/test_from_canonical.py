@@ -41,16 +41,6 @@ def test_open_session_writes_nothing_and_is_no_loss() -> None:
     assert written(commands.OpenSession(agent="a")) == Rendered(frames=[], losses=[])
 
 
-def test_fields_without_a_place_in_a_run_are_counted_one_by_one() -> None:
-    command = commands.SubmitInput(segments=(Text(text="x"), ImageAttachment(url="u")), model="m")
-    rendered = DIALECT.commands.write(Burst(items=[command]))
-    assert rendered.frames == [b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
-    assert [(loss.kind, loss.field) for loss in rendered.losses] == [
-        ("SubmitInput", "model"),
-        ("SubmitInput", "segments"),
-    ]
-
-
 def test_completions_of_an_unknown_kind_are_not_requested() -> None:
     rendered = DIALECT.commands.write(Burst(items=[commands.ListCompletions(kind="emoji", prefix="")]))
     assert (rendered.frames, [loss.field for loss in rendered.losses]) == ([], ["kind"])
