@@ -17,6 +17,7 @@ from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_index import Rows, completed
 from dragoman.gateway.routing.session_list import ListedRow, WantedPage
 from dragoman.gateway.routing.sessions import Sessions, replace_session
+from dragoman.gateway.session.history import count_left_out
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
@@ -28,7 +29,7 @@ from dragoman.mappings.canonical.commands import (
     SubmitInput,
 )
 from dragoman.mappings.canonical.events import Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
-from dragoman.mappings.canonical.values import Failure, SessionSummary
+from dragoman.mappings.canonical.values import Failure, SessionSummary, is_said
 
 ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 """The words of a real pando, the one dialect whose clients choose ids."""
@@ -90,7 +91,10 @@ class SessionCommands:
             return
         state = session.state
         if link.dialect.answers_with_history:
-            self._sessions.services.queue.spend(COUNTED * len(state.transcript))
+            services = self._sessions.services
+            services.queue.spend(COUNTED * len(state.transcript))
+            others = (item for item in state.transcript if not is_said(item))
+            count_left_out(services.ledger, state, self._sessions.upstream, link.dialect, others)
         session.delivery.enter()
         if link.id in session.delivery.attachments:
             opened = SessionOpened(

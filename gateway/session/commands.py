@@ -24,7 +24,7 @@ from msgspec import UNSET, structs
 from dragoman.gateway.observability import audit
 from dragoman.gateway.session import one_time_codes, titles
 from dragoman.gateway.session.context import SessionContext
-from dragoman.gateway.session.history import answer_page
+from dragoman.gateway.session.history import answer_page, count_left_out
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client, Effects
@@ -33,6 +33,7 @@ from dragoman.gateway.session.turn_states import TurnState
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event, Unmapped, commands
 from dragoman.mappings.canonical.events import (
+    HistorySnapshot,
     InteractionInvalid,
     OtpInvalid,
     OtpVerified,
@@ -40,7 +41,7 @@ from dragoman.mappings.canonical.events import (
     SessionOpened,
     TurnAccepted,
 )
-from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Loss
 
 PASSED_OVER = 8  # work (units) of an item of the history that is passed over to find a cursor: 50 ns
@@ -86,9 +87,7 @@ class Commands:
         context, severed = self._context, self._context.states.severed
         match command:
             case commands.GetHistory() if context.knows_more_than_backend:
-                if command.cursor:
-                    context.services.queue.spend(PASSED_OVER * len(context.state.transcript))
-                self._answer(client, answer_page(context.state, command))
+                self._answer(client, _page(context, client, command))
             case commands.SubmitInput():
                 self._inputs.submit(client, command)
                 self._context.effects.note_quiet()
@@ -316,6 +315,17 @@ class Commands:
         elif pending is not None and isinstance(pending.command, commands.OpeningCommand):
             cause = "busy"
         self.give(request, Failure(cause=cause, text=why))
+
+
+def _page(context: SessionContext, client: Client, command: commands.GetHistory) -> HistorySnapshot | Reply:
+    """Return the answer to a request for a page of the transcript, and count the items that it leaves out."""
+    services, state = context.services, context.state
+    if command.cursor:
+        services.queue.spend(PASSED_OVER * len(state.transcript))
+    passed: list[Item] = []
+    page = answer_page(state, command, passed)
+    count_left_out(services.ledger, state, context.upstream, client.dialect, passed)
+    return page
 
 
 def _reply_to(

@@ -10,18 +10,21 @@ messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from msgspec import structs
 
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.session.addition import Addition, reach, whole_runs
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import GetHistory
 from dragoman.mappings.canonical.events import HistorySnapshot, Reply
 from dragoman.mappings.canonical.values import Failure, Item, Message, is_said
-from dragoman.mappings.dialect import NewId
+from dragoman.mappings.dialect import Dialect, Loss, NewId
 
+LEFT_OUT = "a history has the messages of user and assistant only"
 PAGE = 50  # messages of a page, if the client does not say how many: docs/dialects/smooth.md, section 5
 TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
 
@@ -117,23 +120,43 @@ def without_unstored(event: HistorySnapshot, told: Sequence[Item]) -> HistorySna
 # -- pages ----------------------------------------------------------------------------------------------
 
 
-def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:
-    """Return messages of user and assistant, newest first, before the message `cursor`; None if it is unknown."""
+def page(
+    state: SessionState, request: str, limit: int, cursor: str, passed: list[Item] | None = None
+) -> HistorySnapshot | None:
+    """Return messages of user and assistant, newest first, before the message `cursor`; None if it is unknown.
+
+    The items between them are added to `passed`.
+    """
+    between: list[Item] = []
     newest_first = zip(range(len(state.transcript), 0, -1), reversed(state.transcript), strict=True)
     found = (n for n, item in newest_first if isinstance(item, Message) and item.id == cursor and is_said(item))
     end = next(found, None) if cursor else len(state.transcript)
     if end is None:
         return None
-    messages = state.newest_messages(end)
+    messages = state.newest_messages(end, between)
     if cursor:
         next(messages)
+        between.clear()  # the page before has passed them
     shown = [*islice(messages, limit)]
+    if passed is not None:
+        passed += between
     more = next(messages, None) is not None
     return HistorySnapshot(request=request, items=tuple(shown), next_cursor=shown[-1].id if more and shown else None)
 
 
-def answer_page(state: SessionState, command: GetHistory) -> HistorySnapshot | Reply:
-    """Return the answer to a request for a page of the transcript."""
-    found = page(state, command.request, command.limit or PAGE, command.cursor)
+def answer_page(state: SessionState, command: GetHistory, passed: list[Item] | None = None) -> HistorySnapshot | Reply:
+    """Return the answer to a request for a page of the transcript; the items between its messages go to `passed`."""
+    found = page(state, command.request, command.limit or PAGE, command.cursor, passed)
     failure = Failure(cause="invalid", text=f"unknown cursor {command.cursor!r}")
     return found or Reply(request=command.request, failure=failure)
+
+
+def count_left_out(
+    ledger: Ledger, state: SessionState, source: Dialect, target: Dialect, items: Iterable[Item]
+) -> None:
+    """Count the items that a client is not shown, because its dialect's history has only messages of two roles."""
+    if source.name == target.name:
+        return
+    kinds = Counter("system" if isinstance(item, Message) else str(item.__struct_config__.tag) for item in items)
+    losses = [Loss(kind="HistorySnapshot", field=f"items.{kind}", why=LEFT_OUT, count=n) for kind, n in kinds.items()]
+    ledger.record(losses, session=state.id, source=source.name, target=target.name)

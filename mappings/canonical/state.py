@@ -256,15 +256,18 @@ class SessionState(Struct, kw_only=True):
         """
         return [*self.newest_messages()][::-1]
 
-    def newest_messages(self, end: int | None = None) -> Iterator[Message]:
+    def newest_messages(self, end: int | None = None, passed: list[Item] | None = None) -> Iterator[Message]:
         """Yield the messages of `messages`, newest first; each message is built only when it is needed.
 
-        With `end`, these are the messages of the first items of the transcript, as many as it says.
+        With `end`, these are the messages of the first items of the transcript, as many as it says. The items up to the
+        next message that are none of these messages are added to `passed`.
         """
         blocks: list[Message] = []  # of one message, newest first
         later = 0 if end is None else len(self.transcript) - end
         for item in islice(reversed(self.transcript), later, None):
             if not isinstance(item, Message) or item.role == "system":
+                if passed is not None:
+                    passed.append(item)
                 continue
             if blocks and not continues(item, blocks[0]):
                 yield _joined(blocks)

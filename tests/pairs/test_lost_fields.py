@@ -116,6 +116,28 @@ async def test_an_answer_names_its_citations_that_a_client_does_not_get(client: 
     assert lost == [client] * (client != "smooth")
 
 
+CALLS = """\
+{"type":"reasoning_started"}
+{"type":"reasoning_delta","text":"thought"}
+{"type":"reasoning_done","text":"thought"}
+{"type":"tool_call_started","call":"c","name":"ls"}
+{"type":"tool_call_arguments","call":"c","name":"ls","json":"{}","done":true}
+{"type":"tool_call_finished","call":"c","name":"ls","summary":"one","output":"one line"}
+{"type":"text_delta","text":"a"}
+{"type":"turn_ended","end":"completed"}
+"""
+
+
+@pytest.mark.parametrize("client", ["smooth", "pando", "codewhale"])
+async def test_a_history_names_its_items_that_a_client_is_not_shown(client: str, tmp_path: Path) -> None:
+    async with joined(tmp_path, "pod", client, CALLS) as (gateway, peer):
+        await peer.turn("hi")
+        shown = len(await peer.history())
+        rows = [(row.field, row.count) for row in gateway.ledger.entries() if row.field.startswith("items.")]
+    assert shown == 2
+    assert sorted(rows) == [("items.reasoning", 1), ("items.tool_call", 1), ("items.tool_result", 1)]
+
+
 @pytest.mark.parametrize("backend", ["pod", "pando", "codewhale"])
 async def test_a_model_that_a_backend_does_not_get_is_counted_once_and_a_refused_image_not_at_all(
     backend: str, tmp_path: Path
