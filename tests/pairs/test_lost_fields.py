@@ -138,6 +138,24 @@ async def test_a_history_names_its_items_that_a_client_is_not_shown(client: str,
     assert sorted(rows) == [("items.reasoning", 1), ("items.tool_call", 1), ("items.tool_result", 1)]
 
 
+async def test_a_title_reaches_a_backend_that_keeps_all_of_it(tmp_path: Path) -> None:
+    async with joined(tmp_path, "codewhale", "smooth", ANSWER) as (gateway, peer):
+        await peer.turn("hi")
+        (row,) = (await peer.client.ask({"action": "list_conversations"}))["data"]["conversations"]
+        rename = {"action": "rename_conversation", "conversationId": row["conversationId"], "title": "t" * 61}
+        assert (await peer.client.ask(rename))["status"] == 200
+        (row,) = (await peer.client.ask({"action": "list_conversations"}))["data"]["conversations"]
+        assert (row["title"], fields_lost(gateway, "RenameSession")) == ("t" * 61, [])
+
+
+async def test_a_title_that_a_smooth_server_cuts_is_counted(tmp_path: Path) -> None:
+    async with joined(tmp_path, "smooth", "codewhale", ANSWER) as (gateway, peer):
+        await peer.turn("hi")
+        thread = (await peer.client.call("thread/list"))["threads"][0]["id"]
+        await peer.client.call("thread/set_name", thread_id=thread, name="t" * 61)
+        assert fields_lost(gateway, "RenameSession") == [("RenameSession", "title")]
+
+
 @pytest.mark.parametrize("backend", ["pod", "pando", "codewhale"])
 async def test_a_model_that_a_backend_does_not_get_is_counted_once_and_a_refused_image_not_at_all(
     backend: str, tmp_path: Path

@@ -21,6 +21,7 @@ from dragoman.mappings.smooth.wire.events import FORMS
 
 FROM_COMMAND = Rules[[Losses], object]("canonical commands -> smooth")
 
+TITLE_MAX = 60  # docs/dialects/smooth.md, section 3
 DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
 
 
@@ -119,7 +120,9 @@ def list_sessions(command: commands.ListSessions, _context: Losses) -> Messages:
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(wire.RenameConversation,))
-def rename_session(command: commands.RenameSession, _context: Losses) -> Messages:
+def rename_session(command: commands.RenameSession, context: Losses) -> Messages:
+    if len(command.title) > TITLE_MAX:
+        context.lose(command, "title", f"a smooth server keeps {TITLE_MAX} characters of a title")
     return (wire.RenameConversation(request_id=_id(command), conversation_id=command.session, title=command.title),)
 
 

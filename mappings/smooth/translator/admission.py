@@ -17,7 +17,6 @@ from dragoman.mappings.smooth.vocabulary import carried
 PAGE_DEFAULT = 50
 PAGE_MAX = 100
 LIST_MAX = 200
-TITLE_MAX = 60  # characters of a title that servers keep
 
 SESSION = ("session", "sessionId", False)
 REQUIRED: dict[type, tuple[tuple[str, str, bool], ...]] = {
@@ -61,5 +60,5 @@ def _corrected(command: Any) -> Any:
         case commands.SubmitInput():
             return replace(command, model=command.model.strip())
         case commands.RenameSession():
-            return replace(command, title=command.title.strip()[:TITLE_MAX].rstrip())
+            return replace(command, title=command.title.strip())
     return command
