@@ -222,6 +222,8 @@ class SessionOpener(BackendKind):
             session.state.trace = link.trace
         else:
             session.state.trace = opening_trace(link, command)
+            # before the gateway adds what the client left out
+            self._services.ledger.count_partial(link.dialect, self._sessions.upstream, [command], commands=True)
             command = self._with_trace(self._sessions.complete(command), session.state.trace)
         session.commands.open_session(link, command, then)
 

@@ -76,7 +76,7 @@ class InFlight:
         if client is not None and len(self._pending) >= self._services.limits.pending_commands:
             client.refuse(command.request, "busy", "too many commands wait for the backend (`pending_commands`)")
             return ""
-        if client is not None:
+        if client is not None and not isinstance(command, OpeningCommand):  # those were counted as the client sent them
             services.ledger.count_partial(client.dialect, upstream, [command], commands=True)
         services.queue.spend(TURN)
         limits, request = services.limits, services.new_id()

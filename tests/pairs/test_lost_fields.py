@@ -138,6 +138,14 @@ async def test_a_history_names_its_items_that_a_client_is_not_shown(client: str,
     assert sorted(rows) == [("items.reasoning", 1), ("items.tool_call", 1), ("items.tool_result", 1)]
 
 
+@pytest.mark.parametrize("backend", ["pod", "codewhale"])
+async def test_an_opening_loses_what_the_client_said_and_nothing_that_the_gateway_adds(
+    backend: str, tmp_path: Path
+) -> None:
+    async with joined(tmp_path, backend, "pando", ANSWER) as (gateway, _peer):
+        assert fields_lost(gateway, "OpenSession") == [("OpenSession", "title")]
+
+
 async def test_a_title_reaches_a_backend_that_keeps_all_of_it(tmp_path: Path) -> None:
     async with joined(tmp_path, "codewhale", "smooth", ANSWER) as (gateway, peer):
         await peer.turn("hi")

@@ -85,7 +85,7 @@ def resume_session(command: commands.ResumeSession, _context: Losses) -> Message
 
 @FROM_COMMAND.rule(
     commands.OpenSession,
-    fidelity=Emulated("connecting to the pod", fields=(*CLIENT_DETAILS[1:], "model", "cwd")),
+    fidelity=Emulated("connecting to the pod", fields=(*CLIENT_DETAILS[1:], "title", "model", "cwd")),
 )
 def open_session(_command: commands.OpenSession, _context: Losses) -> Messages:
     return ()  # no message is sent: the ledger counts the fields when the session is opened
