@@ -40,6 +40,7 @@ UNSEEN = frozenset(
         events.GoalUpdated,
         events.ErrorReported,
         events.Gap,
+        events.LifecycleReport,
     )
 )
 """Events of a turn whose content is not in the result of thread/read."""

@@ -76,6 +76,7 @@ ELSEWHERE: dict[str, tuple[str, set[str]]] = {
 IN_A_TURN = {
     "smooth ErrorReported": "by itself an error is written as it is; inside a turn it waits, or is the turn's end",
     "smooth QuestionAsked": "it is written only to clients that are asked in words",
+    "codewhale LifecycleReport": "by itself it is written as it is; clients of the default generation do not get it",
 }
 """Emulations that only a whole turn shows: tests of the projection measure them."""
 

@@ -17,7 +17,15 @@ from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, Messages
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import thread_id
-from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INPUT_REFUSALS, INTERRUPTED, carried, given
+from dragoman.mappings.codewhale.vocabulary import (
+    CODE_OF_CAUSE,
+    FAILED,
+    INPUT_REFUSALS,
+    INTERRUPTED,
+    SEED,
+    carried,
+    given,
+)
 from dragoman.mappings.codewhale.wire import frames, lines, results, values
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.extras import raw, read_raw
@@ -67,9 +75,10 @@ def turn_result(event: events.TurnResult, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.LifecycleReport,
     produces=(lines.ToolHook, lines.JobHook, lines.ApprovalHook, lines.FrameHook),
+    fidelity=Emulated(f"a line for clients of {SEED}, which later releases do not print"),
 )
 def lifecycle_report(event: events.LifecycleReport, context: Context) -> Messages:
-    hook = read_raw(event.report, HOOKS) if context.alone else None
+    hook = read_raw(event.report, HOOKS) if context.alone or context.generation == SEED else None
     if hook is None:
         context.lose(event, why="only the hook mirror of old releases prints such lines")
         return ()

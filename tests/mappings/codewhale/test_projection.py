@@ -13,6 +13,7 @@ from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT
 from dragoman.mappings.codewhale.ids import mark_id
 from dragoman.mappings.codewhale.projection import FRAMES_MAX, UNSEEN, Projection
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
+from dragoman.mappings.extras import raw
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 TURN = "00000000-0000-4000-8000-00000000000a"
@@ -40,11 +41,19 @@ def kinds(lines: list[dict[str, Any]]) -> list[str]:
 
 def test_each_event_with_a_frame_is_in_the_history_or_counted_for_those_who_do_not_see_it() -> None:
     in_history = {events.TextDelta, events.QuestionAsked, events.TurnResult, events.TurnEnded}
-    without_content = {events.RunStarted, events.ModelTurnStarted, events.GoalCleared, events.LifecycleReport}
+    without_content = {events.RunStarted, events.ModelTurnStarted, events.GoalCleared}
     written = {k for k in get_args(Event) if FROM_EVENT.entries[k].produces and k.answers == "never"}
     forgotten = [kind.__name__ for kind in written - UNSEEN - in_history - without_content]
     assert not forgotten, f"decide if clients that do not see these lose something (UNSEEN): {forgotten}"
     assert written - UNSEEN == in_history | without_content
+
+
+def test_a_hook_line_is_for_clients_of_the_release_that_prints_such_lines() -> None:
+    report = {"type": "job_lifecycle", "job_id": "j", "phase": "started", "progress": None, "detail": None}
+    hook = events.LifecycleReport(report=raw(report))
+    assert shown(own(SEED), hook) == [report]
+    rendered = own(HEAD).render(batch(hook))
+    assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], ["LifecycleReport"])
 
 
 def test_several_model_turns_are_one_response() -> None:
