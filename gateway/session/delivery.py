@@ -173,7 +173,7 @@ class Delivery:
             return
         if rendered.losses:
             ledger.record(rendered.losses, session=self._state.id, source=source.name, target=group.dialect.name)
-        if rendered.frames and not plain:
+        if not plain:
             ledger.count_partial(source, group.dialect, batch.events, rendered.losses)
         for attachment in group.members:
             attachment.link.put(rendered.frames)

@@ -195,6 +195,10 @@ class ToolCallArguments(CallDetail, frozen=True, kw_only=True):
     done: bool = False
     gateway_adds = True
 
+    def implies(self, field: str) -> bool:
+        """Return True for `name`, and for all fields of a fragment: the complete arguments follow."""
+        return field == "name" or not self.done
+
 
 class ToolOutputDelta(TurnDetail, frozen=True, kw_only=True):
     """A piece of a running tool's output."""

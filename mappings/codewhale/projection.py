@@ -129,6 +129,8 @@ class Projection(Context):
             return
         if type(event) in UNSEEN:
             self.lose(event, why="another client began this turn: it is read in the history")
+        elif type(event) is events.HistorySnapshot or not FROM_EVENT.entries[type(event)].produces:
+            FROM_EVENT.functions[type(event)](event, self)  # writes nothing, and counts what has no form
 
     def _note_event(self, event: Event) -> None:
         if isinstance(event, events.MessageAppended) and event.message.role == "user":

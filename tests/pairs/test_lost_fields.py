@@ -116,6 +116,66 @@ async def test_an_answer_names_its_citations_that_a_client_does_not_get(client: 
     assert lost == [client] * (client != "smooth")
 
 
+FAILED = """\
+{"type":"text_delta","text":"No"}
+{"type":"turn_ended","end":"failed","failure":\
+{"cause":"internal","text":"out of paper","ext":{"smooth.code":"PAPER_JAM","smooth.details":{"tray":2}}}}
+""".replace("\\\n", "")
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+async def test_a_failure_names_once_its_code_and_details_that_a_client_does_not_get(
+    client: str, tmp_path: Path
+) -> None:
+    async with joined(tmp_path, "smooth", client, FAILED) as (gateway, peer):
+        assert (await peer.turn("hi")).end in ("failed", "completed")  # a pando has one end
+        lost = [field for _, field in fields_lost(gateway, "ErrorReported", "TurnEnded") if field.startswith("ext.")]
+    assert lost == ["ext.code", "ext.details"] * (client != "smooth")
+
+
+CAUSES = {
+    ("pod", "model_failed"): [],
+    ("pod", "rate_limited"): [("ErrorReported", "cause")],
+    ("codewhale", "model_failed"): [("ErrorReported", "cause")],
+}
+"""Client, and the cause of a failure -> what is lost. A pod has one code for both causes of its model."""
+
+
+@pytest.mark.parametrize(("client", "cause"), CAUSES)
+async def test_the_cause_of_a_failure_is_lost_once_and_only_if_the_client_s_code_does_not_tell_it(
+    client: str, cause: str, tmp_path: Path
+) -> None:
+    script = f'{{"type":"turn_ended","end":"failed","failure":{{"cause":"{cause}","text":"no"}}}}\n'
+    async with joined(tmp_path, "smooth", client, script) as (gateway, peer):
+        assert (await peer.turn("hi")).end == "failed"
+        assert fields_lost(gateway, "ErrorReported", "TurnEnded") == CAUSES[client, cause]
+
+
+USED = """\
+{"type":"text_delta","text":"a"}
+{"type":"turn_ended","end":"completed","usage":{"input_tokens":3,"output_tokens":4}}
+"""
+
+
+async def test_the_usage_of_a_turn_is_lost_once(tmp_path: Path) -> None:
+    async with joined(tmp_path, "smooth", "codewhale", USED) as (gateway, peer):
+        await peer.turn("hi")
+        assert fields_lost(gateway, "UsageReported", "TurnEnded") == [("UsageReported", "")]
+
+
+LIMITED = """\
+{"type":"text_delta","text":"a"}
+{"type":"turn_ended","end":"limit_reached"}
+"""
+
+
+@pytest.mark.parametrize("client", ["smooth", "codewhale"])
+async def test_an_end_without_a_form_is_lost_once(client: str, tmp_path: Path) -> None:
+    async with joined(tmp_path, "pod", client, LIMITED) as (gateway, peer):
+        await peer.turn("hi")
+        assert fields_lost(gateway, "TurnResult", "TurnEnded") == [("TurnEnded", "end")]
+
+
 CALLS = """\
 {"type":"reasoning_started"}
 {"type":"reasoning_delta","text":"thought"}
@@ -126,6 +186,13 @@ CALLS = """\
 {"type":"text_delta","text":"a"}
 {"type":"turn_ended","end":"completed"}
 """
+
+
+async def test_fields_of_calls_that_wait_for_a_result_are_named(tmp_path: Path) -> None:
+    async with joined(tmp_path, "pod", "codewhale", CALLS) as (gateway, peer):
+        await peer.turn("hi")
+        lost = fields_lost(gateway, "ToolCallArguments", "ToolCallFinished")
+    assert lost == [("ToolCallArguments", "call"), ("ToolCallFinished", "call"), ("ToolCallFinished", "summary")]
 
 
 @pytest.mark.parametrize("client", ["smooth", "pando", "codewhale"])

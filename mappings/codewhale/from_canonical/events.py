@@ -63,7 +63,11 @@ def _begun(context: Context) -> Messages:
     return () if context.alone else model_turn_started(events.ModelTurnStarted(), context)
 
 
-@FROM_EVENT.rule(events.TurnResult, produces=(lines.ResponseEnd, frames.ResponseEnd), fidelity=Lossy(("end",)))
+END_LATER = Lossy(("end",), lost_by=lambda _event: ())
+"""The fidelity of the end of a response: its TurnEnded counts an end that has no form."""
+
+
+@FROM_EVENT.rule(events.TurnResult, produces=(lines.ResponseEnd, frames.ResponseEnd), fidelity=END_LATER)
 def turn_result(event: events.TurnResult, context: Context) -> Messages:
     begun = _begun(context) if event.end in ANSWERED else ()
     if not context.ends(event.end):
@@ -183,8 +187,11 @@ UNEXPLAINED = Failure(cause="internal", text="turn failed")
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(results.Answer,),
-    # the six ends have two forms, and neither contains the turn's text and usage
-    fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
+    # The six ends have three forms. UsageReported and ErrorReported count usage and the cause of a failure.
+    fidelity=Lossy(
+        ("end", "text", "message", "usage", "failure.cause"),
+        lost_by=lambda event: () if event.end in ("failed", "cancelled") else ("end",),
+    ),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     if event.end in ANSWERED:

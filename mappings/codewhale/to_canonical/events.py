@@ -66,7 +66,7 @@ INSIDE = tuple(dict.fromkeys(kind for entry in TO_FRAME.entries.values() for kin
 """The events that EventFrames become."""
 
 
-@TO_EVENT.rule(results.Answer, produces=(events.Reply, events.TurnEnded, *INSIDE), answers=TYPED_ANSWERS)
+@TO_EVENT.rule(results.Answer, produces=(events.Reply, events.TurnEnded, *INSIDE), answers=TYPED_ANSWERS, ext=("data",))
 def answer(message: results.Answer) -> Events:
     request, result = read_id(message.id), message.result
     if message.error is not UNSET:

@@ -31,6 +31,7 @@ from dragoman.mappings.pod.from_canonical.replies import described, greeting
 from dragoman.mappings.pod.vocabulary import (
     ALERT_SOURCES,
     CANCELLED,
+    CAUSE_OF_CODE,
     CODE_OF_CAUSE,
     CODE_OF_FAILURE,
     COMPLETION_KINDS,
@@ -234,7 +235,15 @@ def turn_result(event: events.TurnResult, _context: Context) -> Messages:
     return (wire.RunEnd(data=wire.RunEnd.Data(result=RESULT_OF_END[event.end])),)
 
 
-@FROM_EVENT.rule(events.ErrorReported, produces=(wire.Error,), fidelity=Lossy(("cause",)))
+TOLD_CAUSES = frozenset(cause for cause, code in CODE_OF_FAILURE.items() if CAUSE_OF_CODE[code] == cause)
+"""The causes of failures that have a code of their own."""
+
+
+@FROM_EVENT.rule(
+    events.ErrorReported,
+    produces=(wire.Error,),
+    fidelity=Lossy(("cause",), lost_by=lambda event: () if event.cause in TOLD_CAUSES else ("cause",)),
+)
 def error_reported(event: events.ErrorReported, _context: Context) -> Messages:
     return (problem(event, CODE_OF_FAILURE),)
 

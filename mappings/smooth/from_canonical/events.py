@@ -21,7 +21,7 @@ from dragoman.mappings.rules import Emulated, Lossy, Rules
 from dragoman.mappings.smooth.from_canonical import replies
 from dragoman.mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
 from dragoman.mappings.smooth.to_canonical.events import ACCEPTED, DONE
-from dragoman.mappings.smooth.vocabulary import NOT_IN_SEED, carried, given
+from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, NOT_IN_SEED, carried, cause_of, given
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
@@ -217,15 +217,24 @@ OF_MODEL = frozenset(("model_failed", "rate_limited"))
 UNEXPLAINED = Failure(cause="internal", text="the turn failed")
 """The failure of a turn whose backend gave no reason."""
 
-WITHOUT_ANSWER = ("end", "text", "message", "usage", "failure.cause")
-"""The fields that a turn without an answer loses."""
+TOLD_CAUSES = frozenset(cause for cause, code in CODE_OF_CAUSE.items() if cause_of(code) == cause)
+"""The causes that have a code of their own."""
+
+
+def _lost_at_end(event: events.TurnEnded) -> tuple[str, ...]:
+    """Return the fields that the terminal message of a turn has no place for."""
+    if event.end in ANSWERED:
+        return ("end",)
+    lost = ("usage",) if event.end in ("failed", "cancelled") else ("end", "usage")
+    told = event.failure is None or event.failure.cause in TOLD_CAUSES
+    return lost if told else (*lost, "failure.cause")
 
 
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
     # The six ends have three forms. Only the form of an answered turn has a text, an id and usage.
-    fidelity=Lossy(WITHOUT_ANSWER, lost_by=lambda event: ("end",) if event.end in ANSWERED else WITHOUT_ANSWER),
+    fidelity=Lossy(("end", "text", "message", "usage", "failure.cause"), lost_by=_lost_at_end),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     """Write the held errors of the turn, then its terminal message (docs/translation.md, rule 3.6).

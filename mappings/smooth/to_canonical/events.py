@@ -157,7 +157,7 @@ def cancelled(message: wire.Cancelled) -> Events:
     return (events.TurnEnded(end="cancelled", ext=keep_envelope(message)),)
 
 
-@TO_EVENT.rule(wire.ErrorEvent, produces=(events.ErrorReported,))
+@TO_EVENT.rule(wire.ErrorEvent, produces=(events.ErrorReported,), ext=("code", "details"))
 def error(message: wire.ErrorEvent) -> Events:
     """Map an error to ErrorReported. The translator decides whether it answers a request or ends a turn."""
     code = message.error.code

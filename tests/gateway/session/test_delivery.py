@@ -71,7 +71,7 @@ async def test_fields_that_are_lost_in_rendering_are_counted_once_per_rendering(
         for turn in ("t1", "t2"):
             made.begin(turn=turn)
             made.play(TextDelta(text="a"), turn=turn)
-            made.end("a", turn=turn, end="cancelled")
+            made.end("a", turn=turn, end="limit_reached")
         await settle()
         assert {entry.kind: entry.count for entry in made.ledger.partial()} == counted
         assert {(entry.source, entry.target) for entry in made.ledger.partial()} <= {("pod", "smooth")}

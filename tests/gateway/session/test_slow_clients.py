@@ -276,7 +276,7 @@ async def test_losses_of_a_client_that_is_behind_are_counted_when_it_catches_up(
         await settle()
         made.play(TextDelta(text="b" * 1000))
         made.play(ModelTurnStarted(index=0))
-        made.end("a", end="cancelled")
+        made.end("a", end="limit_reached")
         assert (made.ledger.partial(), made.ledger.entries()) == ([], [])
         stalled.reading.set()
         while slow.outbox.full or made.delivery.attachments["slow"].behind is not None:

@@ -28,7 +28,7 @@ GOLDEN = Golden(
     commands=[*_frames(to_server=True), *REQUESTS],
     event_types={*get_args(Line), Answer},
     command_types=set(REQUEST_TYPES),
-    event_spellings={"data", "frame", "message", "result"},
+    event_spellings={"frame", "message", "result"},
     command_spellings={"absent", "answers", "images", "jsonrpc", "kind", "method", "thread_id"},
     inexact=(SessionOpened, SessionsListed, HistorySnapshot, Pong),
 )

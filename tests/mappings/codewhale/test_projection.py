@@ -14,6 +14,7 @@ from dragoman.mappings.codewhale.ids import mark_id
 from dragoman.mappings.codewhale.projection import FRAMES_MAX, UNSEEN, Projection
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.extras import raw
+from tests.legal_samples import legal_samples
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 TURN = "00000000-0000-4000-8000-00000000000a"
@@ -46,6 +47,13 @@ def test_each_event_with_a_frame_is_in_the_history_or_counted_for_those_who_do_n
     forgotten = [kind.__name__ for kind in written - UNSEEN - in_history - without_content]
     assert not forgotten, f"decide if clients that do not see these lose something (UNSEEN): {forgotten}"
     assert written - UNSEEN == in_history | without_content
+
+
+@pytest.mark.parametrize("kind", [events.Alert, events.UsageReported, events.LifecycleReport])
+def test_each_event_without_a_form_is_counted_for_those_who_do_not_see_the_turn(kind: type[Any]) -> None:
+    for event in legal_samples(kind):
+        rendered = Projection("", HEAD).render(batch(event))
+        assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [kind.__name__])
 
 
 def test_a_hook_line_is_for_clients_of_the_release_that_prints_such_lines() -> None:

@@ -29,9 +29,7 @@ GOLDEN = Golden(
     commands=_frames(ACTIONS),
     event_types=set(get_args(AnyEvent)),
     command_types=set(get_args(AnyAction)),
-    event_spellings={
-        *("code", "data", "details", "done", "message", "node", "requestId", "state", "status", "timestamp")
-    },
+    event_spellings={*("data", "done", "message", "node", "requestId", "state", "status", "timestamp")},
     command_spellings={
         *("conversationId", "cursor", "declined", "files", "images", "kind", "limit", "model", "query", "requestId"),
         *("sessionId", "stream", "supports", "userEmail", "userName"),
