@@ -6,7 +6,7 @@ pieces until its block is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from msgspec import Raw, Struct, field, structs
@@ -298,18 +298,25 @@ def prelude(state: SessionState) -> list[Event]:
     events: list[Event] = []
     if turn.model_turn is not None:
         events.append(turn.model_turn)
-    results: dict[int, list[ToolCallFinished]] = {}  # by the number of blocks before each result
+    finished: dict[int, list[CallBlock]] = {}  # by the number of blocks before each result
     for i, block in enumerate(turn.blocks):
         events.extend(_replay(block))
         if isinstance(block, CallBlock) and block.result is not None:
-            results.setdefault(max(block.result_place, i + 1), []).append(block.result)
-        events.extend(results.pop(i + 1, ()))
-    for late in results.values():  # a block before the result was removed
-        events.extend(late)
+            finished.setdefault(max(block.result_place, i + 1), []).append(block)
+        events.extend(_results(finished.pop(i + 1, ())))
+    for late in finished.values():  # a block before the result was removed
+        events.extend(_results(late))
     events.extend(turn.errors)
     if turn.result is not None:
         events.append(TurnResult(end=turn.result, ext=turn.result_ext))
     return events
+
+
+def _results(finished: Iterable[CallBlock]) -> Iterator[Event]:
+    """Yield the results of these calls, in the order in which they came: parallel calls end in any order."""
+    for block in sorted(finished, key=lambda block: block.result_at):
+        if block.result is not None:
+            yield block.result
 
 
 def _replay(block: Block) -> Iterator[Event]:

@@ -310,6 +310,15 @@ def test_results_are_shown_after_their_call_or_in_their_place_without_a_call() -
     ]
 
 
+def test_results_of_parallel_calls_are_shown_in_the_order_in_which_they_came() -> None:
+    first, second = (events.ToolCallFinished(call=call) for call in ("a", "b"))
+    calls = [
+        CallBlock(call="a", name="n", result=first, result_place=2, result_at=6),
+        CallBlock(call="b", name="n", result=second, result_place=2, result_at=5),
+    ]
+    assert shown(turn(blocks=calls))[-2:] == [second, first]
+
+
 def test_a_result_is_shown_even_if_a_block_before_it_was_removed() -> None:
     result = events.ToolCallFinished(call="c")
     call = CallBlock(call="c", name="n", result=result, result_place=3)
