@@ -7,6 +7,7 @@ The transport shows the frames of a read to the sink, and keeps those that were 
     checked     a client's message above its limits becomes Oversize, so that it gets its dialect's own error
     text        a lone further piece of the text that streams goes straight to its session, as waiting costs more
     in turn     no room is left in this step: the others wait for their turn
+    large       one of a backend is read by the translator now, and waits: the link acts on it in a later step
     the rest    the translator reads it, and the link acts on the step, as much at once as the step has room for
 """
 
@@ -36,6 +37,7 @@ Act = Callable[[Step[Any]], None]
 """Acts on what the translator made of some frames."""
 
 TEXT_MAX = 16 * 1024  # bytes of a piece of text that goes straight to its session
+LARGE = 2 * STEP  # units of a frame of a backend that takes two steps: to read a history of 1 MiB may take 50 ms
 TEXT_DEBT = 8 * STEP  # units by which such pieces may exceed a step: about 3,000 pieces, which take 0.1 to 0.2 s
 WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
 DISCONNECTED = "came from a peer that was disconnected"
@@ -66,6 +68,7 @@ class FrameIntake:
         "_rates",
         "_read_text",
         "_receive",
+        "_receive_now",
         "_tap",
         "_text_reader",
         "_traffic",
@@ -97,7 +100,8 @@ class FrameIntake:
             self._unchecked, self._each = sys.maxsize, EVENT
             self.turns = Turns(services.queue, transport.resume, each=EVENT)
         self._rates = ClientRates(services.limits, services.monotonic) if peer.limited else None
-        self._receive, self._text_reader = timed_reading(translator, peer.traffic)
+        self._receive_now, self._text_reader = timed_reading(translator, peer.traffic)
+        self._receive = self._receive_now
         self._queue, self._budget, self._ledger = services.queue, services.queue.budget, services.ledger
         self._dialect, self._traffic = peer.dialect, peer.traffic
         self._outbox, self._tap, self._understands = outbox, tap, understands
@@ -141,6 +145,9 @@ class FrameIntake:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
             return 0
+        if before - budget.left > LARGE and debt and len(frames) == 1 and self._receive is self._receive_now:
+            self._read_ahead(frames)
+            return 0
         for some in (frames,) if given <= self.turns.piece else self.turns.pieces(frames):
             self.heard = self.heard or self._understands(some)
             if tap is None:
@@ -155,6 +162,17 @@ class FrameIntake:
         elif given > FEW:
             self.turns.note_cost(taken, before - budget.left)
         return taken
+
+    def _read_ahead(self, frames: Sequence[Frame]) -> None:
+        """Let the translator read a frame that waits in the transport: the link acts on it once it is shown again."""
+        step = self._receive_now(frames)
+
+        def receive(_frames: Sequence[Frame]) -> Step[Any]:
+            self._receive = self._receive_now
+            return step
+
+        self._receive = receive
+        self.turns.wait(1, frames[0])
 
     def _receive_recorded(self, tap: Tap, frames: Sequence[Frame]) -> None:
         """Receive frames, and note for the recording what they lead to."""

@@ -165,7 +165,7 @@ class FairQueue:
     def admit(self, frames: Sequence[Frame], each: int = FRAME) -> Sequence[Frame]:
         """Return the first frames, as many as this turn has room for, and count their work: their bytes, and `each`.
 
-        The last of them may cost more than is left: a frame cannot be divided.
+        The last of them may cost more than is left: a frame cannot be divided. One above a step has a turn of its own.
         """
         budget = self.budget
         room, spent = budget.left - budget.turn_end, 0
@@ -176,10 +176,11 @@ class FairQueue:
             budget.left -= size + each * len(admitted)
             return admitted
         for number, frame in enumerate(admitted):
-            if spent >= room:
+            size = _size(frame)
+            if spent >= room or (number and size > STEP):
                 admitted = frames[:number]
                 break
-            spent += each + _size(frame)
+            spent += each + size
         budget.left -= spent
         return admitted
 
@@ -331,13 +332,18 @@ class Turns:
             return ()
         some = frames if self._check is None else frames[:CLIENT_FRAMES]  # only handling a command shows what it costs
         admitted = self._queue.admit(some, self._each)
-        self.waiting = max(len(frames) - len(admitted), not frames)
-        if self.waiting:
-            self._first = self._expect(frames[len(admitted)]) if frames else 0
-            if not self._waits:
-                self._waits = True
-                self._queue.enqueue(self)
+        self.waiting = 0
+        if number := max(len(frames) - len(admitted), not frames):
+            self.wait(number, *frames[len(admitted) : len(admitted) + 1])
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
+
+    def wait(self, number: int, *first: Frame) -> None:
+        """Wait for a turn with further frames; `first` is the first of them, if the transport has split it off."""
+        self.waiting += number
+        self._first = self._expect(first[0]) if first else 0
+        if not self._waits:
+            self._waits = True
+            self._queue.enqueue(self)
 
     def note_cost(self, frames: int, units: int) -> None:
         """Handle as many frames of a backend at once as fill half a step, after so many took so much work (units).
@@ -359,10 +365,7 @@ class Turns:
             if number and budget.left <= end:
                 left = frames[number:]
                 budget.left += sum(map(_size, left)) + self._each * len(left)  # counted again when they are admitted
-                self.waiting += len(left)
-                if not self._waits:
-                    self._waits, self._first = True, self._expect(left[0])
-                    self._queue.enqueue(self)
+                self.wait(len(left), left[0])
                 return
             yield frames[number : number + size]
 

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.intake import LARGE
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, LEAVE, PIECE, PUT, QUICK, STEP, TURN, FairQueue
@@ -660,6 +661,42 @@ async def test_a_backend_whose_frames_take_longer_than_tokens_is_read_in_more_st
         assert len(made.heard) == FLOOD
         assert max(heard[1:]) <= STEP // FRAME + PIECE
         assert len(heard) > FLOOD // (STEP // FRAME + PIECE)
+
+
+async def test_a_large_frame_of_a_backend_is_read_in_one_step_and_acted_on_in_a_later_one() -> None:
+    steps, large, read, acted = Steps(), bytes(LARGE), list[int](), list[int]()
+    async with served(queue=steps.queue) as made:
+        receive, intake = made.translator.receive, made.link.intake
+        step = 0
+
+        def counted(frames: Sequence[Frame]) -> Step[Any]:
+            read.extend(step for frame in frames if frame is large)
+            return receive(frames)
+
+        def note(item: Any) -> None:
+            made.heard.append(item)
+            acted.extend([step] if item is large else [])
+
+        intake._receive = intake._receive_now = counted
+        made.sink = note
+        said = [b"first", large, b"between", large, large, b"last"]
+        await made.transport.says(*said)
+        while steps.soon:
+            step += 1
+            await steps.run_one()
+        assert made.heard == said
+        assert len(read) == 3
+        assert all(at < later for at, later in zip(read, acted, strict=True))
+
+
+async def test_a_large_frame_that_was_read_is_dropped_with_its_link() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue) as made:
+        await made.transport.says(bytes(LARGE))
+        made.link.end(CloseReason.DONE)
+        await steps.run_all(lambda: 0)
+        assert made.heard == []
+        assert [entry.kind for entry in made.ledger.entries()] == ["frame"]
 
 
 async def test_costly_frames_of_a_backend_are_handled_in_pieces_as_small_as_the_last_ones_cost() -> None:
