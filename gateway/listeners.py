@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from os import urandom
 from pathlib import Path
-from uuid import uuid4
 
 from msgspec import structs
 
@@ -27,7 +27,10 @@ from dragoman.mappings.dialect import Instance
 
 
 def new_id() -> str:
-    return str(uuid4())
+    """Return a random UUID, of version 4. `uuid4` takes three times as long, and a history may have 20,000 items."""
+    digits = urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) % 4]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 class OpenListener:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import RFC_4122, UUID
 
 import aiohttp
 import pytest
@@ -50,8 +51,12 @@ async def test_a_listener_is_announced_with_the_generation_of_its_endpoint(tmp_p
         assert told == [str(listen[0])]
 
 
-def test_new_uuids_differ() -> None:
-    assert new_id() != new_id()
+def test_new_ids_are_random_uuids_and_differ() -> None:
+    made = [new_id() for _ in range(100)]
+    assert len(set(made)) == 100
+    for own in made:
+        assert (str(UUID(own)), UUID(own).version, UUID(own).variant) == (own, 4, RFC_4122)
+    assert {own[19] for own in made} == {*"89ab"}
 
 
 async def test_the_pings_of_a_websocket_client_take_turns_with_the_work_of_all_links(
