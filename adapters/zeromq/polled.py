@@ -117,6 +117,9 @@ class Polled:
                         break
         except zmq.Again:
             return messages, False
+        except zmq.ContextTerminated:  # which waits for this socket: libzmq was too busy to tell that its port is free
+            self.close(0)
+            return messages, False
         return messages, True
 
     def send(self, parts: Sequence[bytes]) -> bool:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
+from dragoman.adapters.zeromq import sockets
 from dragoman.adapters.zeromq.sockets import ZeroMQLimits, refuse_connection
 from tests.adapters.zeromq.peers import primary
 
@@ -37,6 +38,16 @@ async def test_a_connection_with_a_descriptor_that_is_kept_for_others_is_shut_do
         writer.close()
         assert [(loss.kind, loss.count) for loss in ours.losses] == [("connection", 1)]
         assert "too many open files" in ours.losses[0].why
+
+
+async def test_a_listener_ends_although_libzmq_never_tells_that_its_ports_are_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine it may tell so too late: the context that ends then refuses every call of its sockets."""
+    monkeypatch.setattr(sockets, "PORT_EVENTS", int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED))
+    monkeypatch.setattr(sockets, "STOP_MAX", 0.0)
+    async with asyncio.timeout(20), primary():
+        pass
 
 
 def test_a_connection_of_another_listener_is_not_touched(listener: zmq.Socket[bytes]) -> None:
