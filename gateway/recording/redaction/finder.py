@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, combinations, islice
-from typing import Literal
+from itertools import accumulate, islice
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -58,8 +58,8 @@ BEFORE_VALUE = 512  # characters: the longest name, two words and the space arou
 APART = "\n" * 10  # between texts that are searched as one: no built-in shape reads over so many line ends
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
-BEGINS = (*'-_:="&?', "7q~", "8q~", "akia", "asia", "bearer", "machine")
-"""Everything that could become a built-in shape contains one of these in lower case, or a prefix of a key."""
+OPTIONS = (" -", '"-', "'-", ",-", "\n-", "\t-")
+"""The beginnings of options: of a command line, also of one in a list or in several lines."""
 
 
 class Detector(Struct, frozen=True, kw_only=True):
@@ -141,6 +141,18 @@ def value_of(found: re.Match[str]) -> tuple[int, int]:
     return next((found.span(name) for name in VALUES if name in groups and found[name] is not None), found.span())
 
 
+RankedShapes = list[tuple[int, Shape]]
+"""Detectors with their ranks."""
+
+
+class SeenText(NamedTuple):
+    """A text, the text in lower case character by character, and the detectors that may find something in it."""
+
+    text: str
+    folded: str
+    detectors: RankedShapes
+
+
 class Finder:
     """Looks for some shapes. The longest of overlapping secrets names the kind; of equal ones the first detector.
 
@@ -154,14 +166,10 @@ class Finder:
         self._least = 1 if self.reach else LEAST
         self._found: dict[str, list[Span]] = {}
         self._opened: dict[str, list[Span]] = {}  # the first unfinished secret of a text, if it has one
-        self._folded = ("", "")  # the last text, as it is and in lower case: the same one is often searched twice
+        self._seen = SeenText("", "", [])  # the last text: the same one is often searched twice
         self._clean: set[str] = set()
-        self._of_words = [detector for detector in self._detectors if detector.within == "word"]
-        self._sets = {
-            has: [(rank, one) for rank, one in enumerate(self._detectors) if not one.needs or one.needs in has]
-            for length in range(3)
-            for has in combinations(("run", "sign"), length)
-        }
+        self._ranked: RankedShapes = list(enumerate(self._detectors))
+        self._without_sign = [(rank, one) for rank, one in self._ranked if one.needs != "sign"]
 
     def find(self, text: str) -> list[Span]:
         """Return the secrets in `text` in order, without overlaps and without those that are redacted already.
@@ -217,8 +225,7 @@ class Finder:
         if self.reach:  # a user's pattern may ask what stands around it
             return any(map(self.find, texts))
         joined = APART.join(texts)
-        folded = self._in_lower_case(joined)
-        if len(texts) > 1 and "code " in folded:  # a one-time code is known by the ends of its text
+        if len(texts) > 1 and "code " in self._look(joined).folded:  # a one-time code is known by the ends of its text
             return any(map(self.find, texts))
         return len(joined) >= self._least and bool(self._find_all(joined))
 
@@ -227,8 +234,8 @@ class Finder:
         for text in list(self._found):
             if len(text) > KNOWN_MOST:
                 self._found.pop(text, None)
-        if len(self._folded[0]) > KNOWN_MOST:
-            self._folded = ("", "")
+        if len(self._seen.text) > KNOWN_MOST:
+            self._seen = SeenText("", "", [])
 
     def _keep(self, known: dict[str, list[Span]], text: str, spans: list[Span]) -> list[Span]:
         """Keep a result: the same text soon comes again, in the event and in the frames that carry it."""
@@ -250,63 +257,53 @@ class Finder:
 
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """Yield the secrets in one layer, each with the rank of its detector."""
-        has: tuple[str, ...] = ("run",) if _has_run(layer.text, RUN) else ()  # most have none
-        if has and _has_run(layer.text, BINARY_LEAST):
+        has_run = _has_run(layer.text, RUN)  # most have none
+        if has_run and _has_run(layer.text, BINARY_LEAST):
             layer = without_binary(layer)
-        text = layer.text
-        if "=" in text or ":" in text or " -" in text:
-            has += ("sign",)
-        detectors = self._sets[has]
-        if not detectors:
-            return
-        folded = self._in_lower_case(text)
+        text, folded, detectors = self._look(layer.text)
+        if not has_run:
+            detectors = [ranked for ranked in detectors if ranked[1].needs != "run"]
         if len(text) > TRIES_MAX and _exceeds((one.anchors_in(text, folded) for _, one in detectors), TRIES_MAX):
             yield 0, Span(0, len(layer.outermost), UNSEARCHED)
             return
         for rank, detector in detectors:
-            where = folded if detector.folded else text
-            for anchor in detector.anchors:  # a search without a call: most texts have none of them
-                if anchor in where:
-                    break
-            else:
-                if detector.anchors:
-                    continue
             for kind, found in detector.matches(text, folded):
                 start, end = value_of(found)
                 yield rank, Span(layer.place(start), layer.place(end), kind, _quote(found, layer))
 
     def _opens(self, layer: Layer) -> list[Span]:
         text = layer.text[: undecided(layer.text)] if "\\" in layer.text else layer.text
+        _, folded, detectors = self._look(text)
         last_word = len(text) - len(text.rsplit(None, 1)[-1]) if text[-1:].strip() else len(text)
         starts = {"word": last_word, "line": max(0, text.rfind("\n") - BEFORE_VALUE), "": 0}
-        folded = self._in_lower_case(text)
-        begins = any(map(folded.__contains__, BEGINS))
-        if not begins and last_word == len(text):
-            return []
         spans = []
-        for detector in self._detectors if begins else self._of_words:
-            begin = starts[detector.within]
-            where = folded if detector.folded else text
-            for anchor in detector.anchors:  # most texts have none of them
-                if where.find(anchor, begin) >= 0:
-                    break
-            else:
-                if detector.anchors:
-                    continue
-            found = detector.match_open(text, folded, begin)
+        for _, detector in detectors:
+            found = detector.match_open(text, folded, starts[detector.within])
             if found is not None:
                 spans.append(Span(layer.place(value_of(found[1])[0]), layer.place(len(layer.text)), found[0]))
         return spans
 
-    def _in_lower_case(self, text: str) -> str:
-        """Return the text in lower case, character by character."""
-        known, folded = self._folded
-        if known is not text:
+    def _look(self, text: str) -> SeenText:
+        """Return the text, the text in lower case, and the detectors that may find something in it."""
+        seen = self._seen
+        if seen.text is not text:
             folded = ""
             for at in range(0, len(text), PIECE):
                 folded += text[at : at + PIECE].replace(LONG_CAPITAL, "i").lower()
-            self._folded = (text, folded)
-        return folded
+            detectors: RankedShapes = []
+            has_sign = "=" in text or ":" in text or ("-" in text and any(map(text.__contains__, OPTIONS)))
+            for ranked in self._ranked if has_sign else self._without_sign:
+                detector = ranked[1]
+                where = folded if detector.folded else text
+                for anchor in detector.anchors:  # a search without a call: most texts have none of them
+                    if anchor in where:
+                        detectors.append(ranked)
+                        break
+                else:
+                    if not detector.anchors:
+                        detectors.append(ranked)
+            self._seen = seen = SeenText(text, folded, detectors)
+        return seen
 
 
 @lru_cache(64)

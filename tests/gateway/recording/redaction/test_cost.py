@@ -34,7 +34,7 @@ READERS = frozenset(
     reader.__qualname__
     for reader in (
         *(layers, unescaped, replaced, placeholders(b"")),
-        *(Finder._find_all, Finder.find_open, Finder._in_lower_case),
+        *(Finder._find_all, Finder.find_open, Finder._look),
         *(Detector.matches, Detector.match_open, PrefixedKeys.matches, PrefixedKeys.match_open),
         *(JsonPaths.find, _values, _ends, _json, read_json, is_secret_name),
     )

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from dragoman.gateway import registry
 from dragoman.gateway.recording.redaction import finder as finder_module
-from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Detector, Finder
+from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Detector, Finder, SeenText
 from dragoman.gateway.recording.redaction.prefixed_keys import BEYOND, PIECE
 from dragoman.gateway.recording.redaction.rules import pattern as own_pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, USER_INFO
@@ -71,6 +71,14 @@ def test_a_setting_s_value_is_a_secret_by_the_key_beside_it() -> None:
     assert marked('{"key": "providers.x.api_key", "value": "z"}') == (
         '{"key": "providers.x.api_key", "value": "<credential>"}'
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['["sshpass","-p","%s"]', "['sshpass','-p','%s']", '["mysqldump","--password","%s"]', "mysqldump\n--password %s"],
+)
+def test_a_password_option_is_found_in_a_text_without_any_other_sign(text: str) -> None:
+    assert marked(text % "hunter2x") == text % "<credential>"
 
 
 def test_overlapping_secrets_are_removed_as_one() -> None:
@@ -434,10 +442,12 @@ def test_the_search_reads_only_the_beginning_of_binary_data(monkeypatch: pytest.
     """Counted in characters: a search of 5 MiB would take a second."""
     searched: list[str] = []
 
-    def fold(_finder: Finder, text: str) -> str:
-        searched.append(text)
-        return text.lower()
+    look = Finder._look
 
-    monkeypatch.setattr(Finder, "_in_lower_case", fold)
+    def counted(finder: Finder, text: str) -> SeenText:
+        searched.append(text)
+        return look(finder, text)
+
+    monkeypatch.setattr(Finder, "_look", counted)
     Finder(BUILT_IN).find(CARRIERS["codewhale"] % (IMAGE * 100))
     assert sum(map(len, searched)) < BINARY_HEAD + len(CARRIERS["codewhale"])
