@@ -2,7 +2,7 @@
 
 A step is flushed soon, together with those of other recordings. A text that streams is gathered for longer, because
 redacting and encoding many of its pieces at once costs much less than one by one. It is gathered until it ends, for
-three quarters of the redactor's window, or until its frames have SIZE_MAX bytes.
+seven eighths of the redactor's window, or until its frames have SIZE_MAX bytes.
 
 Texts of several recordings that are due within ROUND are flushed together. A sync of the disk costs the same CPU for
 one file and for many. A flush in a row of several costs half as much CPU as a flush alone. A TextNotes notes the
@@ -125,7 +125,7 @@ class SessionRecorder:
         self._is_planned = self._is_soon = False  # a flush: at any time, within FLUSH
         self._text_ended = False  # what the redactor holds back can be written
         self._timer = Deadline(recordings.later)
-        longest = redactor.redactor.window * 3 / 4e6
+        longest = redactor.redactor.window * 7 / 8e6
         self._round = min(ROUND, longest / 10)
         self._gather = longest - self._round - FLUSH
         self.closed = False

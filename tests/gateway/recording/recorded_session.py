@@ -92,8 +92,8 @@ class InLoop:
 
 
 IN_LOOP = cast("RedactionWorker", InLoop())
-GATHER = 1.5
-"""Seconds that pieces of a text wait: three quarters of the window."""
+GATHER = 1.75
+"""Seconds that pieces of a text wait: seven eighths of the window."""
 
 
 def default_redactor() -> Redactor:

@@ -93,7 +93,7 @@ def test_items_are_flushed_after_a_short_time(harness: RecorderHarness) -> None:
     assert seqs(harness.disk.lines()) == [1, 2, 3]
 
 
-def test_pieces_of_a_text_wait_for_three_quarters_of_the_window(harness: RecorderHarness) -> None:
+def test_pieces_of_a_text_wait_for_seven_eighths_of_the_window(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
     harness.happens(TextDelta(text="b"))
     assert harness.time.waiting == pytest.approx([GATHER - ROUND - FLUSH])
@@ -111,9 +111,9 @@ def test_pieces_of_a_text_wait_for_three_quarters_of_the_window(harness: Recorde
 def test_a_text_of_several_recordings_is_flushed_in_a_round_of_at_most_a_tenth_of_its_time() -> None:
     harness = RecorderHarness(window=0.4)
     harness.happens(TextDelta(text="a"))
-    assert harness.time.waiting == pytest.approx([0.3 - 0.03 - FLUSH])
-    harness.passes(0.25)
-    assert harness.time.waiting == pytest.approx([0.03])
+    assert harness.time.waiting == pytest.approx([0.35 - 0.035 - FLUSH])
+    harness.passes(0.295)
+    assert harness.time.waiting == pytest.approx([0.035])
 
 
 def test_a_step_of_a_recording_whose_text_is_due_is_flushed_soon(harness: RecorderHarness) -> None:
@@ -165,7 +165,7 @@ def test_a_streaming_text_is_written_when_its_window_is_over(harness: RecorderHa
     harness.happens(TextDelta(text="a"))
     harness.passes(1.0)
     harness.happens(TextDelta(text="b"))
-    harness.passes(0.5 - ROUND - 2 * FLUSH)
+    harness.passes(GATHER - 1.0 - ROUND - 2 * FLUSH)
     assert not harness.disk.files
     harness.passes(ROUND + FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2]
@@ -174,11 +174,10 @@ def test_a_streaming_text_is_written_when_its_window_is_over(harness: RecorderHa
 def test_a_possible_secret_is_written_when_the_window_is_over(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
     harness.happens(TextDelta(text=" password: hun"))
-    harness.passes(1.5)
-    harness.passes(FLUSH)
+    harness.flushes()
     assert not harness.disk.files
     (due,) = harness.time.waiting
-    assert 0.5 - 4 * FLUSH <= due < 0.5
+    assert 2.0 - GATHER - 4 * FLUSH <= due < 2.0 - GATHER
     harness.passes(due)
     harness.passes(FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2]
