@@ -27,6 +27,7 @@ turn_recovery   finds out how such a turn went on
 resumed_turn    drops what the backend repeats of it
 history         ids and pages of the history
 addition        adds a history to the transcript
+same_runs       finds the runs that two histories have in common
 stored_messages adds the messages of a store to it
 fold            adds events to the state of the session
 log             the newest batches of events

@@ -9,12 +9,12 @@ Items that only the transcript has stay where they are. Each step looks up where
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from msgspec import structs
 
-from dragoman.gateway.session.addition import next_place
 from dragoman.mappings.canonical.values import Item, Message, answers, is_said
 from dragoman.mappings.dialect import NewId
 from dragoman.mappings.in_words import without_runs
@@ -66,7 +66,7 @@ def _placed(listed: Sequence[Item], transcript: Sequence[Item]) -> Iterator[tupl
         if place is not None and place < at:
             continue
         if place is None:
-            place = next_place(alike.get((message.role, message.text), ()), at)
+            place = _next_place(alike.get((message.role, message.text), ()), at)
         at = at if place is None else place + 1
         yield message, place
 
@@ -130,3 +130,9 @@ def _replace_answers(gap: list[Item], new: list[Message], begin: int, unheard: i
 def _first_answer(items: Sequence[Item], begin: int) -> int:
     """Return the index of the first answer among the items from `begin` on; there is one."""
     return next(i for i, item in enumerate(items[begin:], begin) if is_said(item, "assistant"))
+
+
+def _next_place(places: Sequence[int], at: int) -> int | None:
+    """Return the first of these indices that is not before `at`."""
+    i = bisect_left(places, at)
+    return places[i] if i < len(places) else None

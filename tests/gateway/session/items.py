@@ -27,6 +27,12 @@ def answer(text: str, turn: str = "") -> Message:
     return Message(role="assistant", text=text, id=f"a {text}", turn=turn)
 
 
+def conversation(runs: str) -> list[Item]:
+    """Return the messages of runs, written as the input, a colon and the answer, which may be missing."""
+    pairs = [run.split(":") for run in runs.split(" ")]
+    return [item for text, reply in pairs for item in (said("user", text), *([answer(reply)] if reply else []))]
+
+
 def ids(items: Sequence[Item]) -> list[str]:
     return [item.id for item in items if isinstance(item, Message)]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.gateway.session.addition import Addition, add_listed
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
-from tests.gateway.session.items import answer, asks, assistant, ids, said, texts_of, user
+from tests.gateway.session.items import answer, asks, assistant, conversation, ids, said, texts_of, user
 from tests.step_counter import GROWTH, CopiedText, count_steps, growth
 
 
@@ -20,10 +20,11 @@ def added(known: Sequence[Item], told: Sequence[Item]) -> list[Item]:
     return Addition(known, lambda: f"new {next(numbers)}").of(told)
 
 
-def test_an_answer_is_copied_once_for_all_blocks_in_which_it_was_seen() -> None:
+def test_an_answer_is_copied_at_most_once_for_all_blocks_in_which_it_was_seen() -> None:
     before = CopiedText.copies
     items = added([asks("a"), *[answer("b")] * 9], [asks("a"), answer(CopiedText("b" * 9 + "c"))])
-    assert (texts_of(items), CopiedText.copies) == (["a", *["b"] * 8, "bc"], before + 1)
+    assert texts_of(items) == ["a", *["b"] * 8, "bc"]
+    assert CopiedText.copies <= before + 1
 
 
 CALL = ToolCall(call="c", name="ls", arguments="{}")
@@ -186,12 +187,6 @@ def test_a_repeated_input_is_that_of_the_run_with_its_answer(known: str, listed:
     for _ in "twice":
         transcript = add_listed(conversation(listed), transcript, lambda: "id") or transcript
         assert "".join(texts_of(transcript)) == "".join(texts_of(conversation(becomes)))
-
-
-def conversation(runs: str) -> list[Item]:
-    """Return the messages of runs, written as the input, a colon and the answer, which may be missing."""
-    pairs = [run.split(":") for run in runs.split(" ")]
-    return [item for text, reply in pairs for item in (said("user", text), *([answer(reply)] if reply else []))]
 
 
 def test_the_cost_of_a_list_of_equal_inputs_is_proportional_to_its_length() -> None:
