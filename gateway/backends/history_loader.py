@@ -15,22 +15,30 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
     a lost connection is made again the newest page, or all after a refusal; one HistorySnapshot, of which the session
                                     adds what is new
     a turn ends after a refusal     the pages, once more; one HistorySnapshot
+
+So the session may lack two parts of the history, each or both of them:
+
+    it may lack                     from                             until
+    the newest messages             the loss of a connection, while  the newest page, or more, was asked for
+                                    others may go on
+    all that was stored before      a refusal of the history         all pages came, or it was asked for after a turn:
+                                                                     some backends tell it only then
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Script, TimedOut, failure_in
+from dragoman.gateway.backends.long_histories import PAGE, LongHistories, count_loss, read_pages
 from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
-from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
     GetHistory,
@@ -43,9 +51,8 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, SessionsListed, TurnEnded
 from dragoman.mappings.canonical.values import Cause, Failure, Item
-from dragoman.mappings.dialect import Burst, Loss, StreamedBlock
+from dragoman.mappings.dialect import Burst, StreamedBlock
 
-PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
 LISTED_MAX = 200  # conversations that are searched for one: the largest page of servers
 RESUMED_MAX = 20 * PAGE  # messages of a resumed conversation that are loaded
 # seconds for all pages: a pod's parent waits 5 s for its run to begin (docs/dialects/pod.md, section 11)
@@ -78,9 +85,9 @@ class HistoryLoader(AskingBackend):
         self._find = find
         self._stored = stored
         self._openings: set[str] = set()  # requests of clients that resume, or run a prompt in the conversation
-        self._may_miss = False  # the connection was lost, and others may have gone on with the conversation
-        self._is_refused = False  # the backend refused to return the history; some tell it after the next turn
-        self._readings: dict[str, Asking[Command]] = {}  # histories that clients wait for, by request
+        self._lacks_newest = False
+        self._lacks_all = False
+        self._long = LongHistories(session, services)
         super().__init__(session, services, connect)
 
     # -- what the session asks -------------------------------------------------------------------------
@@ -91,14 +98,14 @@ class HistoryLoader(AskingBackend):
 
     def send(self, commands: Sequence[Command]) -> None:
         self._begin()
-        if self._may_miss and not self._asking.active:
+        if self._lacks_newest and not self._asking.active:
             self._asking.begin(self._catch_up())
         if self._asking.active:
             self._hold(commands)
             return
         for command in commands:
             if isinstance(command, GetHistory) and command.limit > PAGE:
-                self._read(command)
+                self._long.read(command, self._backend.send)
                 continue
             resumes = isinstance(command, ResumeSession) and not self._has_history()
             if resumes or isinstance(command, GetSession | PromptOnce):
@@ -106,22 +113,17 @@ class HistoryLoader(AskingBackend):
             self._backend.send([command])
 
     def rest(self) -> bool:
-        self._forget_readings()
+        self._long.stop()
         return super().rest()
 
     def stop(self) -> None:
-        self._forget_readings()
+        self._long.stop()
         super().stop()
-
-    def _forget_readings(self) -> None:
-        for reading in self._readings.values():
-            reading.stop()
-        self._readings.clear()
 
     # -- what the backend says -------------------------------------------------------------------------
 
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
-        if not (self._asking.active or self._openings or self._readings or self._may_miss or self._is_refused):
+        if not (self._asking.active or self._openings or self._long.readings or self._lacks_newest or self._lacks_all):
             return self._session.receive(bursts)
         answers = [item for burst in bursts for item in burst.items if self._asked_for(item) is not None]
         others = [structs.replace(burst, items=[i for i in burst.items if i not in answers]) for burst in bursts]
@@ -134,10 +136,10 @@ class HistoryLoader(AskingBackend):
                 self._asking.begin(self._catch_up(others))
         elif others:
             self._session.receive(others)
-            if self._may_miss and not self._asking.active and _is_open_again(others):
+            if self._lacks_newest and not self._asking.active and _is_open_again(others):
                 self._asking.begin(self._catch_up())
-            elif self._is_refused and not self._asking.active and _ends_turn(others):
-                self._is_refused = False  # it is asked once more, and not after each turn
+            elif self._lacks_all and not self._asking.active and _ends_turn(others):
+                self._lacks_all = False  # it is asked once more, and not after each turn
                 self._asking.begin(self._load(None, []))
         for answer in answers:
             asking = self._asked_for(answer)
@@ -146,12 +148,9 @@ class HistoryLoader(AskingBackend):
         return None
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
-        """End the histories that are read: a new connection answers none of the old requests."""
         self._openings.clear()
-        self._may_miss = self.state.backend_ids is not None  # it has opened the conversation
-        requests = {command.request for command in unsent} or set(self._readings)
-        for request in requests & set(self._readings):
-            self._readings.pop(request).stop()
+        self._lacks_newest = self.state.backend_ids is not None  # it has opened the conversation
+        self._long.lost(unsent)
         return super().lost(text, unsent, cause)
 
     def _has_history(self) -> bool:
@@ -160,7 +159,7 @@ class HistoryLoader(AskingBackend):
 
     def _asked_for(self, item: Any) -> Asking[Command] | None:
         request = getattr(item, "request", "")
-        return self._asking if self._asking.is_asked(request) else self._readings.get(request)
+        return self._asking if self._asking.is_asked(request) else self._long.readings.get(request)
 
     def _opened_for_client(self, bursts: Sequence[Burst[Event]]) -> SessionOpened | Reply | None:
         """Return the answer to a client that resumes, or the result of its prompt, if it is among these events."""
@@ -169,43 +168,6 @@ class HistoryLoader(AskingBackend):
         found = next(opened, None)
         self._openings -= {request for item in items if (request := getattr(item, "request", ""))}
         return found
-
-    # -- a history that a client asks for --------------------------------------------------------------
-
-    def _read(self, command: GetHistory) -> None:
-        """Read a long history for as long as its client waits for an answer."""
-        reading: Asking[Command] = Asking(
-            lambda page: self._backend.send([page]),
-            self.send,
-            lambda _held, _failure: self._readings.pop(command.request, None),
-            services=self._services,
-        )
-        self._readings[command.request] = reading
-        reading.begin(self._answer(command), self._services.limits.accept_deadline)
-
-    def _answer(self, command: GetHistory) -> Script:
-        items: list[Item] = []
-        answer = yield from self._pages(command, items)
-        del self._readings[command.request]
-        if isinstance(answer, HistorySnapshot):
-            if answer.next_cursor and len(items) < command.limit:
-                self._lose("older than the part of a history that is read")
-            answer = structs.replace(answer, items=tuple(items))
-        self._session.receive([Burst(items=[answer])])
-
-    def _pages(self, command: GetHistory, items: list[Item]) -> Generator[Command, Any, Any]:
-        """Add pages to `items` up to `command.limit` messages or `transcript_max`; return the last answer."""
-        weight, cursor = 0, command.cursor
-        while True:
-            page = yield structs.replace(command, limit=min(PAGE, command.limit - len(items)), cursor=cursor)
-            if not isinstance(page, HistorySnapshot):
-                return page
-            items += page.items
-            weight += sum(map(of_item, page.items))
-            cursor = page.next_cursor or ""
-            complete = not cursor or not page.items or len(items) >= command.limit
-            if complete or weight > self._services.limits.transcript_max:
-                return page
 
     # -- a conversation that is resumed ----------------------------------------------------------------
 
@@ -246,36 +208,36 @@ class HistoryLoader(AskingBackend):
         thread only after an input.
         """
         self._asking.within(PATIENCE)
-        self._may_miss = False
+        self._lacks_newest = False
         items: list[Item] = []
         refusal = None
         try:
-            page = yield from self._pages(GetHistory(limit=limit), items)
+            page = yield from read_pages(GetHistory(limit=limit), items, self._services.limits.transcript_max)
             refusal = failure_in([page])
             if refusal is not None:
-                self._lose("the backend refused to return the history")
+                count_loss(self._services, self._session, "the backend refused to return the history")
             elif limit == RESUMED_MAX:
                 self._note_loaded(page, items)
         except TimedOut:
-            self._lose("the backend did not return the history in time")
+            count_loss(self._services, self._session, "the backend did not return the history in time")
         except ConnectionLost:
             pass  # the pages that came are the history
         if opened is None:
             refusal = None  # clients were told before
-        self._is_refused |= refusal is not None
+        self._lacks_all |= refusal is not None
         self._tell(opened, items, answers, refusal)
 
     def _note_loaded(self, page: Event, items: Sequence[Item]) -> None:
         """Take note that the whole history came, which a refusal may have kept back before. `page` is its last one."""
-        self._is_refused = False
+        self._lacks_all = False
         if isinstance(page, HistorySnapshot) and page.next_cursor:
-            self._lose("older than the part of a resumed conversation that is loaded")
+            count_loss(self._services, self._session, "older than the part of a resumed conversation that is loaded")
         if items:
             _remove_alert(self.state)
 
     def _catch_up(self, answers: Sequence[Burst[Event]] = ()) -> Script:
         """Load the newest page, or all after a refusal. The session adds the messages that it does not know."""
-        return self._load(None, answers, limit=RESUMED_MAX if self._is_refused else PAGE)
+        return self._load(None, answers, limit=RESUMED_MAX if self._lacks_all else PAGE)
 
     def _tell(
         self,
@@ -299,10 +261,6 @@ class HistoryLoader(AskingBackend):
         if refusal is not None:
             events.append(_alert(f"{MISSING}{refusal.text}"))
         self._session.receive([Burst(items=events), *answers])
-
-    def _lose(self, why: str) -> None:
-        loss = Loss(kind="HistorySnapshot", field="items", why=why)
-        self._services.ledger.record([loss], session=self.state.id)
 
 
 def _alert(text: str) -> Alert:

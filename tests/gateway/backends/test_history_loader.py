@@ -10,7 +10,8 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import HELD_MAX
-from dragoman.gateway.backends.history_loader import PAGE, PATIENCE, RESUMED_MAX, HistoryLoader
+from dragoman.gateway.backends.history_loader import PATIENCE, RESUMED_MAX, HistoryLoader
+from dragoman.gateway.backends.long_histories import PAGE
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.mappings.canonical import Command, Event, SessionState

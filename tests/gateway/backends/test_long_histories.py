@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.backends.history_loader import PAGE, HistoryLoader
+from dragoman.gateway.backends.history_loader import HistoryLoader
+from dragoman.gateway.backends.long_histories import PAGE
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.session.weight import ITEM
