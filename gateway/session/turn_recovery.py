@@ -22,7 +22,7 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.session.wording import ends_with_question
 from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events
-from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
+from dragoman.mappings.canonical.state import CallBlock, ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import (
     End,
     Failure,
@@ -232,33 +232,25 @@ def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item], *,
     thoughts = deque(block for block in turn.blocks if isinstance(block, ReasoningBlock))
     missed: list[Event] = []
     for item in own:
-        if isinstance(item, Message) and item.role != "assistant":
-            if heard[item.role, item.text]:
+        match item:
+            case Message(role="assistant"):
+                for sent, text in _unheard(texts, item.text):
+                    missed.append(_text(sent, text, stays_open=running and item is own[-1]))
+            case Message() if heard[item.role, item.text]:
                 heard[item.role, item.text] -= 1
-            elif item.role == "user" and (turn.blocks or turn.model_turn is not None):
-                missed.append(events.Gap(text="the message that this turn answers was missed"))  # too late to show it
-            else:
-                missed.append(events.MessageAppended(message=item))
-        elif isinstance(item, Message):
-            stays_open = running and item is own[-1]
-            missed += [_text(sent, text, stays_open=stays_open) for sent, text in _rest(texts, item.text)]
-        elif isinstance(item, Reasoning):
-            missed += [events.ReasoningDone(text=text) for _, text in _rest(thoughts, item.text)]
-        elif isinstance(item, ToolCall):
-            called = turn.calls.get(item.call)
-            if called is None or called.arguments is None:
-                missed.append(events.ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True))
-        else:
-            called = turn.calls.get(item.call)
-            if called is None or called.result is None:
-                missed.append(_finished(item))
+            case Message():
+                missed.append(_message(turn, item))
+            case Reasoning():
+                missed += [events.ReasoningDone(text=text) for _, text in _unheard(thoughts, item.text)]
+            case ToolCall() | ToolResult():
+                missed += _of_call(turn.calls.get(item.call), item)
     return missed
 
 
-def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterator[tuple[str, str]]:
-    """Yield what was heard and all of the text of a block that was not heard to its end.
+def _unheard(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterator[tuple[str, str]]:
+    """Yield what was heard and all of the text of the block, if there is one, that was not heard to its end.
 
-    The heard blocks that it matches are used up.
+    The heard blocks that the text begins with are used up.
     """
     at = 0
     while heard and at < len(text):
@@ -272,6 +264,21 @@ def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterato
         at += len(sent)
     if at < len(text):
         yield "", text[at:]
+
+
+def _message(turn: OpenTurn, message: Message) -> Event:
+    if message.role == "user" and (turn.blocks or turn.model_turn is not None):  # it is too late to show it
+        return events.Gap(text="the message that this turn answers was missed")
+    return events.MessageAppended(message=message)
+
+
+def _of_call(heard: CallBlock | None, item: ToolCall | ToolResult) -> Iterator[Event]:
+    """Yield the event for a call or its result, unless that was heard."""
+    if isinstance(item, ToolResult):
+        if heard is None or heard.result is None:
+            yield _finished(item)
+    elif heard is None or heard.arguments is None:
+        yield events.ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True)
 
 
 def _text(sent: str, text: str, *, stays_open: bool) -> Event:
