@@ -23,7 +23,7 @@ from dragoman.adapters.zeromq.sockets import Sockets, ZeroMQLimits
 from dragoman.adapters.zeromq.subscribers import Subscribers
 from dragoman.mappings.dialect import Loss
 
-TOPIC_MAX = 256  # bytes of a subscription, ten times those of the longest real one
+TOPIC_MAX = 64  # bytes of a subscription, three times those of the longest real one
 UNREAD = 1  # subscriptions that libzmq queues for us: it reads on, and keeps all, until the queue is empty
 
 NOBODY = -1  # the descriptor of no connection: libzmq itself unsubscribes for one that is gone

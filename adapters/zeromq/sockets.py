@@ -84,7 +84,7 @@ class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
     answered: float = 5.0  # a view makes one call and is abandoned; 1,000 of them held 40 MiB, with their connections
     callers: int = 1024  # a view abandons one every few seconds, and each stays for `answered`
     subscribers: int = 256  # a project has a terminal and a few viewers
-    subscriptions: int = 256  # a real subscriber has at most ten
+    subscriptions: int = 32  # a real subscriber has at most ten
     descriptors: int = sys.maxsize  # all may be used
 
 

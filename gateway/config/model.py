@@ -51,7 +51,7 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     failed_dial_burst: Count = 100  # so many at once: the sessions that dial while their backend restarts
     callers: Count = 1024  # pando: connections that make calls; a view abandons one every few seconds
     subscribers: Count = 256  # pando: connections for publications; a project has a terminal and a few viewers
-    subscriptions: Count = 256  # pando: topics of one of them; a real subscriber has at most ten
+    subscriptions: Count = 32  # pando: topics of one of them; a real subscriber has at most ten
     # sessions of one principal at once, twice as many as `links`; without authentication all clients are one principal
     principal_sessions: Count = 20_000
     # sessions of one client that its backend has not opened yet: each costs a connection and 2 to 4 ms of CPU
