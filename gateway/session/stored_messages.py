@@ -95,8 +95,12 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
         place = _first_answer(gap, asked)
         gap[place:] = [item for item in gap[place:] if not is_said(item, "assistant")]
         return place
-    if (heard or asked) and rest == "".join(heard):
-        # A store may join the blocks of an answer, as a gateway in the place of a pando does: nothing is corrected.
+    known = "".join(heard)
+    if (heard or asked) and (rest == known or (len(stored) < len(heard) and rest.startswith(known))):
+        # A store may join the blocks of an answer, as a gateway in the place of a pando does: only its end is new.
+        if rest != known:
+            last = max(i for i, item in enumerate(gap) if is_said(item, "assistant"))
+            gap[last] = structs.replace(gap[last], text=heard[-1] + rest[len(known) :])
         del new[: len(stored)]
         return 0
     if asked and not heard and rest != text:

@@ -152,6 +152,12 @@ def test_an_answer_whose_blocks_the_store_joins_keeps_its_blocks() -> None:
     assert folded(after, transcript) == ["1", "a", "ToolCall", "ToolResult", "b", "2", "c"]
 
 
+def test_the_end_of_such_an_answer_that_was_not_heard_belongs_to_its_last_block() -> None:
+    transcript = [said("user", "1"), said("assistant", "a", turn="t"), *call("t"), said("assistant", "b", "ours", "t")]
+    listed: list[Item] = [said("user", "1"), said("assistant", "abc", "m2")]
+    assert folded(listed, transcript) == ["1", "a", "ToolCall", "ToolResult", "bc"]
+
+
 QUESTION = "The agent asks for your approval of rm: it\n\ndeletes\nAnswer approve or deny."
 
 
