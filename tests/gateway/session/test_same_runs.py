@@ -79,7 +79,7 @@ def test_an_id_counts_more_than_an_equal_answer_and_needs_no_order() -> None:
         (["x"], [], (0, 1)),
     ],
 )
-def test_what_an_answer_lacks_are_whole_blocks_between_those_that_both_have(
+def test_an_answer_lacks_the_whole_blocks_between_those_that_both_have(
     told: list[str], known: list[str], begin_and_stop: tuple[int, int]
 ) -> None:
     (_, of_told), (_, of_known) = (split_runs([asks("1"), *map(answer, texts)]) for texts in (told, known))
