@@ -11,7 +11,8 @@ So runs are paired by several rules. Each looks only between the pairs that thos
     have one text                           one is not there: it was cancelled, or is not stored
 
 A run is paired with the first known one that it fits. Once that is completed, it has all of the told answer, and still
-none before it does: a history that is told twice has the same pairs. The cost of each rule is linear.
+none before it does: a history that is told twice has the same pairs, unless more than ALIKE runs have one input. The
+cost of each rule is linear.
 """
 
 from __future__ import annotations
