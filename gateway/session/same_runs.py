@@ -11,8 +11,7 @@ So runs are paired by several rules. Each looks only between the pairs that thos
     have one text                           one is not there: it was cancelled, or is not stored
 
 A run is paired with the first known one that it fits. Once that is completed, it has all of the told answer, and still
-none before it does: a history that is told twice has the same pairs, unless more than ALIKE runs have one input. The
-cost of each rule is linear.
+none before it does: a history that is told twice has the same pairs. The cost of each rule is linear.
 """
 
 from __future__ import annotations
@@ -171,9 +170,17 @@ def _one_unanswered(told: HistoryRun, known: HistoryRun) -> bool:
 
 INPUT, INPUT_AND_ANSWER = attrgetter("asked"), attrgetter("asked", "answer")
 
+
+def _answered_input(run: HistoryRun) -> Hashable:
+    """Return a key of runs with an answer that those without one do not have."""
+    return run.asked, bool(run.answer)
+
+
 RULES: tuple[Callable[[Runs, Runs], Pairs], ...] = (
     _one_id,
-    partial(_in_order, signs=[(INPUT, _has_all), (INPUT_AND_ANSWER, _both_answered), (INPUT, _has_part)]),
+    partial(
+        _in_order, signs=[(_answered_input, _has_all), (INPUT_AND_ANSWER, _both_answered), (_answered_input, _has_part)]
+    ),
     _equal_inputs,
     partial(_in_order, signs=[(INPUT, _one_unanswered)]),
 )

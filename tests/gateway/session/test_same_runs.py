@@ -89,3 +89,8 @@ def test_an_answer_lacks_the_whole_blocks_between_those_that_both_have(
 def test_an_equal_answer_is_found_among_more_runs_than_are_compared() -> None:
     known = conversation(" ".join(f"g:{n}." for n in range(2 * ALIKE)))
     assert places(known[-2:], known) == [(1, 2 * ALIKE)]
+
+
+def test_runs_without_an_answer_are_not_compared_with_one() -> None:
+    known = conversation(" ".join(["g:"] * ALIKE + ["g:ab"]))
+    assert places(conversation("g:a"), known) == [(1, ALIKE + 1)]
