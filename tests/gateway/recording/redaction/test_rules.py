@@ -10,6 +10,7 @@ import pytest
 from dragoman.gateway.recording.redaction.finder import HIDDEN, finder
 from dragoman.gateway.recording.redaction.rules import redact_text, rules
 from tests.gateway.recording.redaction.corpus import SAID, SHAPES
+from tests.step_counter import GROWTH, growth
 
 
 @pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
@@ -59,3 +60,10 @@ def test_a_known_secret_is_found_and_an_unfinished_one_is_held_back_wherever_the
         assert min(span.start for span in spans) == begin
     assert find.find("its beginning, tr0ub4dor, is no secret") == []
     assert find.find_open("its beginning, tr0ub4dor, is no secret") is None
+
+
+def test_the_rules_of_a_known_secret_take_work_in_proportion_to_its_length() -> None:
+    def work(length: int) -> Callable[[], object]:
+        return lambda: rules({}, (), window_bytes=1, window_micros=1, secrets=["t0k3n" * length])
+
+    assert growth(work, [16, 32, 64, 128]) <= GROWTH
