@@ -80,6 +80,11 @@ class Delivery:
         attachment = self.attachments.get(link.id)
         return attachment is not None and attachment.behind is None
 
+    def knows(self, link: Client, seq: int) -> bool:
+        """Return True if the events before `seq` were rendered for this link, or had happened when it joined."""
+        attachment = self.attachments.get(link.id)
+        return attachment is not None and (attachment.behind is None or attachment.cursor >= seq)
+
     def detach(self, link: Client) -> None:
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:

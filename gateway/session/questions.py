@@ -42,11 +42,12 @@ NOBODY: dict[str, bool] = {}  # one for all sessions; nothing is added to it
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    __slots__ = ("_asked", "_beaten", "_changed_at", "_context", "_deadline", "_form", "_shown", "given")
+    __slots__ = ("_asked", "_beaten", "_changed_at", "_context", "_deadline", "_form", "_seq", "_shown", "given")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._shown, self._changed_at = "", 0  # id of the open question, and when it was shown or the last one was over
+        self._seq = 0  # that of the first event after it was asked
         self._asked: Question | None = None  # the open question, unless the route answers it
         self._form: Form | None = None
         self._deadline = Deadline(context.services.schedule)
@@ -82,7 +83,7 @@ class Questions:
         self._deadline.stop()
         self._form, self._asked, self.given = None, None, None
         services = self._context.services
-        self._shown, self._changed_at = shown, services.monotonic()
+        self._shown, self._changed_at, self._seq = shown, services.monotonic(), self._context.state.seq
         if block is None:
             return
         self._asked = block.asked if block.words is not None else None
@@ -131,7 +132,7 @@ class Questions:
         """Return why an answer of this client does not count, "" if it does."""
         if self.given is not None:
             return ANSWERED
-        if client.attaches and not self._context.delivery.has_seen_all(client):
+        if client.attaches and not self._context.delivery.knows(client, self._seq):
             return "the open question was not shown to you yet"
         crossed = _seat(client) in self._beaten and self._has_changed_within(self._context.services.limits.answer_guard)
         return "another client answered the question before" if crossed else ""

@@ -536,6 +536,19 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
         )
 
 
+async def test_an_answer_of_a_client_that_joined_after_the_question_counts_before_it_is_shown_the_whole_turn() -> None:
+    async with in_memory_gateway(upstream="smooth", limits=Limits(catch_up=1)) as made:
+        await (
+            asked(made)
+            .connects("b")
+            .stops_reading("b")
+            .sends("b", confirm("yes", approved=True))
+            .server_receives(confirmed("$c", approved=True))
+            .reads_on("b")
+            .receives("b", needs("$turn"), chunk("$turn"))
+        )
+
+
 async def test_a_slow_pod_client_sees_question_and_answer_in_order() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
