@@ -133,8 +133,7 @@ class SlowClients:
         ledger = services.ledger
         if rendered.losses:
             ledger.record(rendered.losses, session=self._context.state.id, source=source.name, target=target.name)
-        if rendered.frames:
-            ledger.count_partial(source, target, merged, rendered.losses)
+        ledger.count_partial(source, target, merged, rendered.losses)
         services.queue.budget.left -= EVENT * count + FRAME * len(merged) + sum(map(len, rendered.frames))
         services.ledger.counters["events_merged"] += count - len(merged)
         attachment.link.put(rendered.frames)

@@ -71,13 +71,13 @@ class DeliveryStage:
         self.seen: list[str] = []
         """The slices that were rendered, and the links that were heard."""
 
-    def join(self, name: str, *, reads: bool = True) -> tuple[Link, MemoryTransport]:
-        """Attach a smooth client. One that does not read gets nothing until its transport's `reading` is set."""
-        transport, dialect = MemoryTransport(), registry.dialect("smooth")
+    def join(self, name: str, *, reads: bool = True, dialect: str = "smooth") -> tuple[Link, MemoryTransport]:
+        """Attach a client. One that does not read gets nothing until its transport's `reading` is set."""
+        transport, spoken = MemoryTransport(), registry.dialect(dialect)
         link = Link(
-            Peer(id=name, dialect=dialect),
+            Peer(id=name, dialect=spoken),
             transport,
-            dialect.server(lambda: 0, lambda: "id"),
+            spoken.server(lambda: 0, lambda: "id"),
             self.services,
             LinkEvents(sink=lambda link, _bursts: self.seen.append(link.id), drained=self._drained),
         )

@@ -14,6 +14,7 @@ from dragoman.mappings.canonical.events import (
     Preamble,
     TextDelta,
     ToolCallArguments,
+    ToolCallFinished,
 )
 from dragoman.mappings.canonical.state import CallBlock
 from tests.gateway.recording.recorded_session import RecorderHarness
@@ -284,3 +285,18 @@ async def test_losses_of_a_client_that_is_behind_are_counted_when_it_catches_up(
         assert [(entry.kind, entry.count) for entry in made.ledger.partial()] == [("TurnEnded", 1)]
         rows = [(entry.source, entry.target, entry.kind) for entry in made.ledger.entries()]
         assert rows == [("pod", "smooth", "ModelTurnStarted")]
+
+
+async def test_fields_that_a_client_does_not_get_are_counted_also_in_slices_without_frames() -> None:
+    async with stage(soft=1) as made:
+        slow, stalled = made.join("slow", reads=False, dialect="codewhale")
+        for turn in ("first", "second", "third"):
+            made.begin("slow", "1", turn=turn)
+            for number in range(100):
+                made.play(ToolCallFinished(call=f"c{number}", summary="one"), turn=turn)
+            made.end("a", turn=turn)
+            await settle()
+        stalled.reading.set()
+        while slow.outbox.full or made.delivery.attachments["slow"].behind is not None:
+            await settle()
+        assert {entry.kind: entry.count for entry in made.ledger.partial()}["ToolCallFinished"] == 300
