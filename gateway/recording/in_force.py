@@ -62,9 +62,16 @@ class RecordingsInForce:
         """
         wanted = config.recording
         if wanted == self._wanted:
-            if self.current is not None and wanted is not None:  # the secrets may be others
-                self.current.change_redactor(await asyncio.to_thread(_redactors, config, wanted))
-            yield False
+            if self.current is None or wanted is None:
+                yield False
+                return
+            former_redactor = self.current.redactor
+            self.current.change_redactor(await asyncio.to_thread(_redactors, config, wanted))  # other secrets
+            try:
+                yield False
+            except BaseException:
+                self.current.change_redactor(former_redactor)
+                raise
             return
         start = await asyncio.to_thread(self._opener, config)  # it may import 80 ms of modules, and compile patterns
         former, self.current = self.current, start()

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.app import App
-from dragoman.gateway.config.model import Recording
+from dragoman.gateway.config.model import Auth, Recording
 from dragoman.gateway.recording.in_force import RecordingsInForce
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recordings import Recordings, recordings_opener
@@ -106,6 +106,21 @@ async def test_a_reload_that_fails_records_on_as_before(tmp_path: Path) -> None:
             async with force.replaced(structs.replace(app.config, recording=Recording(path=str(tmp_path / "new")))):
                 raise OSError(98, "in use")
         assert force.current is former
+
+
+async def test_a_reload_that_fails_leaves_the_secrets_that_recordings_never_have(tmp_path: Path) -> None:
+    recording, token = Recording(path=str(tmp_path / "rec"), compress=False), "correct-horse-battery"
+    async with recorded(tmp_path, recording, "smooth+ws://127.0.0.1:0/ws") as (app, url):
+        await app.change_config(structs.replace(app.config, auth=Auth(tokens={"alice": token})))
+        force: RecordingsInForce = app._recordings
+        with pytest.raises(OSError, match="in use"):
+            async with force.replaced(structs.replace(app.config, auth=Auth(tokens={"alice": "staple-of-the-day"}))):
+                raise OSError(98, "in use")
+        async with SmoothClient.connected(f"{url}?token={token}") as client:
+            await client.turn(f"count 1 {token}")
+    (path,) = (tmp_path / "rec").glob("*.jsonl")
+    assert "[redacted:known_secret:" in path.read_text()
+    assert token not in path.read_text()
 
 
 @pytest.mark.parametrize("refused", ["recordings", "redaction"])
