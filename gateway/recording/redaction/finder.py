@@ -261,12 +261,12 @@ class Finder:
         if has_run and _has_run(layer.text, BINARY_LEAST):
             layer = without_binary(layer)
         text, folded, detectors = self._look(layer.text)
-        if not has_run:
-            detectors = [ranked for ranked in detectors if ranked[1].needs != "run"]
         if len(text) > TRIES_MAX and _exceeds((one.anchors_in(text, folded) for _, one in detectors), TRIES_MAX):
             yield 0, Span(0, len(layer.outermost), UNSEARCHED)
             return
         for rank, detector in detectors:
+            if detector.needs == "run" and not has_run:
+                continue
             for kind, found in detector.matches(text, folded):
                 start, end = value_of(found)
                 yield rank, Span(layer.place(start), layer.place(end), kind, _quote(found, layer))

@@ -25,7 +25,7 @@ FOLDER = f"{ROOT}/dragoman/gateway/recording/"
 TOKEN_CALLS_MAX = 1
 """For the piece with its frames."""
 FLUSHED, FLUSH_CALLS_MAX = 60, 3  # lone tokens that are flushed at once, and calls for each of them
-TURN_CALLS_MAX = 225  # for the first items of a turn, and again for its end: 210 to 221, as the ids of a session are
+TURN_CALLS_MAX = 230  # for the first items of a turn, and again for its end: 218 to 226, as the ids of a session are
 DEADLINE = 20.0
 TEXT_DONE = '"type":"text_done"'
 
