@@ -165,7 +165,9 @@ def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
     turn = state.turn
     block = turn.calls.get(event.call) if turn is not None else None
     if turn is not None and block is not None:
-        block.result, block.result_at, block.result_place = event, turn.now, len(turn.blocks)
+        turn.results += 1
+        block.result, block.result_number = event, turn.results
+        block.result_at, block.result_place = turn.now, len(turn.blocks)
         turn.running.get(block.name, {}).pop(event.call, None)
         return
     if event.call in state.earlier_calls:

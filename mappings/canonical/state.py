@@ -88,7 +88,7 @@ class ReasoningBlock(Struct, kw_only=True):
 class CallBlock(Struct, kw_only=True):
     """A tool call: fragments of its arguments until `arguments` is complete, then its result.
 
-    `result_place` is the number of blocks that the turn had when the result came.
+    `result_place` is the number of blocks that the turn had when the result came, and `result_number` counts results.
     """
 
     call: str
@@ -99,6 +99,7 @@ class CallBlock(Struct, kw_only=True):
     at: int = 0
     result_at: int = 0
     result_place: int = 0
+    result_number: int = 0
 
 
 class ResultBlock(Struct, kw_only=True):
@@ -150,6 +151,7 @@ class OpenTurn(Struct, kw_only=True):
     blocks: list[Block] = field(default_factory=list)
     open: TextBlock | ReasoningBlock | None = None
     calls: dict[str, CallBlock] = field(default_factory=dict)
+    results: int = 0
     incomplete: dict[str, CallBlock] = field(default_factory=dict)
     running: dict[str, dict[str, CallBlock]] = field(default_factory=dict)
     usage: Usage | None = None
@@ -314,7 +316,7 @@ def prelude(state: SessionState) -> list[Event]:
 
 def _results(finished: Iterable[CallBlock]) -> Iterator[Event]:
     """Yield the results of these calls, in the order in which they came: parallel calls end in any order."""
-    for block in sorted(finished, key=lambda block: block.result_at):
+    for block in sorted(finished, key=lambda block: block.result_number):
         if block.result is not None:
             yield block.result
 

@@ -313,8 +313,8 @@ def test_results_are_shown_after_their_call_or_in_their_place_without_a_call() -
 def test_results_of_parallel_calls_are_shown_in_the_order_in_which_they_came() -> None:
     first, second = (events.ToolCallFinished(call=call) for call in ("a", "b"))
     calls = [
-        CallBlock(call="a", name="n", result=first, result_place=2, result_at=6),
-        CallBlock(call="b", name="n", result=second, result_place=2, result_at=5),
+        CallBlock(call="a", name="n", result=first, result_place=2, result_number=2),
+        CallBlock(call="b", name="n", result=second, result_place=2, result_number=1),
     ]
     assert shown(turn(blocks=calls))[-2:] == [second, first]
 

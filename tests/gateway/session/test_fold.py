@@ -298,6 +298,12 @@ def test_an_open_question_is_last_in_the_prelude_and_answers_are_in_their_places
     assert (asked.text, asked.before, asked.number) == ("And?", "Sure.", 2)
 
 
+def test_results_of_parallel_calls_that_came_at_one_time_are_in_the_prelude_in_their_order() -> None:
+    calls = [ToolCallStarted(call=call, name="ls") for call in "ab"]
+    live = played([None, [TextDelta(text="Sure."), *calls], [ToolCallFinished(call=call) for call in "ba"]])
+    assert [event.call for event in prelude(live.state) if isinstance(event, ToolCallFinished)] == ["b", "a"]
+
+
 def content(frames: Sequence[bytes], turn: str = "") -> dict[str, Any]:
     """Return text, reasoning and tools of smooth frames, of all turns or of one."""
     said: dict[str, Any] = {"text": "", "reasoning": "", "tools": set()}
