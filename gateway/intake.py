@@ -7,7 +7,7 @@ The transport shows the frames of a read to the sink, and keeps those that were 
     checked     a client's message above its limits becomes Oversize, so that it gets its dialect's own error
     text        a lone further piece of the text that streams goes straight to its session, as waiting costs more
     in turn     no room is left in this step: the others wait for their turn
-    large       one of a backend is read by the translator now, and waits: the link acts on it in a later step
+    large       one of a backend: the translator reads it now, and the link acts on it in a later step
     the rest    the translator reads it, and the link acts on the step, as much at once as the step has room for
 """
 
@@ -172,7 +172,7 @@ class FrameIntake:
             return step
 
         self._receive = receive
-        self.turns.wait(1, frames[0])
+        self.turns.wait(frames)
 
     def _receive_recorded(self, tap: Tap, frames: Sequence[Frame]) -> None:
         """Receive frames, and note for the recording what they lead to."""

@@ -117,7 +117,9 @@ class Polled:
                         break
         except zmq.Again:
             return messages, False
-        except zmq.ContextTerminated:  # which waits for this socket: libzmq was too busy to tell that its port is free
+        except (
+            zmq.ContextTerminated
+        ):  # the context ends only once this socket is closed; libzmq told too late that it is
             self.close(0)
             return messages, False
         return messages, True

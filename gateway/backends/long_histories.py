@@ -29,7 +29,7 @@ class LongHistories:
         self._session = session
         self._services = services
         self.readings: dict[str, Asking[Command]] = {}
-        """By the request of the client, which is also that of each page."""
+        """The histories that are read, by the request id of the client. Each page is asked for under the same id."""
 
     def read(self, command: GetHistory, send: Callable[[Sequence[Command]], None]) -> None:
         """Read a history from the backend of `send`, for as long as its client waits for an answer."""

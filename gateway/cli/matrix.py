@@ -25,9 +25,9 @@ def matrix(
 ) -> None:
     """Show how each kind of event and command is translated between every two dialects.
 
-    Events go from a backend to its clients, commands from a client to its backend. All fields of an exact one arrive
-    unchanged, and some fields of a lossy one are lost. The meaning of an emulated one arrives in another form. None
-    means that the other dialect cannot express it. With both --from and --to, also show which fields are lost or
+    Events go from a backend to its clients, commands from a client to its backend. `exact`: all fields arrive
+    unchanged. `lossy`: some fields are lost. `emulated`: the meaning arrives in another form. `none`: the other dialect
+    cannot express the event or command. With both --from and --to, the table also tells which fields are lost or
     changed. --json prints one array of cells.
     """
     for name in filter(None, (source, target)):

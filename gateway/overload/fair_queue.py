@@ -333,14 +333,14 @@ class Turns:
         some = frames if self._check is None else frames[:CLIENT_FRAMES]  # only handling a command shows what it costs
         admitted = self._queue.admit(some, self._each)
         self.waiting = 0
-        if number := max(len(frames) - len(admitted), not frames):
-            self.wait(number, *frames[len(admitted) : len(admitted) + 1])
+        if len(admitted) < len(frames) or not frames:
+            self.wait(frames[len(admitted) :])
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
-    def wait(self, number: int, *first: Frame) -> None:
-        """Wait for a turn with further frames; `first` is the first of them, if the transport has split it off."""
-        self.waiting += number
-        self._first = self._expect(first[0]) if first else 0
+    def wait(self, frames: Sequence[Frame]) -> None:
+        """Wait for a turn with these frames; without any, with data that the transport must split first."""
+        self.waiting += len(frames) or 1
+        self._first = self._expect(frames[0]) if frames else 0
         if not self._waits:
             self._waits = True
             self._queue.enqueue(self)
@@ -365,7 +365,7 @@ class Turns:
             if number and budget.left <= end:
                 left = frames[number:]
                 budget.left += sum(map(_size, left)) + self._each * len(left)  # counted again when they are admitted
-                self.wait(len(left), left[0])
+                self.wait(left)
                 return
             yield frames[number : number + size]
 

@@ -65,13 +65,9 @@ class RecordingsInForce:
             if self.current is None or wanted is None:
                 yield False
                 return
-            former_redactor = self.current.redactor
-            self.current.change_redactor(await asyncio.to_thread(_redactors, config, wanted))  # other secrets
-            try:
+            redactor = await asyncio.to_thread(_redactors, config, wanted)  # the secrets may be others
+            with self.current.redactor_replaced(redactor):
                 yield False
-            except BaseException:
-                self.current.change_redactor(former_redactor)
-                raise
             return
         start = await asyncio.to_thread(self._opener, config)  # it may import 80 ms of modules, and compile patterns
         former, self.current = self.current, start()

@@ -7,7 +7,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from secrets import token_bytes
 
 import structlog
@@ -98,9 +98,15 @@ class Recordings:
         if self._waiting or self._meter.size >= STEP:
             self._wake(FLUSH)
 
-    def change_redactor(self, redactor: Callable[[], Redactor]) -> None:
-        """Redact the sessions that begin from now on with another redactor."""
-        self.redactor = redactor
+    @contextmanager
+    def redactor_replaced(self, redactor: Callable[[], Redactor]) -> Iterator[None]:
+        """Redact sessions that begin from now on with another redactor, but as before if the block raises an error."""
+        former, self.redactor = self.redactor, redactor
+        try:
+            yield
+        except BaseException:
+            self.redactor = former
+            raise
 
     async def close(self) -> None:
         """Write everything that was given to the threads, and stop. Log an error if the disk takes too long."""

@@ -1,4 +1,4 @@
-"""The rules of redaction: the built-in shapes, and the patterns, paths and window of the configuration.
+"""The rules of redaction: the built-in shapes, known secrets, and the patterns, paths and window of the configuration.
 
 A user's pattern could match a text of any length, or in so many ways that one text stops the gateway. So both are
 counted when the configuration is read, and patterns above the limits are refused.
@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import importlib
 import re
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from secrets import token_bytes
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.finder import GROUPS, HIDDEN, Detector, Shape, finder
+from dragoman.gateway.recording.redaction.known_secrets import known_secrets
 from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.spans import KIND, merged, placeholders, replaced
 from dragoman.mappings.errors import ConfigError
 
-KNOWN_LEAST = 12  # characters of a value that is searched for as it is: shorter ones stand in other words too
 PATTERN_MAX = 1000  # characters of a pattern
 WAYS_MAX = 256  # ways in which a pattern is tried at one place: every character of a text may cost as many steps
 CAP = WAYS_MAX + 1  # no count goes on past it
 REACH_MAX = 1024  # characters that a pattern may match: so much of a text is held back for it
 EVER = 2**63 - 1  # µs: a window that does not end
 
-_REST = re.compile("(?s:.*)")
 _FINDER = finder(BUILT_IN)
 _MARK = placeholders(token_bytes(16))
 
@@ -56,7 +54,7 @@ def rules(
     """
     own = (pattern(kind, text) for kind, text in patterns.items())
     return RedactionRules(
-        detectors=(*BUILT_IN, *_known(secrets), *own),
+        detectors=(*BUILT_IN, *known_secrets(secrets), *own),
         paths=JsonPaths(map(json_path, paths)),
         window_bytes=window_bytes,
         window_micros=window_micros,
@@ -74,37 +72,6 @@ def redact_text(text: str, *, cut: bool = False) -> str:
     if unfinished is not None and unfinished.end - unfinished.start >= HIDDEN:
         spans = merged([*spans, unfinished])
     return replaced(text, spans, _MARK) if spans else text
-
-
-class KnownSecrets(Detector, frozen=True, kw_only=True):
-    """The detector of secrets that are known: the sorted `texts`.
-
-    A pattern with all beginnings of a secret would grow with the square of its length: 18 s for 2,000 characters.
-    """
-
-    texts: tuple[str, ...]
-    longest: int
-
-    def match_open(self, text: str, folded: str, begin: int) -> tuple[str, re.Match[str]] | None:
-        for at in range(max(begin, len(text) - self.longest + 1), len(text) - HIDDEN + 1):
-            place = bisect_right(self.texts, end := text[at:])
-            if place < len(self.texts) and self.texts[place].startswith(end):
-                return (self.kind, found) if (found := _REST.match(text, at)) else None
-        return None
-
-
-def _known(secrets: Collection[str]) -> Iterator[Detector]:
-    """Yield the detector of secrets that are known. Short ones, and those with white space, are left out."""
-    known = sorted(text for text in set(secrets) if len(text) >= KNOWN_LEAST and not re.search(r"\s", text))
-    if known:
-        yield KnownSecrets(
-            kind="known_secret",
-            anchors=tuple({text[:HIDDEN] for text in known}),
-            pattern=re.compile("|".join(map(re.escape, reversed(known)))),  # a secret before those that it begins with
-            within="word",
-            texts=tuple(known),
-            longest=max(map(len, known)),
-        )
 
 
 def pattern(kind: str, text: str) -> Detector:

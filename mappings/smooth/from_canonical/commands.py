@@ -21,7 +21,7 @@ from dragoman.mappings.smooth.wire.events import FORMS
 
 FROM_COMMAND = Rules[[Losses], object]("canonical commands -> smooth")
 
-TITLE_MAX = 60  # docs/dialects/smooth.md, section 3
+TITLE_MAX = 60  # characters of a title that servers keep (docs/dialects/smooth.md, section 3)
 DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
 
 
