@@ -2,6 +2,7 @@
 
 model          limits, routes and their options
 check          finds every error of a file
+route_rules    checks which endpoints and keys of routes cannot be used together
 shape          finds unknown keys and values of a wrong type
 access         checks the keys that say who may use a route
 source         reads a small file

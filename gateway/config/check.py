@@ -7,10 +7,8 @@ unknown, missing and ill-typed keys. Then the values are checked: endpoints, and
 from __future__ import annotations
 
 import os
-import re
-import resource
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,17 +32,16 @@ from dragoman.gateway.config.local_sockets import find_socket_hazard
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.references import FileSecrets, Interpolation, resolve_paths
+from dragoman.gateway.config.route_rules import Draft, Found, fault_of, route_faults
 from dragoman.gateway.config.shape import faults, table_at, texts_in
 from dragoman.gateway.config.source import read_small, why_guessable
-from dragoman.gateway.endpoint import Endpoint, Place, parse
+from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording import places as recording_places
-from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
 
 MAX_FILE = 1024 * 1024  # bytes: a route takes about 300
 PROBLEMS_MAX = 100  # problems that are shown: the line of each is searched
 READABLE = stat.S_IRGRP | stat.S_IROTH
-Found = tuple[KeyPath, str]
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -82,23 +79,6 @@ class Checked(Struct, frozen=True, kw_only=True):
         if self.config is None:
             raise ConfigError("\n".join(map(str, self.errors)))
         return self.config
-
-
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=[^\0]*)?\Z", re.DOTALL)
-
-
-class Draft(Struct, frozen=True, kw_only=True):
-    """A `[[route]]` as it is written, and its valid endpoints by their keys."""
-
-    at: KeyPath
-    table: Mapping[str, Any]
-    listen: dict[KeyPath, Endpoint]
-    upstreams: dict[KeyPath, Endpoint]
-
-    @property
-    def name(self) -> Any:
-        """The name of the route, which need not be a string."""
-        return self.table.get("name", "default")
 
 
 def load(path: Path, *, listens: bool = True, starts: bool = True, in_force: Config | None = None) -> Config:
@@ -176,12 +156,7 @@ def check_route(route: Route) -> None:
         listen={("listen", index): one for index, one in enumerate(route.listen)},
         upstreams={("upstream", index): one for index, one in enumerate(route.upstreams)},
     )
-    for _, text in (
-        *failover_faults(draft.upstreams),
-        *_overlaps([draft]),
-        *_sessions([draft]),
-        *_shutdowns([draft]),
-    ):
+    for _, text in route_faults([draft]):
         raise ConfigError(text)
 
 
@@ -203,9 +178,7 @@ def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[l
     for index, route in enumerate(table["route"] if isinstance(table["route"], list) else []):
         if isinstance(route, dict):
             drafts.append(_draft(("route", index), route, found, listens))
-    for draft in drafts:
-        found += failover_faults(draft.upstreams)
-    found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts), *_directories(drafts)]
+    found += route_faults(drafts)
     auth = table.get("auth")
     found += jwt_faults(table_at(auth, "jwt"))
     known = _known_auth(auth)
@@ -214,7 +187,6 @@ def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[l
     found += _limits(("limits",), table.get("limits"), {}, wrong_keys)
     for draft in drafts:
         found += _limits((*draft.at, "limits"), draft.table.get("limits"), table.get("limits"), wrong_keys)
-    found += _children(drafts)
     found += [*_recording(table.get("recording"), recorded), *_redact(table.get("recording"))]
     found += _ops(table.get("ops"), drafts)
     return found, drafts
@@ -261,123 +233,6 @@ def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
         found.append((at, str(error)))
         return None
     return endpoint
-
-
-# -- what does not go together ----------------------------------------------------------------------
-
-
-def failover_faults(upstreams: Mapping[KeyPath, Endpoint]) -> Iterator[Found]:
-    """Yield the key of each upstream that cannot be one of several, and what to write instead."""
-    if len(upstreams) < 2:
-        return
-    first, *_ = upstreams.values()
-    seen: list[Endpoint] = []
-    for key, endpoint in upstreams.items():
-        text = ""
-        if endpoint in seen:
-            text = "is in the list twice"
-        elif registry.played(endpoint):
-            text = "a recording cannot be one of several upstreams; make it the only one"
-        elif endpoint.is_pod_directory:
-            text = "a directory cannot be one of several upstreams, it finds a live pod by itself; make it the only one"
-        elif endpoint.dialect != first.dialect:
-            text = f"all upstreams of a route speak one dialect, and the first speaks {first.dialect}"
-        if text:
-            yield key, f"{endpoint.masked}: {text}"
-        seen.append(endpoint)
-
-
-def _same_names(drafts: Sequence[Draft]) -> Iterator[Found]:
-    names = [draft.name for draft in drafts]
-    for index, draft in enumerate(drafts):
-        if draft.name in names[:index]:
-            yield (*draft.at, "name"), f"duplicate route name {draft.name!r}; give each route its own `name`"
-
-
-def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """Find listeners whose place is taken by another listener, or where the backend of their own route is."""
-    taken: dict[Place, KeyPath] = {}
-    owners: dict[Place, Draft] = {}
-    for draft in drafts:
-        for at, endpoint in draft.listen.items():
-            places = registry.places(endpoint)
-            other = next((taken[place] for place in places if place in taken), None)
-            if other is not None:
-                yield at, f"{endpoint.masked}: {written(other)} listens there already"
-            for place in places:
-                taken.setdefault(place, at)
-                owners.setdefault(place, draft)
-    for draft in drafts:
-        dialled = _dialled(draft, owners)
-        for at, endpoint in draft.listen.items():
-            places = registry.places(endpoint)
-            dialler = next((dialled[place] for place in places if place in dialled and taken[place] == at), None)
-            if dialler is not None:
-                by = "is the same place" if dialler is draft else f"leads here by route {dialler.name!r}"
-                yield at, f"{endpoint.masked}: this route's `upstream` {by}, so it would be its own backend"
-
-
-def _dialled(draft: Draft, owners: Mapping[Place, Draft]) -> dict[Place, Draft]:
-    """Return the places that an input of a route can reach by way of the routes, with the route that dials each."""
-    dialled: dict[Place, Draft] = {}
-    passed = [draft]
-    for one in passed:
-        for place in (place for upstream in one.upstreams.values() for place in registry.places(upstream)):
-            if place not in dialled:
-                dialled[place] = one
-                passed += [owners[place]] if place in owners else []
-    return dialled
-
-
-def _sessions(drafts: Sequence[Draft]) -> Iterator[Found]:
-    for draft in drafts:
-        upstream = next(iter(draft.upstreams.values()), None)
-        for at, endpoint in draft.listen.items() if upstream is not None else ():
-            yield from _wrong(at, registry.check_session, endpoint, upstream)
-
-
-def _directories(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """Check that the route of a directory of pods can have a folder of its name in it."""
-    for draft in drafts:
-        for endpoint in draft.listen.values():
-            if endpoint.is_pod_directory and isinstance(draft.name, str):
-                from dragoman.gateway.transports.unix import check_directory  # not needed without such a listener
-
-                yield from _wrong((*draft.at, "name"), check_directory, endpoint.address, draft.name)
-
-
-def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """Check that only the owner's own processes can end the backend (docs/translation.md, rule 3.16)."""
-    for draft in drafts:
-        if draft.table.get("shutdown") != "backend" or not draft.listen:
-            continue
-        for upstream in list(draft.upstreams.values())[:1]:
-            dialect = registry.upstream(upstream)
-            if not dialect.commands.can_write_type(ShutdownBackend):
-                yield (*draft.at, "shutdown"), f"'backend': a {dialect.name} backend cannot be ended by its clients"
-        owners = ", ".join(f"{form}..." for form in registry.owner_only_forms())
-        if not any(endpoint.is_owner_only for endpoint in draft.listen.values()):
-            yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {owners}"
-        for at, endpoint in draft.listen.items():
-            says_it = registry.dialect(endpoint.dialect).commands.can_read_type(ShutdownBackend)
-            if says_it and not endpoint.is_owner_only:
-                text = (
-                    f"any client of {endpoint.masked} could end the backend because of `shutdown`; listen on {owners}"
-                )
-                yield at, text
-
-
-def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """Check the variables and the limits of child processes."""
-    for draft in drafts:
-        if draft.table.get("rlimits") and not hasattr(resource, "prlimit"):
-            yield (*draft.at, "rlimits"), "this system cannot limit a process that runs already; Linux can"
-        for index, text in texts_in(draft.table.get("env")):
-            if not VARIABLE.match(text):
-                yield (
-                    (*draft.at, "env", index),
-                    f"{text.partition('=')[0]!r} is not a variable: write NAME or NAME=VALUE",
-                )
 
 
 def _known_auth(table: Any) -> Auth:
@@ -456,9 +311,9 @@ def _redact(table: Any) -> Iterator[Found]:
 
     for kind, text in table_at(redact, "patterns").items():
         if isinstance(text, str):
-            yield from _wrong((*at, "patterns", kind), pattern, kind, text)
+            yield from fault_of((*at, "patterns", kind), pattern, kind, text)
     for index, text in texts_in(redact.get("paths")):
-        yield from _wrong((*at, "paths", index), json_path, text)
+        yield from fault_of((*at, "paths", index), json_path, text)
     salt = redact.get("salt")
     if isinstance(salt, str) and salt and (why := why_guessable("salt", salt)):
         yield (*at, "salt"), why
@@ -477,13 +332,6 @@ def _ops(table: Any, drafts: Sequence[Draft]) -> Iterator[Found]:
         for at, endpoint in draft.listen.items():
             if not set(places).isdisjoint(registry.places(endpoint)):
                 yield ("ops", "listen"), f"{ops.listen}: {written(at)} listens there already"
-
-
-def _wrong(at: KeyPath, check: Callable[..., object], *values: object) -> Iterator[Found]:
-    try:
-        check(*values)
-    except ConfigError as error:
-        yield at, str(error)
 
 
 def _can_others_read(path: Path) -> bool:

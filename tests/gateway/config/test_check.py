@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,14 @@ import tomli
 
 from dragoman.gateway.config.check import Problem, check, check_route, load
 from dragoman.gateway.config.model import Limits, Route, RouteLimits
-from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 from tests.data_files import DATA
+from tests.gateway.config.conftest import Write
 from tests.test_layout import listed
 
 LONG = "x" * 58  # with its quotes the longest value that an error shows whole
 ROUTE = '[[route]]\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "pod+unix:/x"\n'
-
-Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    path = tmp_path / "dragoman.gateway.toml"
-
-    def written(text: str) -> Path:
-        path.write_text(text.replace("TMP", str(tmp_path)), "utf-8")
-        path.chmod(0o600)
-        return path
-
-    return written
 
 
 @pytest.fixture
@@ -222,35 +208,6 @@ def test_a_listener_without_its_directory_is_refused_as_when_it_is_served(write:
 # -- what does not go together ----------------------------------------------------------------------
 
 
-def test_the_second_route_with_the_same_name_is_refused(write: Write) -> None:
-    assert found(write(ROUTE + ROUTE)) == [
-        (4, "route[1].name", "duplicate route name 'default'; give each route its own `name`")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.1:8787/ws"),
-        ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.1:8787/other"),
-        ("smooth+ws://localhost:8787/ws", "smooth+ws://LOCALHOST:8787/ws"),
-        ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://localhost:8787/ws"),
-        ("smooth+ws://[::1]:8787/ws", "smooth+ws://localhost:8787/ws"),
-        ("smooth+ws://127.0.0.1:8787/ws", "pando+tcp://127.0.0.1:8786"),
-        ("pod+unix:TMP/s", "pod+unix:TMP/x/../s"),
-        ("pando+tcp://127.0.0.1:48254", "pando+tcp://127.0.0.1:48254?rpc=1"),
-        ("pando+dir:/", "pando+tcp://127.0.0.1:48254"),  # the ports of "/" (docs/dialects/pando.md, section 1.1)
-    ],
-)
-def test_two_listeners_at_one_address_are_refused(write: Write, tmp_path: Path, first: str, second: str) -> None:
-    (tmp_path / "x").mkdir()
-    text = f'[[route]]\nlisten = ["{first}"]\nupstream = "pod+unix:/x"\n'
-    problems = found(write(text + f'[[route]]\nname = "b"\nlisten = ["{second}"]\nupstream = "pod+unix:/x"\n'))
-    ((line, path, said),) = problems
-    assert (line, path) == (6, "route[1].listen[0]")
-    assert said.endswith(": route[0].listen[0] listens there already")
-
-
 @pytest.mark.parametrize(
     ("listen", "ops"),
     [
@@ -264,66 +221,6 @@ def test_an_ops_port_at_the_address_of_a_listener_is_refused(write: Write, liste
     problems = found(write(f'{route}[ops]\nlisten = "{ops or "http://127.0.0.1:0"}"\n'))
     assert [(line, path) for line, path, _ in problems] == ([(5, "ops.listen")] if ops else [])
     assert all(text.endswith(": route[0].listen[0] listens there already") for _, _, text in problems)
-
-
-@pytest.mark.parametrize(
-    ("listen", "upstream"),
-    [
-        ("pod+unix:TMP/s", "pod+unix:TMP/s"),
-        ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://localhost:8787/ws"),
-        ("smooth+ws://localhost:8787/ws", "smooth+ws://[::1]:8787/ws"),
-    ],
-)
-def test_a_route_that_dials_its_own_listener_is_refused(write: Write, listen: str, upstream: str) -> None:
-    ((line, path, said),) = found(write(f'[[route]]\nlisten = ["{listen}"]\nupstream = "{upstream}"\n'))
-    assert (line, path) == (2, "route[0].listen[0]")
-    assert "so it would be its own backend" in said
-
-
-def test_routes_that_lead_to_each_other_are_refused_and_a_chain_of_routes_is_not(write: Write) -> None:
-    chain = "".join(
-        f'[[route]]\nname = "{name}"\nlisten = ["pod+unix:TMP/{name}"]\nupstream = "pod+unix:TMP/{upstream}"\n'
-        for name, upstream in (("a", "b"), ("b", "c"), ("c", "d"))
-    )
-    assert found(write(chain)) == []
-    loop = chain.replace("TMP/d", "TMP/b")  # a leads into the loop of b and c, but is no part of it
-    (first, at_b, told_b), (second, at_c, told_c) = found(write(loop))
-    assert ((first, at_b), (second, at_c)) == ((7, "route[1].listen[0]"), (11, "route[2].listen[0]"))
-    assert told_b.endswith(": this route's `upstream` leads here by route 'c', so it would be its own backend")
-    assert told_c.endswith(": this route's `upstream` leads here by route 'b', so it would be its own backend")
-
-
-def test_ending_the_backend_without_a_listener_of_its_owner_is_refused(write: Write) -> None:
-    assert found(write(ROUTE + 'shutdown = "backend"\n')) == [
-        (
-            4,
-            "route[0].shutdown",
-            (
-                "'backend' needs a listener that only its owner can reach: pod+unix:..., pod+dir:..., pod+name:..., "
-                "codewhale+stdio:..., codewhale+unix:..."
-            ),
-        )
-    ]
-    assert found(write(ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]') + 'shutdown = "backend"\n')) == []
-
-
-@pytest.mark.parametrize("upstream", ["smooth+ws://127.0.0.1:1/ws", "pando+tcp://127.0.0.1:4"])
-def test_ending_a_backend_that_has_no_shutdown_is_refused(write: Write, upstream: str) -> None:
-    text = ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]').replace("pod+unix:/x", upstream)
-    told = f"'backend': a {upstream.partition('+')[0]} backend cannot be ended by its clients"
-    assert found(write(text + 'shutdown = "backend"\n')) == [(4, "route[0].shutdown", told)]
-
-
-def test_ending_the_backend_over_a_listener_open_to_everybody_is_refused(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # No dialect that can say it has such a listener yet.
-    monkeypatch.setattr(Endpoint, "is_owner_only", False)
-    text = ROUTE.replace("smooth+ws://127.0.0.1:0/ws", "pod+unix:TMP/s") + 'shutdown = "backend"\n'
-    assert [(line, path) for line, path, _ in found(write(text))] == [
-        (2, "route[0].listen[0]"),
-        (4, "route[0].shutdown"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -451,14 +348,6 @@ def test_a_token_of_the_ops_port_is_the_value_of_the_variable_that_it_names(
     ops = load(write(text)).ops
     assert ops is not None
     assert ops.tokens == ("a-long-random-token",)
-
-
-@pytest.mark.parametrize(("name", "words"), [("a/b", "invalid pod name 'a/b'"), ("x" * 100, "at most 107 bytes")])
-def test_the_name_of_a_route_must_fit_its_folder_in_a_directory_of_pods(write: Write, name: str, words: str) -> None:
-    text = f'[[route]]\nname = "{name}"\nlisten = ["pod+dir:/run/pods"]\nupstream = "pod+unix:/run/x/sock"\n'
-    ((line, path, said),) = found(write(text))
-    assert (line, path) == (2, "route[0].name")
-    assert words in said
 
 
 # -- references -------------------------------------------------------------------------------------
