@@ -12,8 +12,8 @@ curve        encrypted connections of two gateways
 
 from dragoman.adapters.zeromq.client import connect
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer, has_curve, is_key
-from dragoman.adapters.zeromq.server import PrimaryEvents, listen
-from dragoman.adapters.zeromq.sockets import ZeroMQLimits, tcp_address
+from dragoman.adapters.zeromq.server import listen
+from dragoman.adapters.zeromq.sockets import PrimaryEvents, ZeroMQLimits, tcp_address
 
 __all__ = [
     "CurveClient",

@@ -15,15 +15,15 @@ read is dropped silently. With it, the first case is a ConnectionError, and in t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import zmq
 
-from dragoman.adapters.base import Accept, CloseReason, Sink, Transport, TransportLimits
+from dragoman.adapters.base import CloseReason, Sink, Transport
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
-from dragoman.adapters.zeromq.sockets import Sockets, ZeroMQLimits, oversize
+from dragoman.adapters.zeromq.sockets import PrimaryEvents, Sockets, ZeroMQLimits, oversize
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.dialect import Frame, Loss, Parts
 
@@ -36,22 +36,14 @@ UNREAD = 4
 class Callers:
     """The ROUTER socket and its callers. The socket stays open while `sockets` has a holder."""
 
-    def __init__(
-        self,
-        sockets: Sockets,
-        limits: TransportLimits,
-        accept: Accept,
-        bounds: ZeroMQLimits,
-        lost: Callable[[Loss], None],
-    ) -> None:
+    def __init__(self, sockets: Sockets, bounds: ZeroMQLimits, events: PrimaryEvents) -> None:
         self._refusing = False  # new callers
         self._sockets = sockets
-        self._limits = limits
-        self._accept = accept
+        self._limits = sockets.limits
+        self._events = events
         self._answered = min(bounds.answered, bounds.idle)
         self._idle = bounds.idle
         self._most = bounds.callers
-        self._tell = lost
         self._known: dict[bytes, Caller] = {}  # ordered by the time of the last message, oldest first
         self._banned: dict[bytes, float] = {}  # identity -> until when its calls are dropped, the earliest first
         self._behind: set[Caller] = set()  # callers whose link has not taken every frame
@@ -59,7 +51,7 @@ class Callers:
         self._timer: asyncio.TimerHandle | None = None
         self.socket = sockets.socket(zmq.ROUTER, {zmq.ROUTER_MANDATORY: 1, zmq.RCVHWM: UNREAD})
         self._polled = sockets.poll(self.socket, self._arrived)
-        sockets.watch_port(self._polled, bounds, lost, lambda _event, _value: None)
+        sockets.watch_port(self._polled, bounds, events, lambda _event, _value: None)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -108,7 +100,7 @@ class Callers:
         if not self._known and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        await self._sockets.release(self._limits.close_deadline)
+        await self._sockets.release()
 
     # --------------------------------------------------------------------------------------------------
 
@@ -130,7 +122,7 @@ class Callers:
             message = tuple(parts)
             said.setdefault(caller, []).append(oversize(message, self._limits) or Parts("rpc", identity, message))
         if dropped:
-            self._tell(Loss(kind="call", why="the caller was disconnected for a limit", count=dropped))
+            self._events.lost(Loss(kind="call", why="the caller was disconnected for a limit", count=dropped))
         for caller, frames in said.items():
             caller.take(frames)
         if self._too_much:
@@ -145,14 +137,14 @@ class Callers:
     def _new(self, identity: bytes) -> Caller | None:
         if self._refusing or not self._make_room():
             why = "the gateway is stopping" if self._refusing else "too many callers wait for answers"
-            self._tell(Loss(kind="call", why=why))
+            self._events.lost(Loss(kind="call", why=why))
             return None
         caller = self._known[identity] = Caller(identity, self)
         caller.heard = self._loop.time()
         self._sockets.hold()
         if self._timer is None:
             self._timer = self._loop.call_later(self._answered, self._expire)
-        self._accept(caller)
+        self._events.accept(caller)
         return caller
 
     def _make_room(self) -> bool:

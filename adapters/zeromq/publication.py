@@ -12,14 +12,14 @@ A subscriber that has stopped reading must not silence the others. If there are 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import zmq
 
-from dragoman.adapters.base import CloseReason, Sink, Transport, TransportLimits
+from dragoman.adapters.base import CloseReason, Sink, Transport
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
-from dragoman.adapters.zeromq.sockets import Sockets, ZeroMQLimits
+from dragoman.adapters.zeromq.sockets import PrimaryEvents, Sockets, ZeroMQLimits
 from dragoman.adapters.zeromq.subscribers import Subscribers
 from dragoman.mappings.dialect import Loss
 
@@ -33,24 +33,12 @@ UNSUBSCRIBED, SUBSCRIBED = 0, 1  # the first byte of a subscriber's message (ZMT
 class Publication(Transport):
     """The transport that publishes frames, each as one message of one part. It receives nothing."""
 
-    def __init__(
-        self,
-        sockets: Sockets,
-        limits: TransportLimits,
-        bounds: ZeroMQLimits,
-        lost: Callable[[Loss], None],
-        subscribed: Callable[[], None],
-        topics: set[bytes],
-    ) -> None:
+    def __init__(self, sockets: Sockets, bounds: ZeroMQLimits, events: PrimaryEvents) -> None:
         self.peer = "subscribers"
         self.meter = Meter()
-        self.topics = topics
-        """The prefixes that have a subscriber."""
-        topics.clear()
-        self._limits = limits
+        events.topics.clear()
         self._publish_wait = bounds.publish_wait
-        self._tell = lost
-        self._subscribed = subscribed
+        self._events = events
         self._sockets = sockets
         self._over = asyncio.Event()
         self.socket = sockets.socket(
@@ -68,9 +56,9 @@ class Publication(Transport):
             bounds.stall_deadline,
             most=bounds.subscribers,
             topics=bounds.subscriptions,
-            refused=lambda why: lost(Loss(kind="subscriber", why=why)),
+            refused=lambda why: events.lost(Loss(kind="subscriber", why=why)),
         )
-        self._connections = sockets.watch_port(self._polled, bounds, lost, self.subscribers.note_event)
+        self._connections = sockets.watch_port(self._polled, bounds, events, self.subscribers.note_event)
 
     async def run(self, sink: Sink) -> None:
         await self._over.wait()
@@ -93,7 +81,7 @@ class Publication(Transport):
         finally:  # a cancelled send must count its unwritten frames as lost too
             lost = dropped + len(frames) - done
             if lost:
-                self._tell(Loss(kind="publication", why="a subscriber does not read", count=lost))
+                self._events.lost(Loss(kind="publication", why="a subscriber does not read", count=lost))
             self._polled.sent()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
@@ -109,8 +97,8 @@ class Publication(Transport):
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._over.is_set():
             self._over.set()
-            self._sockets.close(self._polled, self._limits.close_deadline)
-            await self._sockets.release(self._limits.close_deadline)
+            self._sockets.close(self._polled, self._sockets.limits.close_deadline)
+            await self._sockets.release()
 
     # --------------------------------------------------------------------------------------------------
 
@@ -136,9 +124,9 @@ class Publication(Transport):
         for message in messages:
             action, topic, connection = message[0][:1], message[0][1:], int(message[-1] or NOBODY)
             if action == bytes((SUBSCRIBED,)):
-                self.topics.add(topic)
+                self._events.topics.add(topic)
                 self.subscribers.subscribed(connection, topic)
-                self._subscribed()
+                self._events.subscribed()
             elif action == bytes((UNSUBSCRIBED,)):
-                self.topics.discard(topic)
+                self._events.topics.discard(topic)
                 self.subscribers.unsubscribed(connection, topic)

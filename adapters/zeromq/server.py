@@ -8,41 +8,26 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 
 import zmq
-from msgspec import Struct, field
 
-from dragoman.adapters.base import Accept, TransportLimits
+from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
 from dragoman.adapters.zeromq.curve import CurveServer
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.sockets import (
     SOCKETS_MAX,
     CountedContext,
+    PrimaryEvents,
     Sockets,
     ZeroMQLimits,
     shared_context,
     tcp_address,
     use_ipv6,
 )
-from dragoman.mappings.dialect import Loss
 
 PORT_TRIES = 512  # one is enough, unless thousands of connections of this machine have most of the next ports
 DEFAULTS = ZeroMQLimits()
-
-
-class PrimaryEvents(Struct, frozen=True, kw_only=True):
-    """Functions that a ZeroMQ listener calls.
-
-    `accept` is called with the Publication, and with each new Caller. `lost` is called with every undelivered message,
-    `subscribed` after each subscription. `topics` is kept up to date: the prefixes that have a subscriber.
-    """
-
-    accept: Accept
-    lost: Callable[[Loss], None]
-    subscribed: Callable[[], None] = lambda: None
-    topics: set[bytes] = field(default_factory=set)
 
 
 class ZeroMQListener:
@@ -54,21 +39,20 @@ class ZeroMQListener:
 
     is_reachable = True
 
-    def __init__(self, sockets: Sockets, publication: Publication, callers: Callers, limits: TransportLimits) -> None:
+    def __init__(self, sockets: Sockets, publication: Publication, callers: Callers) -> None:
         self.address = _last_endpoint(publication.socket)
         self.publish_port, self.call_port = _port(self.address), _port(_last_endpoint(callers.socket))
         if self.call_port != self.publish_port + 1:
             self.address += f"?rpc={self.call_port}"
         self._sockets = sockets
         self._callers = callers
-        self._limits = limits
         self._open = True
 
     async def close(self) -> None:
         if self._open:
             self._open = False
             self._callers.refuse_new()
-            await self._sockets.release(self._limits.close_deadline)
+            await self._sockets.release()
 
 
 async def listen(
@@ -87,8 +71,8 @@ async def listen(
     """
     sockets = Sockets(limits, shared_context() if curve is None else CountedContext(SOCKETS_MAX), curve)
     try:
-        publication = Publication(sockets, limits, bounds, events.lost, events.subscribed, events.topics)
-        callers = Callers(sockets, limits, events.accept, bounds, events.lost)
+        publication = Publication(sockets, bounds, events)
+        callers = Callers(sockets, bounds, events)
         _bind_both(publication.socket, callers.socket, host, port, call_port)
     except zmq.ZMQError as error:
         await sockets.release(0)
@@ -98,7 +82,7 @@ async def listen(
         raise
     sockets.hold()  # the publication; the listener is the first holder
     events.accept(publication)
-    return ZeroMQListener(sockets, publication, callers, limits)
+    return ZeroMQListener(sockets, publication, callers)
 
 
 def _bind_both(

@@ -28,9 +28,9 @@ from threading import Event, Thread
 from weakref import WeakKeyDictionary
 
 import zmq
-from msgspec import Struct
+from msgspec import Struct, field
 
-from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.inbound import FRAME_OVERHEAD
 from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
@@ -86,6 +86,19 @@ class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
     subscribers: int = 256  # a project has a terminal and a few viewers
     subscriptions: int = 32  # a real subscriber has at most ten
     descriptors: int = sys.maxsize  # all may be used
+
+
+class PrimaryEvents(Struct, frozen=True, kw_only=True):
+    """Functions that a ZeroMQ listener calls.
+
+    `accept` is called with the Publication, and with each new Caller. `lost` is called with every undelivered message,
+    `subscribed` after each subscription. `topics` is kept up to date: the prefixes that have a subscriber.
+    """
+
+    accept: Accept
+    lost: Callable[[Loss], None]
+    subscribed: Callable[[], None] = lambda: None
+    topics: set[bytes] = field(default_factory=set)
 
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, CountedContext] = WeakKeyDictionary()
@@ -226,12 +239,10 @@ class Sockets:
         self._monitors[polled] = receiver
         return receiver
 
-    def watch_port(
-        self, polled: Polled, bounds: ZeroMQLimits, lost: Callable[[Loss], None], hear: OnSocketEvent
-    ) -> Polled:
+    def watch_port(self, polled: Polled, bounds: ZeroMQLimits, events: PrimaryEvents, hear: OnSocketEvent) -> Polled:
         """Like `monitor`, for a socket that will be bound: `release` waits until its port is free.
 
-        A connection with a descriptor that is kept for others is shut down, and `lost` is called.
+        A connection with a descriptor that is kept for others is shut down, and `events.lost` is called.
         """
         ended = asyncio.get_running_loop().create_future()
 
@@ -242,7 +253,7 @@ class Sockets:
             elif not polled.closed and (event != zmq.EVENT_ACCEPTED or value < bounds.descriptors):
                 hear(event, value)
             elif not polled.closed and refuse_connection(polled.socket, value):
-                lost(Loss(kind="connection", why=REASON))
+                events.lost(Loss(kind="connection", why=REASON))
 
         self._ends.append(ended)
         return self.monitor(polled, PORT_EVENTS, hear_end)
@@ -259,8 +270,12 @@ class Sockets:
         """Add a holder of these sockets."""
         self._holders += 1
 
-    async def release(self, linger: float) -> None:
-        """Remove a holder. The last one closes all sockets; queued messages have `linger` seconds to be sent."""
+    async def release(self, linger: float | None = None) -> None:
+        """Remove a holder. The last one closes all sockets.
+
+        Queued messages have `linger` seconds to be sent, by default the close deadline.
+        """
+        linger = self.limits.close_deadline if linger is None else linger
         self._holders -= 1
         if self._holders == 0:
             for polled in self._polled:

@@ -18,8 +18,8 @@ from dragoman.adapters.zeromq.callers import Caller
 from dragoman.adapters.zeromq.client import DialledSockets, connect
 from dragoman.adapters.zeromq.curve import CurveServer
 from dragoman.adapters.zeromq.publication import Publication
-from dragoman.adapters.zeromq.server import PrimaryEvents, ZeroMQListener, listen
-from dragoman.adapters.zeromq.sockets import ZeroMQLimits, tcp_address
+from dragoman.adapters.zeromq.server import ZeroMQListener, listen
+from dragoman.adapters.zeromq.sockets import PrimaryEvents, ZeroMQLimits, tcp_address
 from dragoman.mappings.dialect import Loss
 from tests.awaited import until
 
@@ -46,6 +46,7 @@ class Primary:
         self.accepted: asyncio.Queue[Caller] = asyncio.Queue()
         self.callers: list[Caller] = []
         self.losses: list[Loss] = []
+        self.topics: set[bytes] = set()  # the prefixes that have a subscriber
         self.subscriptions = 0
         self.publication: Publication
         self.listener: ZeroMQListener
@@ -99,7 +100,7 @@ async def primary(
             port,
             call_port,
             limits,
-            PrimaryEvents(accept=ours.accept, lost=ours.losses.append, subscribed=ours.subscribed),
+            PrimaryEvents(accept=ours.accept, lost=ours.losses.append, subscribed=ours.subscribed, topics=ours.topics),
             bounds,
             curve,
         )

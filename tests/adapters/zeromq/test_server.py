@@ -10,11 +10,11 @@ import pytest
 import zmq
 
 from dragoman.adapters.zeromq import server, sockets
-from dragoman.adapters.zeromq.server import PrimaryEvents, listen
+from dragoman.adapters.zeromq.server import listen
 from tests.adapters.zeromq.peers import DEADLINE, LIMITS, dialled, peer, primary
 from tests.reserved_ports import reserved_port
 
-UNHEARD = PrimaryEvents(accept=lambda _transport: None, lost=lambda _loss: None)
+UNHEARD = sockets.PrimaryEvents(accept=lambda _transport: None, lost=lambda _loss: None)
 
 
 async def listen_at(port: int, call_port: int | None) -> None:
