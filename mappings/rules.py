@@ -8,8 +8,9 @@
 `Rules[P, T]` holds functions that take the source, then the parameters P, and return a tuple of T. A function whose
 first parameter does not accept the source of its rule is a type error.
 
-Every source type has exactly one entry: a rule, `carried` (another event carries its content), or `none` (the target
-has no form: declared, and counted each time). fidelity.py makes the matrix from these entries, and tests measure it.
+Every source type has exactly one entry: a rule, `becomes` (always the same item), `carried` (another event carries its
+content), or `none` (the target has no form: declared, and counted each time). fidelity.py makes the matrix from these
+entries, and tests measure it.
 """
 
 from __future__ import annotations
@@ -112,15 +113,6 @@ class Rule(Struct, frozen=True):
     ext: tuple[str, ...] = ()
 
 
-def making(kind: type) -> Callable[..., tuple[Any, ...]]:
-    """Return the function of a rule whose target has no content: it makes one, whatever the source says."""
-
-    def make(*_source_and_context: object) -> tuple[Any, ...]:
-        return (kind(),)
-
-    return make
-
-
 class RuleTable:
     """The entries of one direction by source type, without the signatures of its functions."""
 
@@ -167,6 +159,15 @@ class Rules(RuleTable, Generic[P, T]):
             return function
 
         return register
+
+    def becomes(self, source: type, item: T, fidelity: Fidelity = EXACT) -> None:
+        """Declare that each `source` becomes this item, whatever else it says."""
+        items = (item,)
+
+        def write_item(_source: object, /, *_args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
+            return items
+
+        self._add(source, Rule((type(item),), fidelity), write_item)
 
     def carried(self, source: type, how: str, without: tuple[str, ...] = ()) -> None:
         """Declare that `source` writes nothing itself; `how` names the message that has its content.

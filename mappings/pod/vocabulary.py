@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
-from dragoman.mappings.canonical import commands, values
+from dragoman.mappings.canonical import Command, commands, values
 from dragoman.mappings.canonical.values import Cause, End
 from dragoman.mappings.extras import Extras
 from dragoman.mappings.pod.wire import methods
@@ -66,14 +66,14 @@ COMPLETION_KINDS: dict[str, CompletionKind] = {kind: kind for kind in get_args(C
 BAD_METHOD = "invalid method: "
 """The beginning of a pod's error for a line that it cannot read (docs/dialects/pod.md, section 1.1)."""
 
-METHODS_WITHOUT_CONTENT: dict[type[methods.MethodBase], type[commands.CommandBase]] = {
-    methods.Resume: commands.ResumeTurn,
-    methods.Cancel: commands.CancelTurn,
-    methods.Pause: commands.PauseTurn,
-    methods.Compact: commands.Compact,
-    methods.Shutdown: commands.ShutdownBackend,
-}
-"""Methods -> their commands; neither says more than its name."""
+METHODS_WITHOUT_CONTENT: tuple[tuple[methods.MethodBase, Command], ...] = (
+    (methods.Resume(), commands.ResumeTurn()),
+    (methods.Cancel(), commands.CancelTurn()),
+    (methods.Pause(), commands.PauseTurn()),
+    (methods.Compact(), commands.Compact()),
+    (methods.Shutdown(), commands.ShutdownBackend()),
+)
+"""Methods with their commands; neither says more than its name."""
 
 
 TO_SEGMENT: dict[type, Callable[[Any], values.Segment]] = {

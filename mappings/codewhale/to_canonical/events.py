@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.ids import read_id
-from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, frame_events
+from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, frame_events, response_delta
 from dragoman.mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of, keep
 from dragoman.mappings.codewhale.wire import lines, results
 from dragoman.mappings.dialect import BurstFacts
@@ -38,21 +38,9 @@ def _response(id: str | UnsetType) -> Ext | None:
     return keep(response_id=id)
 
 
-@TO_EVENT.rule(lines.ResponseStart, produces=(events.ModelTurnStarted,))
-def response_start(_message: lines.ResponseStart) -> Events:
-    return (events.ModelTurnStarted(),)
-
-
-@TO_EVENT.rule(lines.ResponseDelta, produces=(events.TextDelta, events.ReasoningDelta))
-def response_delta(message: lines.ResponseDelta) -> Events:
-    if message.channel == "reasoning":
-        return (events.ReasoningDelta(text=message.delta),)
-    return (events.TextDelta(text=message.delta),)
-
-
-@TO_EVENT.rule(lines.ResponseEnd, produces=(events.TurnResult,))
-def response_end(_message: lines.ResponseEnd) -> Events:
-    return (events.TurnResult(end="completed"),)
+TO_EVENT.becomes(lines.ResponseStart, events.ModelTurnStarted())
+TO_EVENT.rule(lines.ResponseDelta, produces=(events.TextDelta, events.ReasoningDelta))(response_delta)
+TO_EVENT.becomes(lines.ResponseEnd, events.TurnResult(end="completed"))
 
 
 def hook(message: Struct) -> Events:

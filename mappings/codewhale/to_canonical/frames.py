@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import Event, Events, events
 from dragoman.mappings.codewhale.vocabulary import keep
 from dragoman.mappings.codewhale.wire import frames as wire
-from dragoman.mappings.codewhale.wire import values
+from dragoman.mappings.codewhale.wire import lines, values
 from dragoman.mappings.extras import as_json, raw, read_raw
 from dragoman.mappings.rules import Rules
 
@@ -40,21 +40,20 @@ def plain(event: Any) -> Any:
     return replace(event, ext=None) if event.ext is not None else event
 
 
-@TO_FRAME.rule(wire.ResponseStart, produces=(events.ModelTurnStarted,))
-def response_start(_frame: wire.ResponseStart) -> Events:
-    return (events.ModelTurnStarted(),)
+TO_FRAME.becomes(wire.ResponseStart, events.ModelTurnStarted())
 
 
-@TO_FRAME.rule(wire.ResponseDelta, produces=(events.TextDelta, events.ReasoningDelta))
-def response_delta(frame: wire.ResponseDelta) -> Events:
+def response_delta(frame: wire.ResponseDelta | lines.ResponseDelta) -> Events:
+    """Return a piece of an answer, in a frame or in a line of its own."""
     if frame.channel == "reasoning":
         return (events.ReasoningDelta(text=frame.delta),)
     return (events.TextDelta(text=frame.delta),)
 
 
-@TO_FRAME.rule(wire.ResponseEnd, produces=(events.TurnResult,))
-def response_end(_frame: wire.ResponseEnd) -> Events:
-    return (events.TurnResult(end="completed"),)
+TO_FRAME.rule(wire.ResponseDelta, produces=(events.TextDelta, events.ReasoningDelta))(response_delta)
+
+
+TO_FRAME.becomes(wire.ResponseEnd, events.TurnResult(end="completed"))
 
 
 @TO_FRAME.rule(wire.ToolCallStart, produces=(events.ToolCallStarted, events.ToolCallArguments))
@@ -138,19 +137,9 @@ def patch_end(frame: wire.PatchEnd) -> Events:
     return (events.ToolCallFinished(name="apply_patch", summary="", is_error=not frame.ok),)
 
 
-@TO_FRAME.rule(wire.TurnStarted, produces=(events.RunStarted,))
-def turn_started(_frame: wire.TurnStarted) -> Events:
-    return (events.RunStarted(kind="user_send"),)
-
-
-@TO_FRAME.rule(wire.TurnComplete, produces=(events.TurnResult,))
-def turn_complete(_frame: wire.TurnComplete) -> Events:
-    return (events.TurnResult(end="completed"),)
-
-
-@TO_FRAME.rule(wire.TurnAborted, produces=(events.TurnResult,))
-def turn_aborted(_frame: wire.TurnAborted) -> Events:
-    return (events.TurnResult(end="cancelled"),)
+TO_FRAME.becomes(wire.TurnStarted, events.RunStarted(kind="user_send"))
+TO_FRAME.becomes(wire.TurnComplete, events.TurnResult(end="completed"))
+TO_FRAME.becomes(wire.TurnAborted, events.TurnResult(end="cancelled"))
 
 
 @TO_FRAME.rule(wire.GoalUpdated, produces=(events.GoalUpdated,))
@@ -158,9 +147,7 @@ def goal_updated(frame: wire.GoalUpdated) -> Events:
     return (events.GoalUpdated(goal=raw(frame.goal)),)
 
 
-@TO_FRAME.rule(wire.GoalCleared, produces=(events.GoalCleared,))
-def goal_cleared(_frame: wire.GoalCleared) -> Events:
-    return (events.GoalCleared(),)
+TO_FRAME.becomes(wire.GoalCleared, events.GoalCleared())
 
 
 @TO_FRAME.rule(wire.Error, produces=(events.ErrorReported,))

@@ -82,9 +82,7 @@ def message_append(message: wire.MessageAppend) -> Events:
     )
 
 
-@TO_EVENT.rule(wire.LlmStart, produces=(events.ModelTurnStarted,))
-def llm_start(_message: wire.LlmStart) -> Events:
-    return (events.ModelTurnStarted(),)
+TO_EVENT.becomes(wire.LlmStart, events.ModelTurnStarted())
 
 
 @TO_EVENT.rule(wire.LlmToken, produces=(events.TextDelta,))

@@ -19,7 +19,7 @@ from dragoman.mappings.pod.vocabulary import (
 )
 from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire.values import ChildReport
-from dragoman.mappings.rules import Emulated, Lossy, Rules, making
+from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 FROM_COMMAND = Rules[[Losses], wire.MethodBase]("canonical commands -> pod")
 
@@ -50,8 +50,8 @@ def inject_note(command: commands.InjectNote, _context: Losses) -> Messages:
     )
 
 
-for kind, command in METHODS_WITHOUT_CONTENT.items():
-    FROM_COMMAND.rule(command, produces=(kind,))(making(kind))
+for method, command in METHODS_WITHOUT_CONTENT:
+    FROM_COMMAND.becomes(type(command), method)
 
 
 @FROM_COMMAND.rule(commands.ListCompletions, produces=(wire.ListCompletions,))
@@ -63,11 +63,9 @@ def list_completions(command: commands.ListCompletions, context: Losses) -> Mess
     return (wire.ListCompletions(params=wire.ListCompletions.Params(kind=kind, prefix=command.prefix)),)
 
 
-@FROM_COMMAND.rule(
-    commands.ListSessions, produces=(wire.ListVisiblePods,), fidelity=Lossy(("limit", "cursor", "query", "archived"))
+FROM_COMMAND.becomes(
+    commands.ListSessions, wire.ListVisiblePods(), fidelity=Lossy(("limit", "cursor", "query", "archived"))
 )
-def list_sessions(_command: commands.ListSessions, _context: Losses) -> Messages:
-    return (wire.ListVisiblePods(),)
 
 
 @FROM_COMMAND.rule(commands.GetSession, produces=(wire.InspectPod,))

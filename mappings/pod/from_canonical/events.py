@@ -175,9 +175,7 @@ def text_done(event: events.TextDone, _context: Context) -> Messages:
     return (wire.TextDone(data=wire.TextData(text=event.text)),)
 
 
-@FROM_EVENT.rule(events.ReasoningStarted, produces=(wire.ThinkingStart,))
-def reasoning_started(_event: events.ReasoningStarted, _context: Context) -> Messages:
-    return (wire.ThinkingStart(),)
+FROM_EVENT.becomes(events.ReasoningStarted, wire.ThinkingStart())
 
 
 @FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.ThinkingDelta,))
@@ -320,9 +318,7 @@ def memory_work(event: events.MemoryWork, _context: Context) -> Messages:
     return (wire.MemoryWorker(data=report),)
 
 
-@FROM_EVENT.rule(events.CompactionStarted, produces=(wire.CompactStart,))
-def compaction_started(_event: events.CompactionStarted, _context: Context) -> Messages:
-    return (wire.CompactStart(),)
+FROM_EVENT.becomes(events.CompactionStarted, wire.CompactStart())
 
 
 @FROM_EVENT.rule(events.CompactionDone, produces=(wire.CompactDone,))
@@ -335,9 +331,7 @@ def compaction_failed(event: events.CompactionFailed, _context: Context) -> Mess
     return (wire.CompactFailed(data=wire.CompactFailed.Data(error=event.text)),)
 
 
-@FROM_EVENT.rule(events.BackendShutdown, produces=(wire.Shutdown,), fidelity=Lossy(("reason",)))
-def backend_shutdown(_event: events.BackendShutdown, _context: Context) -> Messages:
-    return (wire.Shutdown(),)
+FROM_EVENT.becomes(events.BackendShutdown, wire.Shutdown(), fidelity=Lossy(("reason",)))
 
 
 @FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Emulated("error, or the events after a success"))

@@ -10,7 +10,7 @@ from dragoman.mappings.pod.entries import opaque
 from dragoman.mappings.pod.vocabulary import METHODS_WITHOUT_CONTENT, keep, to_segments
 from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire.values import ChildReport, Errored, ShutDown, TurnEnded
-from dragoman.mappings.rules import Rules, making
+from dragoman.mappings.rules import Rules
 
 TO_COMMAND = Rules[[], Command]("pod -> canonical commands")
 
@@ -42,8 +42,8 @@ def _report_text(report: ChildReport) -> str:
     return f"Pod {report.parent_pod} gave a part of its scope to its new pod {report.sub_pod}."
 
 
-for kind, command in METHODS_WITHOUT_CONTENT.items():
-    TO_COMMAND.rule(kind, produces=(command,))(making(command))
+for method, command in METHODS_WITHOUT_CONTENT:
+    TO_COMMAND.becomes(type(method), command)
 
 
 @TO_COMMAND.rule(wire.ListCompletions, produces=(commands.ListCompletions,))
@@ -51,9 +51,7 @@ def list_completions(message: wire.ListCompletions) -> Commands:
     return (commands.ListCompletions(kind=message.params.kind, prefix=message.params.prefix),)
 
 
-@TO_COMMAND.rule(wire.ListVisiblePods, produces=(commands.ListSessions,))
-def list_visible_pods(_message: wire.ListVisiblePods) -> Commands:
-    return (commands.ListSessions(),)
+TO_COMMAND.becomes(wire.ListVisiblePods, commands.ListSessions())
 
 
 @TO_COMMAND.rule(wire.InspectPod, produces=(commands.GetSession,))

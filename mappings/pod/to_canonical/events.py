@@ -123,9 +123,7 @@ def text_done(message: wire.TextDone) -> Events:
     return (events.TextDone(text=message.data.text),)
 
 
-@TO_EVENT.rule(wire.ThinkingStart, produces=(events.ReasoningStarted,))
-def thinking_start(_message: wire.ThinkingStart) -> Events:
-    return (events.ReasoningStarted(),)
+TO_EVENT.becomes(wire.ThinkingStart, events.ReasoningStarted())
 
 
 @TO_EVENT.rule(wire.ThinkingDelta, produces=(events.ReasoningDelta,))
@@ -265,9 +263,7 @@ def memory_worker(message: wire.MemoryWorker) -> Events:
     )
 
 
-@TO_EVENT.rule(wire.CompactStart, produces=(events.CompactionStarted,))
-def compact_start(_message: wire.CompactStart) -> Events:
-    return (events.CompactionStarted(),)
+TO_EVENT.becomes(wire.CompactStart, events.CompactionStarted())
 
 
 @TO_EVENT.rule(wire.CompactDone, produces=(events.CompactionDone,))
@@ -280,6 +276,4 @@ def compact_failed(message: wire.CompactFailed) -> Events:
     return (events.CompactionFailed(text=message.data.error),)
 
 
-@TO_EVENT.rule(wire.Shutdown, produces=(events.BackendShutdown,))
-def shutdown_event(_message: wire.Shutdown) -> Events:
-    return (events.BackendShutdown(),)
+TO_EVENT.becomes(wire.Shutdown, events.BackendShutdown())
