@@ -19,7 +19,6 @@ from dragoman.mappings.canonical.events import (
     ErrorReported,
     QuestionAnswered,
     QuestionAsked,
-    ReasoningDelta,
     TextDelta,
     ToolCallArguments,
     ToolCallFinished,
@@ -28,7 +27,7 @@ from dragoman.mappings.dialect import DeltaType, Rendered, TextWriter
 from dragoman.mappings.extras import as_json, raw
 from dragoman.mappings.in_words import ParkedTurn
 from dragoman.mappings.smooth.from_canonical.context import Context, error_event
-from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
+from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT, PIECES, Piece
 from dragoman.mappings.smooth.from_canonical.replies import derived
 from dragoman.mappings.smooth.vocabulary import NOT_IN_SEED, UNSHOWN_BY_SEED
 from dragoman.mappings.smooth.wire import events as wire
@@ -99,7 +98,7 @@ class Projection(Context):
             return None
         return partial(self._write_text, PIECES[delta])
 
-    def _write_text(self, piece: type[wire.StreamToken | wire.StreamReasoning], text: str, at: int) -> list[bytes]:
+    def _write_text(self, piece: type[Piece], text: str, at: int) -> list[bytes]:
         message = piece(
             request_id=self.envelope_id,
             token=text,
@@ -149,13 +148,7 @@ class Projection(Context):
 
 # -- frames that are too large (docs/translation.md, rule 3.15) -------------------------------------
 
-
-PIECES: dict[DeltaType, type[wire.StreamToken | wire.StreamReasoning]] = {
-    TextDelta: wire.StreamToken,
-    ReasoningDelta: wire.StreamReasoning,
-}
-
-SPLIT = frozenset((wire.StreamToken, wire.StreamReasoning, wire.StreamPreamble))
+SPLIT = frozenset(PIECES.values())
 """Messages whose text may be split."""
 
 
@@ -195,7 +188,7 @@ def _checked(message: Any, event: Event, context: Context) -> list[bytes]:
     return []
 
 
-def _pieces(message: wire.StreamToken | wire.StreamReasoning | wire.StreamPreamble) -> list[Any]:
+def _pieces(message: Piece) -> list[Any]:
     pieces = [message.token[start : start + PIECE] for start in range(0, len(message.token), PIECE)]
     return [
         msgspec.structs.replace(message, token=piece, data=msgspec.structs.replace(message.data, token=piece))

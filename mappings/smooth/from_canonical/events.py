@@ -136,33 +136,23 @@ def _refusal(failure: Failure, context: Context) -> Messages:
 # -- the stream of a turn ---------------------------------------------------------------------------
 
 
-@FROM_EVENT.rule(events.TextDelta, produces=(wire.StreamToken,))
-def text_delta(event: events.TextDelta, context: Context) -> Messages:
-    token = event.text
-    return (
-        wire.StreamToken(
-            request_id=context.envelope_id,
-            token=token,
-            data=wire.TokenData(request_id=context.request_id, token=token),
-            timestamp=context.timestamp,
-        ),
-    )
+Piece = wire.StreamToken | wire.StreamReasoning | wire.StreamPreamble
+PIECES: dict[type, type[Piece]] = {
+    events.TextDelta: wire.StreamToken,
+    events.ReasoningDelta: wire.StreamReasoning,
+    events.Preamble: wire.StreamPreamble,
+}
+"""Events with a text -> the message that streams it."""
 
 
-@FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.StreamReasoning,))
-def reasoning_delta(event: events.ReasoningDelta, context: Context) -> Messages:
-    data = wire.TokenData(request_id=context.request_id, token=event.text)
-    return (
-        wire.StreamReasoning(request_id=context.envelope_id, token=event.text, data=data, timestamp=context.timestamp),
-    )
+def streamed(event: events.TextDelta | events.ReasoningDelta | events.Preamble, context: Context) -> Messages:
+    token, request = event.text, context.envelope_id
+    data = wire.TokenData(request_id=context.request_id, token=token)
+    return (PIECES[type(event)](request_id=request, token=token, data=data, timestamp=context.timestamp),)
 
 
-@FROM_EVENT.rule(events.Preamble, produces=(wire.StreamPreamble,))
-def preamble(event: events.Preamble, context: Context) -> Messages:
-    data = wire.TokenData(request_id=context.request_id, token=event.text)
-    return (
-        wire.StreamPreamble(request_id=context.envelope_id, token=event.text, data=data, timestamp=context.timestamp),
-    )
+for kind, piece in PIECES.items():
+    FROM_EVENT.rule(kind, produces=(piece,))(streamed)
 
 
 def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) -> Messages:
@@ -453,7 +443,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     token = f"\n\n{event.text}" if earlier else event.text
     message = replies.derived(context.turn, f"question {event.number}")
     terminal = _eventual(events.TurnEnded(end="completed", text=earlier + token, message=message), context)
-    words = text_delta(events.TextDelta(text=token), context)
+    words = streamed(events.TextDelta(text=token), context)
     context.end_run(event)
     return (*words, terminal)
 
