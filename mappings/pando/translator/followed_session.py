@@ -16,7 +16,7 @@ from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst, Loss, Step
 from dragoman.mappings.pando.to_canonical.replies import with_text
 from dragoman.mappings.pando.translator.followed_turn import FollowedTurn, Turn
-from dragoman.mappings.pando.translator.held_events import HeldEvent, HeldEvents
+from dragoman.mappings.pando.translator.held_events import HeldEvent, HeldEvents, is_input
 from dragoman.mappings.pando.translator.known_messages import KnownMessages, up_to_input
 from dragoman.mappings.pando.translator.output import LatestCall, Output
 from dragoman.mappings.pando.translator.run_input import ListCall, RunInput
@@ -57,14 +57,13 @@ class FollowedSession:
 
         It may belong to a turn that is not accepted yet, or to the run after one whose end waits for its whole text.
         """
-        begins = isinstance(event, Output)
+        begins = isinstance(event, Output) or is_input(event)
         match self.turn.state:
             case Turn.NONE:
-                if begins and not self.input.waits:
+                if isinstance(event, Output) and not self.input.waits:
                     self.input.learn(now)
                 waits = self.input.waits and (begins or bool(self.held))
             case Turn.ENDING:
-                begins = begins or (isinstance(event, events.MessageAppended) and event.message.role == "user")
                 waits = self.input.is_asked_for or begins or bool(self.held)
             case _:
                 if self.turn.is_in_doubt(event, now):
@@ -101,7 +100,7 @@ class FollowedSession:
 
     def note_answer(self, now: int) -> None:
         """Note the answer to an input; the held publications may belong to a run that another client began."""
-        if self.input.answer() and self.held and not self.turn.is_open:
+        if self.input.answer() and self.held and self.held.input is None and not self.turn.is_open:
             self.input.learn(now)
 
     def take_list(self, messages: Sequence[Message] | None, now: int) -> list[Event]:
@@ -124,6 +123,6 @@ class FollowedSession:
         if self.turn.is_open:
             listed = up_to_input(self.known.of_run(listed, self.input, runs))
         elif self.held:
-            listed = self.known.before_run(listed, runs, self.held.text)
+            listed = self.known.before_run(listed, self.held.input, runs, self.held.text)
         self.known.note_listed(listed)
         return events.HistorySnapshot(items=listed)

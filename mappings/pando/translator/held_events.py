@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise, takewhile
+from typing import TypeGuard
 
 from dragoman.mappings.canonical import Event, events
+from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando.translator.output import OPENS
 
@@ -46,8 +49,15 @@ class HeldEvents(list[HeldEvent]):
     @property
     def text(self) -> str:
         """The text of the first run among the events."""
-        run = takewhile(lambda event: not isinstance(event, events.TurnEnded), (event for _, event in self))
-        return "".join(event.text for event in run if isinstance(event, events.TextDelta))
+        return "".join(event.text for event in self._first_run() if isinstance(event, events.TextDelta))
+
+    @property
+    def input(self) -> Message | None:
+        """The input of the first run among the events, if the primary published it."""
+        return next((event.message for event in self._first_run() if is_input(event)), None)
+
+    def _first_run(self) -> Iterator[Event]:
+        return takewhile(lambda event: not isinstance(event, events.TurnEnded), (event for _, event in self))
 
     def take_all(self) -> list[HeldEvent]:
         return self._take(len(self))
@@ -61,3 +71,8 @@ class HeldEvents(list[HeldEvent]):
         taken, self[:count] = self[:count], []
         self.ends -= sum(isinstance(event, events.TurnEnded) for _, event in taken)
         return taken
+
+
+def is_input(event: Event) -> TypeGuard[events.MessageAppended]:
+    """Return True for the publication of a user's input."""
+    return isinstance(event, events.MessageAppended) and event.message.role == "user"

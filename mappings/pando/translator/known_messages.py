@@ -171,8 +171,15 @@ class KnownMessages:
         agreeing = (i for i in reversed(new) if i <= begin and text and _answer_to(listed, i).startswith(text))
         return listed[: next(agreeing, begin) + 1]
 
-    def before_run(self, listed: tuple[Message, ...], runs: int, text: str) -> tuple[Message, ...]:
-        """Like `up_to_run`, but without the input of the run, if this input is new."""
+    def before_run(
+        self, listed: tuple[Message, ...], input: Message | None, runs: int, text: str
+    ) -> tuple[Message, ...]:
+        """Like `up_to_run`, but without the input of the run, if this input is new.
+
+        The store may have been read before the primary had stored `input`, the input that it published.
+        """
+        if input is not None:
+            return tuple(takewhile(lambda message: message.id != input.id, listed))
         run = self.up_to_run(listed, runs, text)
         return run if not run or run[-1].id in self.ids else run[:-1]
 

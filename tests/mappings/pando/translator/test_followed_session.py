@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.mappings.canonical import Event, events
-from dragoman.mappings.dialect import Burst
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.dialect import Burst, Step
 from dragoman.mappings.pando.translator import held_events
 from dragoman.mappings.pando.translator.followed_session import FollowedSession
 from dragoman.mappings.pando.translator.output import LatestCall
@@ -33,3 +34,33 @@ def test_the_ends_of_runs_among_them_are_bounded_and_those_that_were_passed_on_d
     assert hold() == [True] * 4 + [False] * 2
     session.held.take_all()
     assert hold() == [True] * 4 + [False] * 2
+
+
+ROWS = (
+    Message(role="user", text="failed", id="a"),
+    Message(role="assistant", text="its answer", id="b"),
+    Message(role="user", text="new", id="c"),
+)
+BEGINNING = (events.MessageAppended(message=ROWS[2]), events.ModelTurnStarted(), events.TextDelta(text="Hel"))
+
+
+@pytest.mark.parametrize("published", range(1, 4))
+@pytest.mark.parametrize("stored", [ROWS, ROWS[:2]], ids=["after the input was stored", "before"])
+def test_a_history_that_comes_while_an_input_waits_ends_before_this_input(
+    published: int, stored: tuple[Message, ...]
+) -> None:
+    session = FollowedSession(LatestCall())
+    session.note_input("new")
+    assert all(session.hold_event(Burst(items=[event]), event, 0) for event in BEGINNING[:published])
+    assert session.history(stored).items == ROWS[:2]
+
+
+def test_the_run_of_another_client_is_told_once_if_it_begins_while_an_input_is_refused() -> None:
+    session, step = FollowedSession(LatestCall()), Step[Event]()
+    session.note_input("ours")
+    assert all(session.hold_event(Burst(items=[event]), event, 0) for event in BEGINNING)
+    session.known.forget_input("ours")
+    session.note_answer(0)
+    session.release_held(0, step)
+    assert [burst.items for burst in step.bursts] == [[event] for event in BEGINNING]
+    assert not session.list_call.wanted
