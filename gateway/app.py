@@ -73,15 +73,17 @@ async def _do_nothing() -> None:
     """Do nothing: the configuration of this gateway does not change."""
 
 
-async def _serve_until(stop: asyncio.Event, meanwhile: Meanwhile) -> None:
-    """Run `meanwhile` until `stop` is set; return once it has ended.
+async def _serve_until(stop: asyncio.Event, meanwhile: Meanwhile) -> float:
+    """Run `meanwhile` until `stop` is set; once it has ended, return the time of the event loop when `stop` was set.
 
     A change of the configuration that goes on during the drain would open listeners again.
     """
     async with asyncio.TaskGroup() as group:
         task = group.create_task(meanwhile(), name="meanwhile")
         await stop.wait()
+        stopped_at = asyncio.get_running_loop().time()
         task.cancel()
+    return stopped_at
 
 
 def _telemetry() -> Telemetry | None:
@@ -188,8 +190,7 @@ class App:
                 gc.freeze()  # docs/measurements.md, section 3: a full collection need not scan what lives until the end
                 gc.set_threshold(*COLLECT)
                 gc.enable()  # the command line turned it off for the start
-            await _serve_until(self.stop, meanwhile)
-            await self._drain()
+            await self._drain(await _serve_until(self.stop, meanwhile))
         finally:
             await self._close()
 
@@ -217,7 +218,7 @@ class App:
     def on_signals(self, reload: Callable[[], None] | None = None) -> None:
         """Handle the signals that end the app, and SIGHUP: the process is this app's own."""
         self._owns_process = True
-        stop_on_signals(self.stop, reload)
+        stop_on_signals(self.stop, reload, lambda: self.config.limits.drain_deadline)
 
     def fail(self, error: DragomanError) -> None:
         """Stop the app for an error, which `run` raises once all clients were told."""
@@ -308,14 +309,15 @@ class App:
             self._hurry = True
             self.stop.set()
 
-    async def _drain(self) -> None:
+    async def _drain(self, stopped_at: float) -> None:
         await self._routes.stop_accepting()
         if self._hurry:
             return
         if any(router.busy for router in self.routers):
             log.info("waiting for open turns to finish", seconds=self.config.limits.drain_deadline)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.config.limits.drain_deadline):
+            # Under load, seconds of it are over: they were needed to close the listeners.
+            async with asyncio.timeout_at(stopped_at + self.config.limits.drain_deadline):
                 await self._routes.finish_turns()
 
     async def _close(self) -> None:

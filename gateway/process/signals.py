@@ -6,19 +6,27 @@ import asyncio
 import signal
 from collections.abc import Callable
 
+END_MAX = 15.0  # seconds: more than the deadlines for clients, children, files and spans, one after the other
 
-def stop_on_signals(stop: asyncio.Event, reload: Callable[[], None] | None = None) -> None:
+
+def stop_on_signals(
+    stop: asyncio.Event, reload: Callable[[], None] | None = None, drain: Callable[[], float] = lambda: 0.0
+) -> None:
     """Handle the signals of this process, which runs the current task and nothing else.
 
     SIGTERM and SIGINT set `stop`, and a second one cancels the task at once, as SIGQUIT does. The first one never does,
     even if `stop` is set: a launcher may close the standard input and send SIGTERM. SIGHUP calls `reload`. Without
     `reload` it sets `stop`, unless it was ignored at the start (`nohup`).
+
+    The system ends the process by SIGALRM if it has not ended END_MAX after the drain, which takes `drain` seconds at
+    most: the event loop may be stuck, and Python waits for its threads at the end.
     """
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
     was_signalled = False
 
     def end() -> None:
+        signal.setitimer(signal.ITIMER_REAL, END_MAX)
         if main is not None:
             main.cancel()
 
@@ -26,6 +34,8 @@ def stop_on_signals(stop: asyncio.Event, reload: Callable[[], None] | None = Non
         nonlocal was_signalled
         if was_signalled:
             end()
+        else:
+            signal.setitimer(signal.ITIMER_REAL, drain() + END_MAX)
         was_signalled = True
         stop.set()
 

@@ -181,10 +181,11 @@ async def test_a_stopping_app_does_not_wait_for_a_turn_past_its_deadline() -> No
 
 @asynccontextmanager
 async def signals() -> AsyncIterator[None]:
-    """Remove the signal handlers that an app sets."""
+    """Remove the signal handlers that an app sets, and the timer that would end the process."""
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             asyncio.get_running_loop().remove_signal_handler(number)
 
@@ -323,6 +324,26 @@ async def test_above_four_fifths_of_the_memory_a_new_client_is_refused_and_the_o
         inside.meter.add(-900 * 1024)
         later = await listener.connects()
         assert later.is_open()
+
+
+async def test_the_time_in_which_the_listeners_close_is_a_part_of_the_drain_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, late = asyncio.get_running_loop(), DEADLINE / 2
+    backends, limits, clock = Backends(), Limits(drain_deadline=late), loop.time
+
+    async def close_slowly(listener: InMemoryListener) -> None:
+        listener.is_open = False
+        monkeypatch.setattr(loop, "time", lambda: clock() + late)
+
+    monkeypatch.setattr(InMemoryListener, "close", close_slowly)
+    async with entered(monkeypatch, backends, limits) as (app, listener):
+        backends.one.session.pending.note_history()
+        peer = await listener.connects()
+        backends.one.sends(TextDelta(text="endless"))
+        app.stop.set()
+        while peer.is_open():
+            await settle()
 
 
 async def test_at_the_limit_the_largest_client_gets_the_reason_and_is_disconnected(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -33,6 +35,7 @@ async def running(reload: Callable[[], None] | None = None) -> AsyncIterator[tup
             yield task, stop
         finally:
             task.cancel()
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number in NUMBERS:
                 asyncio.get_running_loop().remove_signal_handler(number)
 
@@ -65,6 +68,30 @@ async def test_the_first_signal_lets_a_task_run_that_is_stopping_already(number:
         os.kill(os.getpid(), number)
         await asyncio.wait([task])
         assert task.cancelled()
+
+
+STUCK = """
+import asyncio, os, signal, threading
+from dragoman.gateway.process import signals
+
+async def main():
+    stop = asyncio.Event()
+    signals.stop_on_signals(stop)
+    os.kill(os.getpid(), signal.{0})
+    try:
+        await stop.wait()
+    finally:
+        threading.Event().wait()
+
+signals.END_MAX = 0.05
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGQUIT"])
+def test_a_process_that_is_stuck_at_its_end_is_ended_by_the_system(number: str) -> None:
+    program = [sys.executable, "-c", STUCK.format(number)]
+    assert subprocess.run(program, check=False, timeout=DEADLINE).returncode == -signal.SIGALRM
 
 
 async def test_sighup_reloads_a_process_that_can_reload() -> None:
