@@ -145,7 +145,7 @@ class FrameIntake:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
             return 0
-        if before - budget.left > LARGE and debt and len(frames) == 1 and self._receive is self._receive_now:
+        if before - budget.left > LARGE and debt and len(frames) == 1 and not self.has_read_ahead:
             self._read_ahead(frames)
             return 0
         for some in (frames,) if given <= self.turns.piece else self.turns.pieces(frames):
@@ -173,6 +173,11 @@ class FrameIntake:
 
         self._receive = receive
         self.turns.wait(frames)
+
+    @property
+    def has_read_ahead(self) -> bool:
+        """True while the translator has read a frame on which the link has not acted."""
+        return self._receive is not self._receive_now
 
     def _receive_recorded(self, tap: Tap, frames: Sequence[Frame]) -> None:
         """Receive frames, and note for the recording what they lead to."""

@@ -43,6 +43,7 @@ Said = TypeVar("Said")
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 CREDENTIAL_CHECK = 60.0  # seconds between two looks at its end: the clock may be set, and a machine may sleep
+AGAIN = 0.01  # seconds until a timer is looked at again that waits for a large frame
 LOOK = 1.0  # seconds between two looks whether it still reads
 COUNTED = 64  # work (units) of an item of a history whose messages are counted for an answer: 0.3 to 0.5 us
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
@@ -153,8 +154,8 @@ class Link:
         # An attribute, because a method would be one more call for each write.
         self.put = self.outbox.put if tap is None else partial(_put_recorded, tap, self.outbox)
         self.intake = FrameIntake(peer, transport, translator, services, self.outbox, tap, events.understands)
-        self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
-        self._reading = Reading()
+        self._alarm, self._reading = Deadline(services.schedule), Reading()
+        self._reason, self._why = CloseReason.DONE, ""  # and its cause
         self._work: SlicedWork | None = None  # most links have none
         self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace, self.hops = _read_handshake(transport)
@@ -240,8 +241,7 @@ class Link:
         text = f"the gateway is out of memory (`memory`): this client made it hold {self._transport.meter.size} bytes"
         self._transport.discard()
         self.outbox.clear()
-        # The rest is freed when the connection closes, within seconds.
-        self._services.memory.release(self._transport.meter)
+        self._services.memory.release(self._transport.meter)  # the rest is freed when the connection closes
         self._refuse("out_of_memory", text)
 
     def _refuse(self, code: PeerErrorCode, text: str) -> None:
@@ -335,12 +335,13 @@ class Link:
             self.end(CloseReason.PROTOCOL, fatal.code)
 
     def _on_alarm(self, alarm: Alarm[Any]) -> None:
+        if self.intake.has_read_ahead:  # the translator read that frame before: what it says comes first
+            self._alarm.start(AGAIN, partial(self._on_alarm, alarm))
+            return
         try:
             self._apply(alarm.callback())
-        except Exception:  # no caller is above a timer: the link's failure ends this link alone
-            self.log.exception("link failed at a timer, disconnecting the peer")
-            self._reason = CloseReason.INTERNAL
-            self._finish()
+        except Exception as error:  # noqa: BLE001  # no caller is above a timer: the failure ends this link alone
+            self.fail(error)
 
 
 def _read_handshake(transport: Transport) -> tuple[TraceContext | None, int]:

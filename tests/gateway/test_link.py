@@ -487,24 +487,28 @@ class Woken(Scripted):
     def __init__(self) -> None:
         super().__init__()
         self.rang = 0
+        self.on_ring: Callable[[], None] = lambda: None
 
     def opened(self) -> Step[Any]:
         return Step(alarm=Alarm(1.0, self.ring))
 
     def ring(self) -> Step[Any]:
         self.rang += 1
+        self.on_ring()
         return Step(frames=[b"beat"], alarm=Alarm(1.0, self.ring))
 
 
 @asynccontextmanager
-async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport, ManualClock]]:
+async def woken(
+    translator: Woken, queue: FairQueue | None = None, hear: Callable[[Any], None] = lambda _bursts: None
+) -> AsyncIterator[tuple[Link, MemoryTransport, ManualClock]]:
     transport, time = MemoryTransport(), ManualClock()
     link = Link(
         Peer(id="l1", dialect=DIALECT),
         transport,
         translator,
-        services(time),
-        LinkEvents(sink=lambda _link, _bursts: None),
+        services(time, queue=queue),
+        LinkEvents(sink=lambda _link, bursts: hear(bursts)),
     )
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(link.run(Link.greet), name="link")
@@ -520,6 +524,19 @@ async def test_a_timer_fires_as_often_as_it_is_set() -> None:
         await time.elapses(2.2)
         assert transport.got == [b"beat"] * 3
         assert len(time.waiting) == 1, "one alarm at a time"
+
+
+async def test_a_timer_fires_after_a_large_frame_that_was_read_before_it() -> None:
+    steps, order = Steps(), list[str]()
+    translator = Woken()
+    translator.on_ring = lambda: order.append("timer")
+    async with woken(translator, steps.queue, lambda _bursts: order.append("frame")) as (_, transport, time):
+        await transport.says(bytes(LARGE))
+        await time.elapses(1.0)
+        assert order == []
+        await steps.run_all(lambda: 0)
+        await time.elapses(0.1)
+        assert order == ["frame", "timer"]
 
 
 async def test_a_timer_of_an_ended_link_does_not_fire() -> None:
@@ -541,7 +558,7 @@ async def test_a_failure_in_a_timer_ends_only_its_link_and_is_logged() -> None:
             await time.elapses(1.0)
         assert (transport.closed, link.alive) == (CloseReason.INTERNAL, False)
         assert [(entry["log_level"], entry["event"]) for entry in logs] == [
-            ("error", "link failed at a timer, disconnecting the peer")
+            ("error", "link failed, disconnecting the peer")
         ]
         await others_time.elapses(1.0)
         assert other.got == [b"beat"]
