@@ -36,7 +36,6 @@ from dragoman.gateway.recording.format import (
 )
 from dragoman.gateway.recording.places import has_recording_name, siblings
 from dragoman.gateway.recording.printable import counted
-from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import MessageAppended
 
 CHUNK = 1 << 18  # bytes read at once
@@ -120,11 +119,9 @@ class Reader:
         """Return frames, events and commands one by one, from the first at `t` or later."""
         return (line for step in self.steps(t=t) for line in step.lines() if line.t >= t)
 
-    def events(self) -> Iterator[tuple[EventLine, Event]]:
+    def events(self) -> Iterator[EventLine]:
         """Return the events of the session's log, each once."""
-        for line in self.lines():
-            if isinstance(line, EventLine) and line.logged:
-                yield line, line.event
+        return (line for line in self.lines() if isinstance(line, EventLine) and line.logged)
 
     @property
     def shown_as(self) -> list[str]:
@@ -256,7 +253,7 @@ def sessions_in(folder: Path, report: Report = _ignore) -> list[RecordedSession]
 
 def _session(recording: Reader) -> RecordedSession:
     header = recording.header
-    messages = (event.message for _, event in recording.events() if isinstance(event, MessageAppended))
+    messages = (line.event.message for line in recording.events() if isinstance(line.event, MessageAppended))
     return RecordedSession(
         file=recording.path.name,
         session=header.session,

@@ -89,7 +89,7 @@ class Driver:
 
     def run(self) -> Driven:
         """Drive the backend. Raise DrivingError if the recording has no turn, or no session can be opened."""
-        recorded = [(line.turn, event) for line, event in self._plan.recording.events()]
+        recorded = [(line.turn, line.event) for line in self._plan.recording.events()]
         if not self._plan.inputs or not any(turn for turn, _ in recorded):
             raise DrivingError(f"{self._plan.recording.path} has no turn that a client began: nothing can be driven")
         try:
@@ -168,7 +168,7 @@ class Driver:
         if self._ended and isinstance(command, commands.CancelTurn):
             return  # a turn that has ended cannot be cancelled
         over = self._ended
-        if isinstance(command, commands.ResumeTurn) and any(line.turn for line, _ in self._plan.events(part)):
+        if isinstance(command, commands.ResumeTurn) and any(line.turn for line in self._plan.events(part)):
             self._ended = over = False  # the recorded turn went on; without events in it there was nothing to resume
         request = self._send(command)
         self._wait_until(lambda: request in self._answers or (self._ended and not over))
@@ -209,7 +209,7 @@ class Driver:
 
     def _question_in(self, part: TurnPart) -> Question | None:
         """Return the last question of a recorded part."""
-        asked = [event for _, event in self._plan.events(part) if isinstance(event, Question)]
+        asked = [line.event for line in self._plan.events(part) if isinstance(line.event, Question)]
         return asked[-1] if asked else None
 
     def _wait_for_end(self) -> bool:
@@ -233,7 +233,8 @@ class Driver:
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
     def _streamed(self, part: TurnPart) -> int:
-        return sum(len(event.text) for _, event in self._plan.events(part) if isinstance(event, events.TextDelta))
+        told = (line.event for line in self._plan.events(part))
+        return sum(len(event.text) for event in told if isinstance(event, events.TextDelta))
 
     def _send(self, command: Command) -> str:
         return self._client.send_command(structs.replace(command, session=""))

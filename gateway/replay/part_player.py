@@ -65,8 +65,8 @@ class PartPlayer:
         self._pace = pace
         self._send = send
         self._ended = ended
-        self._rest: Iterator[tuple[EventLine, Event]] = iter(())
-        self._next: tuple[EventLine, Event] | None = None
+        self._rest: Iterator[EventLine] = iter(())
+        self._next: EventLine | None = None
         self._then: Callable[[], None] | None = None  # a command that came early
         self._due = Deadline(later)
         self._playing = False
@@ -86,9 +86,9 @@ class PartPlayer:
     def send_history(self) -> None:
         """Send the events before the first turn at once, so that they are in the first client's snapshot."""
         events: list[Event] = []
-        while self._next is not None and not self._next[0].turn:
-            self._pace.begin(self._next[0].t)
-            events += self._take_next(*self._next)
+        while self._next is not None and not self._next.turn:
+            self._pace.begin(self._next.t)
+            events += self._take(self._next)
         self._send(*events)
 
     def play(self) -> None:
@@ -99,14 +99,14 @@ class PartPlayer:
         events: list[Event] = []
         try:
             for _ in range(BURST):
-                if self._next is None or not self._is_due(self._next[0]):
+                if self._next is None or not self._is_due(self._next):
                     break
-                events += self._take_next(*self._next)
+                events += self._take(self._next)
             self._send(*events)
         finally:
             self._playing = False
         if self._next is not None:
-            wait = 0.0 if self._then is not None else self._pace.seconds_until(self._next[0].t)
+            wait = 0.0 if self._then is not None else self._pace.seconds_until(self._next.t)
             self._due.start(max(wait, 0.0), self.play)
             return
         then, self._then = self._then, None
@@ -134,10 +134,10 @@ class PartPlayer:
         self._stopped = True
         self._due.stop()
 
-    def _take_next(self, line: EventLine, event: Event) -> list[Event]:
-        selected = self._events.select(line, event)
+    def _take(self, line: EventLine) -> list[Event]:
+        """Return the events to send for the next line, and go on to the one after it."""
         self._next = next(self._rest, None)
-        return selected
+        return self._events.select(line)
 
     def _is_due(self, line: EventLine) -> bool:
         if self._then is None and self._pace.seconds_until(line.t) > 0:

@@ -90,10 +90,9 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     def inputs(self) -> list[RecordedTurn]:
         return [turn for turn in self.turns if turn.input is not None]
 
-    def events(self, part: TurnPart) -> Iterator[tuple[EventLine, Event]]:
-        """Yield the events of the log in this part."""
-        for line in self.log.read(part.seq + 1, part.last):
-            yield line, line.event
+    def events(self, part: TurnPart) -> Iterator[EventLine]:
+        """Return the events of the log in this part."""
+        return self.log.read(part.seq + 1, part.last)
 
 
 def cut_plan(plan: ReplayPlan, seq: int) -> ReplayPlan:

@@ -79,8 +79,9 @@ class ReplayedEvents:
         request, self._request = self._request, None
         return [events.TurnAccepted(request=request)] if request is not None else []
 
-    def select(self, line: EventLine, event: Event) -> list[Event]:
+    def select(self, line: EventLine) -> list[Event]:
         """Return the events to send for this line."""
+        event = line.event
         if type(event) is events.TextDelta and not self._run_begins:
             self.turn, self._has_content = line.turn or self.turn, True
             return [event]  # the shortest way, because most lines are text

@@ -184,9 +184,9 @@ class ProcessHarness:
         """
         for reader in recordings_in(self.recordings):
             ends: Counter[str] = Counter()
-            for line, event in reader.events():
-                if line.turn and line.logged:
-                    ends[line.turn] += isinstance(event, TurnEnded)
+            for line in reader.events():
+                if line.turn:
+                    ends[line.turn] += isinstance(line.event, TurnEnded)
             self.tally.lost["in recordings"] += 0 if killed else sum(1 for count in ends.values() if not count)
             self.tally.ended_twice["in recordings"] += sum(1 for count in ends.values() if count > 1)
 

@@ -66,7 +66,7 @@ def bare(value: Any) -> Any:
 
 def log(recording: Path) -> list[Any]:
     """Return the events that all clients were shown."""
-    events = [event for _, event in open_recording(recording).events() if not isinstance(event, OF_THE_CLIENT)]
+    events = [line.event for line in open_recording(recording).events() if not isinstance(line.event, OF_THE_CLIENT)]
     told = [bare(msgspec.json.decode(msgspec.json.encode(event))) for event in events]
     for event in told:
         if event["type"] == "turn_ended":

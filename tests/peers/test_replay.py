@@ -87,7 +87,8 @@ def imported(tmp_path: Path) -> Callable[[str], str]:
 async def test_a_captured_conversation_can_be_replayed(imported: Callable[[str], str]) -> None:
     recording = imported("01-basic-turns-history")
     texts = [flatten(c.segments) for c in commands_of(open_recording(Path(recording))) if isinstance(c, SubmitInput)]
-    ends = [e.text for _, e in open_recording(Path(recording)).events() if isinstance(e, TurnEnded)]
+    told = (line.event for line in open_recording(Path(recording)).events())
+    ends = [event.text for event in told if isinstance(event, TurnEnded)]
     async with running("replay", recording, *LISTEN) as process, connected(process.url) as client:
         for text, answer in zip(texts, ends, strict=True):
             turn = client.say(text)

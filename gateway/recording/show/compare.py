@@ -113,9 +113,9 @@ def _turn(number: int, a: ComparedTurn | None, b: ComparedTurn | None) -> Iterat
         yield Difference(turn=number, what="end", a=_end(a), b=_end(b))
 
 
-def turns(lines: Iterable[tuple[EventLine, Any]]) -> Iterator[ComparedTurn]:
+def turns(lines: Iterable[EventLine]) -> Iterator[ComparedTurn]:
     """Yield the turns of a recording's events (`Reader.events`)."""
-    return turns_of((line.turn, event) for line, event in lines)
+    return turns_of((line.turn, line.event) for line in lines)
 
 
 def turns_of(said: Iterable[tuple[str, Any]]) -> Iterator[ComparedTurn]:

@@ -28,8 +28,7 @@ def imported(path: Path, dialect: str = "", session: str = "") -> ImportedCaptur
 
 
 def conversation(lines: ImportedCapture) -> list[ComparedTurn]:
-    logged = ((line, line.event) for line in lines if isinstance(line, EventLine) and line.logged)
-    return list(turns(logged))
+    return list(turns(line for line in lines if isinstance(line, EventLine) and line.logged))
 
 
 def told(name: str) -> list[ComparedTurn]:

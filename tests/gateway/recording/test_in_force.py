@@ -26,7 +26,7 @@ from tests.pairs.gateway import DEADLINE, SmoothClient
 def words(folder: Path) -> str:
     """Return the text of the only recording in a folder."""
     (path,) = folder.glob("*.jsonl*")
-    return "".join(event.text for _, event in open_recording(path).events() if isinstance(event, TextDelta))
+    return "".join(line.event.text for line in open_recording(path).events() if isinstance(line.event, TextDelta))
 
 
 async def reload_recording(app: App, wanted: Recording | None) -> None:

@@ -64,7 +64,7 @@ def test_a_session_that_gets_another_id_keeps_the_first_one_in_all_parts_of_its_
     for file, data in harness.disk.files.items():
         (tmp_path / names_of(file)).write_bytes(data)
     (recording,) = recordings_in(tmp_path)
-    assert [event for _, event in recording.events()] == [TextDelta(text="x"), TextDelta(text="y")]
+    assert [line.event for line in recording.events()] == [TextDelta(text="x"), TextDelta(text="y")]
 
 
 # -- one file for the first session with an input --------------------------------------------------------------

@@ -56,8 +56,8 @@ def test_the_frozen_recording_is_readable_for_ever(name: str) -> None:
     assert not recording.problems
     said = SubmitInput(request="r1", session=recording.header.session, segments=(Text(text="Grüße 🦀"),))
     assert commands_of(recording) == [said, PauseTurn(request="r2")]
-    assert [line.position for line, _ in recording.events()] == [(1, n) for n in range(10)]
-    events = [event for _, event in recording.events()]
+    assert [line.position for line in recording.events()] == [(1, n) for n in range(10)]
+    events = [line.event for line in recording.events()]
     assert events[0] == TurnAccepted(request="r1")
     assert events[4] == ToolCallFinished(call="c1", name="read_file", summary="2 lines", output="one\ntwo")
     assert events[-1] == TurnEnded(
@@ -81,14 +81,14 @@ def test_the_frozen_recording_with_streams_is_readable_for_ever(name: str) -> No
     assert [line.seq for line in lines] == list(range(1, 16))
     assert not recording.problems
     said = ["Grüße, ", 'said "Dragon"', "\n"]
-    deltas = [(line, event.text) for line, event in recording.events() if isinstance(event, TextDelta)]
+    deltas = [(line, line.event.text) for line in recording.events() if isinstance(line.event, TextDelta)]
     assert [(line.seq, line.position, line.t, line.at, text) for line, text in deltas] == [
         (4, (1, 1), 901, 1_700_000_000_000_901_000, said[0]),
         (5, (1, 2), 901, 1_700_000_000_000_901_000, said[1]),
         (9, (1, 3), 2300, 1_700_000_000_002_300_000, said[2]),
     ]
     origin = Origin(link="smooth-1", request="r1")
-    assert {(line.turn[-2:], line.origin) for line, _ in recording.events()} == {("aa", origin)}
+    assert {(line.turn[-2:], line.origin) for line in recording.events()} == {("aa", origin)}
     frames = {line.seq: line for line in frames_of(recording)}
     assert frames[3].frame() == rb'{"event":"text_delta","data":{"text":"said \"Dragon\""}}'
     data = '"token":"Grüße, ","data":{"requestId":"r1","token":"Grüße, "}'

@@ -111,9 +111,9 @@ async def test_a_recording_is_the_conversation(tmp_path: Path) -> None:
     assert isinstance(commands[0], OpenSession)
     assert isinstance(commands[1], SubmitInput)
     assert commands[1].session == session
-    positions = [line.position for line, _ in recording.events()]
+    positions = [line.position for line in recording.events()]
     assert positions == [(1, seq) for seq in range(len(positions))]  # each once, in order, nothing left out
-    events = [event for _, event in recording.events()]
+    events = [line.event for line in recording.events()]
     accepted = next(e for e in events if isinstance(e, TurnAccepted))
     assert accepted.request == commands[1].request
     ended = [e for e in events if isinstance(e, TurnEnded)]
@@ -146,7 +146,7 @@ async def test_heartbeats_of_a_pando_do_not_take_the_name_of_a_file(tmp_path: Pa
             pass
         async with SmoothClient.connected(url) as client:
             await client.turn("count 40")
-    assert any(isinstance(event, TurnEnded) for _, event in open_recording(out).events())
+    assert any(isinstance(line.event, TurnEnded) for line in open_recording(out).events())
     assert open_recording(tmp_path / "out-route.jsonl").header.session == ""
 
 
@@ -197,7 +197,7 @@ async def test_each_session_has_a_file_which_is_compressed_at_the_end(tmp_path: 
     paths = list(folder.iterdir())
     assert len(paths) == 2
     assert all(path.suffix == ".zst" for path in paths)
-    ends = [sum(isinstance(e, TurnEnded) for _, e in open_recording(path).events()) for path in paths]
+    ends = [sum(isinstance(line.event, TurnEnded) for line in open_recording(path).events()) for path in paths]
     assert sorted(ends) == [1, 2]
 
 

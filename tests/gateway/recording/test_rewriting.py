@@ -48,7 +48,9 @@ def zst(path: Path) -> Path:
 def shown(path: Path) -> str:
     """Return everything that can be found in a file, also after unpacking it."""
     unpacked = "".join(map(str, open_recording(path).lines()))
-    return unpacked + "".join(e.text for _, e in open_recording(path).events() if isinstance(e, TextDelta))
+    return unpacked + "".join(
+        line.event.text for line in open_recording(path).events() if isinstance(line.event, TextDelta)
+    )
 
 
 def test_a_file_is_replaced_by_one_without_its_secrets(path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_command_on_which_later_events_depend_begins_a_turn_part(tmp_path: Pat
     assert commands(plan, 1) == ["SubmitInput", "CancelTurn"]
     cancel = plan.turns[1].parts[1]
     assert isinstance(cancel.answer, Reply)
-    assert [event for _, event in plan.events(cancel)][-1].end == "cancelled"  # type: ignore[union-attr]  # it is TurnEnded
+    assert [line.event for line in plan.events(cancel)][-1].end == "cancelled"  # type: ignore[union-attr]  # it is TurnEnded
 
 
 def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_commands_of_the_gateway_itself_are_no_parts(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", asked, end=None).backend(AnswerApproval(approved=False, question="q1"))
     plan = tape.sends(ApprovalResolved(approved=False, question="q1")).ends().plan(tmp_path)
     assert commands(plan, 1) == ["SubmitInput"]
-    assert [event for _, event in plan.events(plan.turns[1].parts[0]) if isinstance(event, ApprovalResolved)]
+    assert [line for line in plan.events(plan.turns[1].parts[0]) if isinstance(line.event, ApprovalResolved)]
 
 
 def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_an_answer_in_words_is_an_input_that_begins_no_turn_and_the_log_has_its_
     assert texts(plan) == ["", "one", "two"]
     assert commands(plan, 1) == ["SubmitInput", "AnswerApproval"]
     assert plan.turns[1].parts[1].command == AnswerApproval(approved=True, question="q1")
-    (_, told), *_ = plan.events(plan.turns[1].parts[1])
-    assert told == ApprovalResolved(approved=True, question="q1")
+    told, *_ = plan.events(plan.turns[1].parts[1])
+    assert told.event == ApprovalResolved(approved=True, question="q1")
 
 
 @pytest.mark.parametrize("reaches", [True, False])

@@ -37,7 +37,7 @@ def lines(*, tells: bool = True) -> ReplayedEvents:
 def say(log: ReplayedEvents, *events: Any, turn: str = "t") -> list[Event]:
     told: list[Event] = []
     for event in events:
-        told += log.select(EventLine(seq=1, t=0, cursor="1:0", event=event, turn=turn), event)
+        told += log.select(EventLine(seq=1, t=0, cursor="1:0", event=event, turn=turn))
     return told
 
 

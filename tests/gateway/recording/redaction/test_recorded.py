@@ -86,7 +86,7 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
         assert all(type(number) is int for block in blocks for number in structs.astuple(block))
         for form in escaped(KEY)[3:5]:
             assert form[30:90] not in text
-        streamed = "".join(event.text for _, event in recorded.events() if isinstance(event, TextDelta))
+        streamed = "".join(line.event.text for line in recorded.events() if isinstance(line.event, TextDelta))
         assert KEY not in streamed
         by_link: dict[str, str] = {}
         for frame in frames_of(recorded):
