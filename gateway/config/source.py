@@ -41,7 +41,8 @@ def _read(number: int, limit: int, wait: float) -> bytes:
     poll.register(number, select.POLLIN)
     while len(read) <= limit:
         if not is_file and not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise ConfigError(f"the rest of it was not written within {wait:g} s")
+            late = f"the rest of it was not written within {wait:g} s"
+            raise ConfigError(late if wait else "it is a pipe or a device without data; name a regular file")
         try:
             data = os.read(number, limit + 1 - len(read))
         except BlockingIOError:

@@ -53,7 +53,7 @@ async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, d
     assert dialled == ["ws://h:1/ws?token=old", "ws://h:1/ws?token=new"]
     (tmp_path / "token").unlink()
     os.mkfifo(tmp_path / "token")
-    with pytest.raises(OSError, match="was not written within 0 s"):
+    with pytest.raises(OSError, match="a pipe or a device without data"):
         await dial()
 
 
