@@ -51,7 +51,12 @@ UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Versi
 RESPONSE_SIZE = 16 * 1024  # bytes of a handshake's response, as most servers allow for headers; 860 interim responses
 BODY_SIZE = 1024  # bytes of a refusal's body that are read
 LINE_SIZE = 200  # characters of an error's text: one log line
-UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # codes of OpenSSL: the certificate is signed by no authority that is trusted
+UNKNOWN_AUTHORITY = "; if you trust who has signed it, name that certificate with ca=FILE"
+OTHER_NAME = "; write the host as the certificate names it"
+CERTIFICATE_HINTS = {  # codes of OpenSSL
+    **dict.fromkeys((18, 19, 20, 21), UNKNOWN_AUTHORITY),
+    **dict.fromkeys((62, 64), OTHER_NAME),
+}
 TOKEN = re.compile(r"(?<=[?&]token=)[^&#\s]+")
 TOKEN_START = 16  # characters by which a token is recognised
 SECRETS = re.compile(r"(?i)(?<=token=)[^&#\s]+|(?<=://)[^/@\s]+(?=@)")
@@ -291,9 +296,8 @@ def _cause(url: str, error: Exception) -> str:
         case InvalidURL():
             text = "this is not a WebSocket URL"  # the error's own text is only the URL
         case ClientConnectorCertificateError():
-            reason = getattr(error.certificate_error, "verify_message", error.certificate_error)
-            own = getattr(error.certificate_error, "verify_code", 0) in UNKNOWN_AUTHORITY
-            hint = "; if you trust who has signed it, name that certificate with ca=FILE" if own else ""
+            reason = getattr(error.certificate_error, "verify_message", str(error.certificate_error)).rstrip(".")
+            hint = CERTIFICATE_HINTS.get(getattr(error.certificate_error, "verify_code", 0), "")
             text = f"the server's certificate is not accepted: {reason}{hint}"
         case ClientSSLError(os_error=ssl.SSLError(reason="WRONG_VERSION_NUMBER")):
             text = "the server does not speak TLS; is it a ws: address?"

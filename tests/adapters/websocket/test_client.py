@@ -54,7 +54,9 @@ async def nothing_left() -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def other(tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, asyncio.Queue[ServerConnection]]]:
+async def other(
+    tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[tuple[str, asyncio.Queue[ServerConnection]]]:
     """Run a server of the websockets library with its own defaults; yield its address and its connections."""
     connections: asyncio.Queue[ServerConnection] = asyncio.Queue()
 
@@ -62,9 +64,9 @@ async def other(tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, a
         connections.put_nowait(connection)
         await connection.wait_closed()
 
-    async with nothing_left(), serve(handle, "127.0.0.1", 0, max_size=None, ping_interval=None, ssl=tls) as server:
+    async with nothing_left(), serve(handle, host, 0, max_size=None, ping_interval=None, ssl=tls) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        yield f"{'wss' if tls else 'ws'}://127.0.0.1:{port}/ws?token=secret", connections
+        yield f"{'wss' if tls else 'ws'}://{host}:{port}/ws?token=secret", connections
 
 
 @asynccontextmanager
@@ -479,6 +481,13 @@ async def test_a_server_that_is_not_trusted_is_refused(tls: ssl.SSLContext) -> N
         assert "the server's certificate is not accepted: " in text
         assert "self-signed certificate; if you trust who has signed it, name that certificate with ca=FILE" in text
         assert "secret" not in text
+
+
+@pytest.mark.usefixtures("trusting")
+async def test_a_server_whose_certificate_has_another_name_is_refused_with_a_hint(tls: ssl.SSLContext) -> None:
+    async with other(tls, "127.0.0.2") as (url, _):
+        text = str(await failure(url))
+        assert "certificate is not valid for '127.0.0.2'; write the host as the certificate names it" in text
 
 
 async def test_a_server_that_does_not_speak_tls_is_reported() -> None:
