@@ -101,8 +101,8 @@ NewWork = Callable[[Callable[[Exception], None]], Work]
 """Returns the work of a new connection. It calls the function with the exception of a piece that fails."""
 
 
-def do_nothing() -> None:
-    """Do nothing. It takes the place of a callback that is not called any more, so that its owner can be freed."""
+def do_nothing(*_arguments: object) -> None:
+    """Do nothing. It takes the place of a callback that nobody needs, or needs any more: its owner can be freed."""
 
 
 class Transport(Protocol):
@@ -203,5 +203,5 @@ class ConnectionCallbacks(Struct, frozen=True, kw_only=True):
     spawn: Spawn
     work: NewWork
     connect: Callable[[str], str] = lambda _peer: ""
-    disconnect: Callable[[str], None] = lambda _peer: None
-    bad_request: Callable[[str], None] = lambda _kind: None
+    disconnect: Callable[[str], None] = do_nothing
+    bad_request: Callable[[str], None] = do_nothing

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from msgspec import structs
 
-from dragoman.adapters.base import Transport
+from dragoman.adapters.base import Transport, do_nothing
 from dragoman.gateway import registry
 from dragoman.gateway.clients import ClientPort, Clients, ListenerTarget
 from dragoman.gateway.config.model import Config, Route
@@ -65,11 +65,7 @@ Meanwhile = Callable[[], Coroutine[Any, Any, None]]
 log = structlog.get_logger("dragoman")
 
 
-def _tell_nobody(_endpoint: str) -> None:
-    """Do nothing: nobody waits for the listeners."""
-
-
-async def _do_nothing() -> None:
+async def _change_nothing() -> None:
     """Do nothing: the configuration of this gateway does not change."""
 
 
@@ -116,8 +112,8 @@ class App:
         *,
         make_backend: MakeInProcess | None = None,
         ends_with_client: bool = False,
-        attend: Callable[[Session], None] = lambda _session: None,
-        on_run: Callable[[Session, Run], None] = lambda _session, _run: None,
+        attend: Callable[[Session], None] = do_nothing,
+        on_run: Callable[[Session, Run], None] = do_nothing,
     ) -> None:
         self.config = config
         self._make_backend = make_backend
@@ -144,7 +140,7 @@ class App:
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # set once every listener accepts clients
 
-    async def run(self, listening: Listening = _tell_nobody, meanwhile: Meanwhile = _do_nothing) -> None:
+    async def run(self, listening: Listening = do_nothing, meanwhile: Meanwhile = _change_nothing) -> None:
         """Serve until `stop` is set. `listening` is called with each bound endpoint. `meanwhile` ends before the drain.
 
         Raise OSError if one cannot be bound, and the error of `fail` or of the client that started this process.

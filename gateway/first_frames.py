@@ -14,6 +14,7 @@ from importlib import import_module
 
 import structlog
 
+from dragoman.adapters.base import do_nothing
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.timers import Schedule
@@ -41,7 +42,7 @@ class FirstFrames:
         dialects: Callable[[], Mapping[str, Dialect]],
         schedule: Schedule,
         give_up: Callable[[FirstFrames], None],
-        prepare: Callable[[], object] = lambda: None,
+        prepare: Callable[[], object] = do_nothing,
     ) -> None:
         self._dialect = dialect
         self._dialects = dialects

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapters.base import Sink, Transport
+from dragoman.adapters.base import Sink, Transport, do_nothing
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.observability.traffic import counted_sink, timed_reading
@@ -46,10 +46,6 @@ DISCONNECTED = "came from a peer that was disconnected"
 def _read_nothing(_frame: Frame, _add_text: TextSink) -> bool:
     """Read no text: there is no text to which a piece could be added."""
     return False
-
-
-def _do_nothing(_step: Step[Any]) -> None:
-    """Do nothing: the link is over."""
 
 
 class FrameIntake:
@@ -105,7 +101,7 @@ class FrameIntake:
         self._queue, self._budget, self._ledger = services.queue, services.queue.budget, services.ledger
         self._dialect, self._traffic = peer.dialect, peer.traffic
         self._outbox, self._tap, self._understands = outbox, tap, understands
-        self._act: Act = _do_nothing
+        self._act: Act = do_nothing
         self._over, self.is_limited = False, peer.limited
         self.heard = False
         """True once `understands` has accepted a frame."""
@@ -209,4 +205,4 @@ class FrameIntake:
 
     def close(self) -> None:
         """Forget the link: its transport reads no more."""
-        self._act = _do_nothing
+        self._act = do_nothing

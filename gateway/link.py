@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import structlog
 from msgspec import Struct
 
-from dragoman.adapters.base import CloseReason, Transport
+from dragoman.adapters.base import CloseReason, Transport, do_nothing
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.hops import count_hops
 from dragoman.gateway.intake import FrameIntake
@@ -56,11 +56,11 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
     """Functions that a link calls. The sink takes what the peer said: commands of a client, events of a backend."""
 
     sink: Callable[[Link, list[Burst[T]]], None]
-    drained: Callable[[Link], None] = lambda _link: None
+    drained: Callable[[Link], None] = do_nothing
     """Everything is written that was put."""
-    over: Callable[[Link], None] = lambda _link: None
+    over: Callable[[Link], None] = do_nothing
     """The peer is gone, and its transport is about to be closed; called once."""
-    refused: Callable[[Link, str], None] = lambda _link, _text: None
+    refused: Callable[[Link, str], None] = do_nothing
     """Tells the peer in its dialect, with this text, that it is disconnected for its memory or its rates."""
     understands: Callable[[Sequence[Frame]], bool] = lambda _frames: True
     """Asked about the frames of the peer until it returns True."""
@@ -167,7 +167,7 @@ class Link:
         traced = {"trace": trace_id(self.trace)} if self.trace is not None else {}
         return log.bind(link=self.id, dialect=self.dialect.name, peer=self.peer, principal=self.principal, **traced)
 
-    async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
+    async def run(self, begin: Callable[[Link], None] = do_nothing) -> None:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
         left: float | None = None  # seconds for the close; None means those of the transport
         try:

@@ -98,7 +98,7 @@ class ReadEnd:
             self.closed = True
             self._file.close()
             self._ended()
-            self._take, self._ended = _drop, do_nothing  # the owner is freed without the garbage collector
+            self._take = self._ended = do_nothing  # the owner is freed without the garbage collector
 
     def _read_file(self) -> None:
         if self.read() and self._reading:
@@ -234,10 +234,6 @@ class WriteEnd:
                     self._loop.add_writer(self._fd, self._push)
             else:
                 self._loop.remove_writer(self._fd)
-
-
-def _drop(_data: bytes) -> None:
-    """Drop data: the end is closed."""
 
 
 @contextlib.contextmanager

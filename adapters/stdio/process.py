@@ -84,7 +84,7 @@ class Process:
         ended: Callable[[], None],
         *,
         rlimits: Mapping[int, tuple[int, int]] | None = None,
-        over: Callable[[int], None] = lambda _group: None,
+        over: Callable[[int], None] = do_nothing,
     ) -> None:
         self._bounds = bounds
         self._ended = ended

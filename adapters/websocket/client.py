@@ -38,7 +38,7 @@ from aiohttp import (
 )
 from aiohttp.client_proto import ResponseHandler
 
-from dragoman.adapters.base import CloseReason, TransportLimits, connect_reason
+from dragoman.adapters.base import CloseReason, TransportLimits, connect_reason, do_nothing
 from dragoman.adapters.resolver import LookupResolver
 from dragoman.adapters.websocket.connection import Connection, InputParser
 from dragoman.adapters.websocket.frames import OF_CLIENT
@@ -79,7 +79,7 @@ class DialledConnection(Connection):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        self.data_received = _ignore  # no cycle is left for the garbage collector
+        self.data_received = do_nothing  # no cycle is left for the garbage collector
         self._handler.connection_lost(exc)
 
 
@@ -118,10 +118,6 @@ class _Early:
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         self.data += data
         return False, b""
-
-
-def _ignore(_data: bytes) -> None:
-    """Ignore what is read: the connection is lost."""
 
 
 class DialledTransport(WebSocketTransport):

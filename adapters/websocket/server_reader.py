@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from dragoman.adapters.base import do_nothing
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.message_parser import Message, MessageParser, Receiver
 
@@ -74,11 +75,11 @@ class ServerReader(MessageParser):
 
     def close(self) -> None:
         super().close()
-        self._push = _drop
+        self._push = do_nothing
 
     def discard(self) -> None:
         super().discard()
-        self._push, self._rest = _drop, b""
+        self._push, self._rest = do_nothing, b""
 
     def _parse_later(self, data: bytes) -> None:
         """Parse a large read, and what comes after it, in pieces: the first one now."""
@@ -106,7 +107,3 @@ class ServerReader(MessageParser):
             self._receiver.hold(waits=False)
             if self._ends:
                 super().feed_eof()
-
-
-def _drop(_frames: Sequence[bytes]) -> None:
-    """Drop frames: the connection is about to close."""

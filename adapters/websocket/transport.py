@@ -16,7 +16,7 @@ from aiohttp import WSCloseCode, WSMsgType
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_websocket import WebSocketError
 
-from dragoman.adapters.base import CloseReason, Sink, TransportLimits
+from dragoman.adapters.base import CloseReason, Sink, TransportLimits, do_nothing
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
@@ -184,7 +184,7 @@ class WebSocketTransport:
         self._drops = False  # we close the connection: messages are dropped
         self._peer_closed = Flag()  # or the connection is gone: no close frame is to be expected any more
         self._lost = Flag()
-        self._count_pings: Callable[[int], None] = _count_nothing
+        self._count_pings: Callable[[int], None] = do_nothing
         self._look: asyncio.TimerHandle | None = None
         self._confirmed = 0  # bytes that had arrived at the peer's system when its answer to a ping was last waited for
         self._look_in(limits.heartbeat)
@@ -194,7 +194,7 @@ class WebSocketTransport:
             with self._inbound.feeding(sink) as over:
                 await over
         finally:
-            self._count_pings = _count_nothing
+            self._count_pings = do_nothing
         if self._over:
             self._close(WSCloseCode.OK, "")
             self._tcp.close()
@@ -378,10 +378,6 @@ class WebSocketTransport:
         before, self._confirmed = self._confirmed, count_confirmed(descriptor)
         tells = self._confirmed > 0 and count_unread(descriptor) > 0
         return self._confirmed != before if tells else self._is_paused
-
-
-def _count_nothing(_count: int) -> None:
-    """Count no pings: no client is served."""
 
 
 def _close_reason(code: int, words: str | None) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from dragoman.adapters.base import CloseReason, Sink, Transport
+from dragoman.adapters.base import CloseReason, Sink, Transport, do_nothing
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
@@ -51,7 +51,7 @@ class Callers:
         self._timer: asyncio.TimerHandle | None = None
         self.socket = sockets.socket(zmq.ROUTER, {zmq.ROUTER_MANDATORY: 1, zmq.RCVHWM: UNREAD})
         self._polled = sockets.poll(self.socket, self._arrived)
-        sockets.watch_port(self._polled, bounds, events, lambda _event, _value: None)
+        sockets.watch_port(self._polled, bounds, events, do_nothing)
 
     def __len__(self) -> int:
         return len(self._known)

@@ -30,7 +30,7 @@ from weakref import WeakKeyDictionary
 import zmq
 from msgspec import Struct, field
 
-from dragoman.adapters.base import Accept, TransportLimits
+from dragoman.adapters.base import Accept, TransportLimits, do_nothing
 from dragoman.adapters.inbound import FRAME_OVERHEAD
 from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
@@ -97,7 +97,7 @@ class PrimaryEvents(Struct, frozen=True, kw_only=True):
 
     accept: Accept
     lost: Callable[[Loss], None]
-    subscribed: Callable[[], None] = lambda: None
+    subscribed: Callable[[], None] = do_nothing
     topics: set[bytes] = field(default_factory=set)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.adapters.base import do_nothing
 from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.backend_client.in_process import InProcessEvent
 from dragoman.gateway.backend_client.typed_answer import Asked, TypedAnswer, question_words
@@ -73,7 +74,7 @@ class TurnRunner:
         client: BackendClient,
         show: Callable[[Event], None],
         ask: Callable[[str], str | None],
-        show_other: Callable[[InProcessEvent], None] = lambda _event: None,
+        show_other: Callable[[InProcessEvent], None] = do_nothing,
     ) -> None:
         self._client = client
         self._show = show

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from dragoman.adapters.base import do_nothing
 from dragoman.gateway.backends.asking import Asking
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event
@@ -67,7 +68,7 @@ class SharedRequests:
     def drop_session(self, session: Session) -> None:
         """Drop the answers to a session that has ended; a late answer would create the session again."""
         for request in self._of_session.pop(session.state.id, ()):
-            self._waiting[request] = SharedRequest(answer=_ignore)
+            self._waiting[request] = SharedRequest(answer=do_nothing)
 
 
 class SharedTexts:
@@ -93,7 +94,3 @@ class SharedTexts:
         """Give a further piece of text to its session; return False if that does not take it."""
         sink = self._sinks.get(session)
         return sink is not None and sink(text, at, session)
-
-
-def _ignore(_answer: Burst[Event]) -> None:
-    """Drop an answer."""

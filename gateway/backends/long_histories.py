@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+from dragoman.adapters.base import do_nothing
 from dragoman.gateway.backends.asking import Asking, Script
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
@@ -35,7 +36,7 @@ class LongHistories:
         """Read a history from the backend of `send`, for as long as its client waits for an answer."""
         reading: Asking[Command] = Asking(
             lambda page: send([page]),
-            lambda _held: None,
+            do_nothing,
             lambda _held, _failure: self.readings.pop(command.request, None),
             services=self._services,
         )

@@ -17,6 +17,7 @@ from operator import itemgetter
 
 from msgspec import structs
 
+from dragoman.adapters.base import do_nothing
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.backends.list_wait import ListWait
 from dragoman.gateway.link import Link
@@ -47,7 +48,7 @@ class UnusedRows:
     def __init__(
         self,
         dialects: Callable[[], Mapping[str, Dialect]],
-        on_removed: Callable[[str], None] = lambda _id: None,
+        on_removed: Callable[[str], None] = do_nothing,
     ) -> None:
         self._dialects = dialects
         self._on_removed = on_removed

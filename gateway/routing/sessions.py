@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec import Struct
 
-from dragoman.adapters.base import CloseReason
+from dragoman.adapters.base import CloseReason, do_nothing
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.link import Link
@@ -42,9 +42,9 @@ log = structlog.get_logger("dragoman.session")
 class RouteEvents(Struct, frozen=True, kw_only=True):
     """Functions of the program that are called when something happens on a route."""
 
-    on_run: Callable[[Session, Run], None] = lambda _session, _run: None
+    on_run: Callable[[Session, Run], None] = do_nothing
     """A session delivered these events, which are more than text."""
-    on_shutdown: Callable[[Link], None] = lambda _link: None
+    on_shutdown: Callable[[Link], None] = do_nothing
     """A client said `shutdown`."""
 
 

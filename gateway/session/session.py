@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from dragoman.adapters.base import CloseReason
+from dragoman.adapters.base import CloseReason, do_nothing
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
@@ -83,12 +83,12 @@ class SessionObserver(Struct, frozen=True, kw_only=True):
 
     The last argument is True if the backend has not named the session before.
     """
-    on_status: Callable[[Session], None] = lambda _session: None
-    on_rested: Callable[[Session], None] = lambda _session: None
+    on_status: Callable[[Session], None] = do_nothing
+    on_rested: Callable[[Session], None] = do_nothing
     """The connection to the backend was closed, because no client came for `session_ttl`."""
-    on_busy: Callable[[Session, bool], None] = lambda _session, _busy: None
+    on_busy: Callable[[Session, bool], None] = do_nothing
     """Called with True when a turn is open or an input waits to be accepted, and with False when neither is."""
-    on_run: Callable[[Session, Run], None] = lambda _session, _run: None
+    on_run: Callable[[Session, Run], None] = do_nothing
     """Events were delivered, and they are more than text."""
     changed: set[str] = field(default_factory=set)
     """Takes the id of the session then, because its place in a list may be another. Text adds nothing here."""

@@ -10,7 +10,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, ConnectionCallbacks, Listener, PeerFacts, Transport, TransportLimits
+from dragoman.adapters.base import (
+    Accept,
+    ConnectionCallbacks,
+    Listener,
+    PeerFacts,
+    Transport,
+    TransportLimits,
+    do_nothing,
+)
 from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place
@@ -37,8 +45,8 @@ class ListenerCallbacks(ConnectionCallbacks, frozen=True, kw_only=True):
     lost: Callable[[Loss], None]
     instance: Instance
     authenticated: bool = False
-    subscribed: Callable[[], None] = lambda: None
-    not_authenticated: Callable[[str, str], None] = lambda _listener, _why: None
+    subscribed: Callable[[], None] = do_nothing
+    not_authenticated: Callable[[str, str], None] = do_nothing
 
 
 def _accept_any(_endpoint: Endpoint) -> None:

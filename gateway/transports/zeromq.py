@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dragoman.adapters import zeromq
-from dragoman.adapters.base import Listener, Transport
+from dragoman.adapters.base import Listener, Transport, do_nothing
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import WRONG_PORT, Endpoint, Place, tcp_places
@@ -173,7 +173,7 @@ TCP = TransportSpec(
     listen_options=SERVER_OPTIONS | {"rpc"},
     dial_options=CLIENT_OPTIONS | {"rpc"},
     check=_address,
-    check_place=lambda endpoint: server_keys(endpoint, lambda _why: None),
+    check_place=lambda endpoint: server_keys(endpoint, do_nothing),
     check_upstream=_check_upstream,
     places=_places,
     free="//127.0.0.1:0",
