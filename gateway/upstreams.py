@@ -26,6 +26,7 @@ from dragoman.gateway.backends.target import UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.transports.spec import FORWARDED, Connect, Spawner
@@ -104,7 +105,7 @@ class Upstreams:
         """Return the kind of backend of a route; `plan` is the result of `read_plan` for the route."""
         upstream, make, services = registry.upstream(route.upstream), self._make_backend, sessions.services
         if make is not None:
-            return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
+            return kind_of(upstream, sessions, lambda session, _endpoint: make(session), in_process=True)
         # All sessions of the route share one spawner, because each has a copy of the environment.
         spawner = structs.replace(self._spawner(route), end_one=self._children.end_one)
         pool = None
@@ -122,10 +123,11 @@ class Upstreams:
             children=self._children,
         )
         if plan is None:
-            kind = dialer.make_kind(upstream)
+            pods = registry.pods(route.upstream) if pool is None else None
+            kind = kind_of(upstream, sessions, dialer.dial, pool=pool, pods=pods)
         else:
             replay = dialer.make_replay(upstream, plan)
-            kind = kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
+            kind = kind_of(upstream, sessions, lambda session, _endpoint: replay.backend(session), in_process=True)
             self._replays[kind] = replay
         self._dialers[kind] = dialer
         return kind
@@ -142,17 +144,6 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
     dials: RouteDials
     pool: UpstreamPool | None
     children: SpareChildren
-
-    def make_kind(self, upstream: Dialect) -> BackendKind:
-        """Return the kind of this backend, which behaves like `upstream`."""
-        sessions, pool = self.sessions, self.pool
-        if pool is not None and upstream.single_session:
-            return SingleKind(sessions, self.dial, pool.choose)
-        if pool is not None and upstream.session_ref is None:
-            return ConversationsKind(sessions, self.dial, pool.is_served)
-        if (pods := registry.pods(self.route.upstream)) is not None:
-            return PodsKind(sessions, self.dial, pods)
-        return kind_of(upstream, self.dial)(sessions)
 
     def dial(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         """Make the connection of a session to its backend.
@@ -216,12 +207,24 @@ async def _connect(endpoint: Endpoint, sessions: Sessions, spawner: Spawner) -> 
 
 
 def kind_of(
-    upstream: Dialect, make_backend: MakeBackend, *, in_process: bool = False
-) -> Callable[[Sessions], BackendKind]:
-    """Return the function that makes the kind of a backend of this dialect; `in_process` if it is not dialled."""
-    kind: type[BackendKind] = ReplayedKind if in_process else ConversationsKind
+    upstream: Dialect,
+    sessions: Sessions,
+    make_backend: MakeBackend,
+    *,
+    pool: UpstreamPool | None = None,
+    pods: Pods | None = None,
+    in_process: bool = False,
+) -> BackendKind:
+    """Return the kind of a backend that behaves like `upstream`; `in_process` if it is not dialled.
+
+    `pool` is set if the route has several upstreams, and `pods` if its upstream is a directory of them.
+    """
+    if pods is not None:
+        return PodsKind(sessions, make_backend, pods)
     if upstream.session_ref is not None:
-        kind = SharedKind
-    elif upstream.single_session:
-        kind = SingleKind
-    return lambda sessions: kind(sessions, make_backend)
+        return SharedKind(sessions, make_backend)
+    if upstream.single_session:
+        return SingleKind(sessions, make_backend, pool.choose if pool is not None else None)
+    if in_process:
+        return ReplayedKind(sessions, make_backend)
+    return ConversationsKind(sessions, make_backend, pool.is_served if pool is not None else None)

@@ -59,14 +59,14 @@ class ConversationsKind(ReplayedKind):
         self,
         sessions: Sessions,
         make_backend: MakeBackend,
-        is_served: Callable[[SessionState], bool] = lambda _state: True,
+        is_served: Callable[[SessionState], bool] | None = None,
     ) -> None:
-        """Set `is_served`, which returns False for a session whose upstream, one of several, is away."""
+        """Set `is_served` if there are several upstreams: it returns False for a session whose upstream is away."""
         super().__init__(sessions, make_backend)
         self._is_served = is_served
 
     def leads_to(self, session: Session) -> bool:
-        return self._is_served(session.state)
+        return self._is_served is None or self._is_served(session.state)
 
     def list_sessions(self, link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
         catalog = self._listable()

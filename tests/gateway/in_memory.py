@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -215,7 +215,7 @@ class InMemoryGateway:
         self._connect = dial or self._dial
         route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
         self.services = services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id, group=group)
-        kind = kind_of(self._backend, self._upstream, in_process=not keeps)
+        kind = partial(kind_of, self._backend, make_backend=self._upstream, in_process=not keeps)
         self.shutdowns: list[str] = []  # the clients that said `shutdown`
         events = RouteEvents(on_shutdown=lambda link: self.shutdowns.append(link.id))
         self.router = Router(route, self.services, self._backend, kind, events=events)

@@ -7,6 +7,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits, Route
-from dragoman.gateway.endpoint import parse
+from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import FairQueue
@@ -78,11 +79,12 @@ class CountedRoute:
         self.services = make_services(self.time, limits=bounds, ledger=self.ledger, new_id=self.new_id, queue=queue)
         dialect = registry.dialect("smooth")
         route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:2/ws"), **options)
-        kind = kind_of(
-            dialect, lambda session, _endpoint: OpenedConversation(session, next(self.numbers)), in_process=True
-        )
+        kind = partial(kind_of, dialect, make_backend=self.open, in_process=True)
         self.router = Router(route, self.services, dialect, kind)
         self.sessions = self.router._all
+
+    def open(self, session: BackendEvents, _endpoint: Endpoint) -> OpenedConversation:
+        return OpenedConversation(session, next(self.numbers))
 
     def new_id(self) -> str:
         return str(UUID(int=next(self.ids)))
