@@ -369,16 +369,15 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
     texts: list[str] = said if is_lone else _flat(said, counts)
     try:
         quoted = _encode_lines(texts)[:-1].split(b"\n")  # JSON has no newline in a text
-        stamps = _stamps(ats, counts)
         lines: list[FrameLine] = []
         for point, column in zip(tapped, taps, strict=True):
             frames = column if is_lone else _flat(column, counts)
             if (point.dir == "send") is (len(lines) < place):
                 return None
             pieces, around = known.get(point, ((), []))
-            if not pieces or not _are_joined(frames, pieces, quoted, stamps):
-                found = _around(frames, quoted, stamps) if {bytes}.issuperset(map(type, frames)) else None
-                if found is None or not _are_joined(frames, found, quoted, stamps):
+            if not pieces or not _are_joined(frames, pieces, quoted, ats, counts):
+                found = _around(frames, quoted, ats, counts) if {bytes}.issuperset(map(type, frames)) else None
+                if found is None or not _are_joined(frames, found, quoted, ats, counts):
                     return None
                 around = [[piece.decode() for piece in part] for part in found]
                 if len(known) >= KNOWN_MAX:
@@ -415,7 +414,7 @@ def _samples(quoted: Sequence[bytes]) -> list[int]:
 
 
 def _around(
-    frames: Sequence[bytes], quoted: Sequence[bytes], stamps: Sequence[bytes]
+    frames: Sequence[bytes], quoted: Sequence[bytes], ats: Sequence[int], counts: Sequence[int]
 ) -> Sequence[Sequence[bytes]] | None:
     """Return the strings around the text of one of the frames, in pieces around its time; None if it has no text."""
     # A text that stands by chance elsewhere in its frame cuts it into more parts than other texts cut theirs.
@@ -423,13 +422,19 @@ def _around(
     parts = frames[number].split(quoted[number])
     if len(parts) == 1 or b"\n" in frames[number]:
         return None
-    return [part.split(stamps[number]) for part in parts]
+    stamp = _stamps(ats, counts)[number]
+    return [part.split(stamp) for part in parts]
 
 
 def _are_joined(
-    frames: Sequence[bytes], around: Sequence[Sequence[bytes]], quoted: Sequence[bytes], stamps: Sequence[bytes]
+    frames: Sequence[bytes],
+    around: Sequence[Sequence[bytes]],
+    quoted: Sequence[bytes],
+    ats: Sequence[int],
+    counts: Sequence[int],
 ) -> bool:
     """Return True if each frame is its text joined by these strings, which are in pieces around its time."""
+    stamps = _stamps(ats, counts) if max(map(len, around)) > 1 else [b""]
     fixed: list[bytes] = []
     slots: list[Sequence[bytes]] = []
     for pieces in around:
