@@ -16,6 +16,7 @@ import stat
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -133,12 +134,12 @@ class Reader:
         self.problems = Problems([gap.text for gap in self.missing])
         first = self._first_part(t)
         done = sum(part.size for part in self.parts[:first])
-        for number, part in enumerate(self.parts[first:]):
-            yield from self._steps_of(part, 0 if number else t, done)  # the further parts are read from their beginning
+        for part in self.parts[first:]:
+            yield from part.steps(self.problems, t=t, progress=partial(self._tell_progress, done))
             done += part.size
 
-    def _steps_of(self, part: PartFile, t: int, done: int) -> Iterator[StepLine]:
-        return part.steps(self.problems, t=t, progress=lambda read: self._progress(done + read))
+    def _tell_progress(self, done: int, read: int) -> None:
+        self._progress(done + read)
 
     def _first_part(self, t: int) -> int:
         """Return the index of the last part that begins before `t`, 0 if none does."""
@@ -282,13 +283,12 @@ def about_no_session(recording: Reader) -> str:
 # -- one file -------------------------------------------------------------------------------------------------
 
 
-class PartFile:
+class PartFile(Struct, frozen=True):
     """A file of a recording, plain or compressed, which can be read any number of times."""
 
-    def __init__(self, path: Path, header: Header, *, compressed: bool) -> None:
-        self.path = path
-        self.header = header
-        self.compressed = compressed
+    path: Path
+    header: Header
+    compressed: bool
 
     @property
     def size(self) -> int:
@@ -303,8 +303,8 @@ class PartFile:
         Count lines that cannot be read in `problems`. Call `progress` with the number of bytes read so far.
         """
         with self.path.open("rb") as file:
-            for raw in _whole_lines(self._chunks(file, t, problems, progress), problems):
-                step = _decoded(raw, problems)
+            for raw, is_whole in _lines(self._chunks(file, t, problems, progress)):
+                step = _decoded(raw, problems, is_whole=is_whole)
                 if step is not None and step.last_t >= t:
                     yield step
 
@@ -336,7 +336,7 @@ def open_part(path: Path) -> PartFile:
         raise RecordingError(f"{name} is torn or damaged where it begins: nothing of it can be read")
     if not first:
         raise RecordingError(f"{name} is empty: nothing was recorded")
-    return PartFile(path, decode_header(first, name), compressed=compressed)
+    return PartFile(path, decode_header(first, name), compressed)
 
 
 def _first_line(chunks: Iterable[bytes]) -> bytes:
@@ -349,7 +349,7 @@ def _first_line(chunks: Iterable[bytes]) -> bytes:
     return first
 
 
-def _decoded(raw: bytes, problems: Problems) -> StepLine | None:
+def _decoded(raw: bytes, problems: Problems, *, is_whole: bool) -> StepLine | None:
     try:
         return decode_line(raw)
     except LineError as error:
@@ -357,13 +357,15 @@ def _decoded(raw: bytes, problems: Problems) -> StepLine | None:
             return None  # files that were joined; a blank line
         if error.unknown:
             problems.unknown += 1
-        else:
+        elif is_whole:
             problems.damaged += 1
+        else:
+            problems.torn = True
         return None
 
 
-def _whole_lines(chunks: Iterable[bytes], problems: Problems) -> Iterator[bytes]:
-    """Return the lines of a file. Note it if the last one is torn."""
+def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the lines of a file; the flag says whether the line ends with a newline, which an edited file may lack."""
     rest: list[bytes] = []
     size = 0
     for chunk in chunks:
@@ -371,31 +373,14 @@ def _whole_lines(chunks: Iterable[bytes], problems: Problems) -> Iterator[bytes]
         rest.append(first)
         size += len(first)
         if others:
-            if size <= LINE_MAX:
-                yield b"".join(rest)
-            else:
-                problems.damaged += 1
-            yield from others[:-1]
+            yield b"".join(rest), True
+            for line in others[:-1]:
+                yield line, True
             rest, size = [others[-1]], len(others[-1])
         elif size > LINE_MAX:
-            rest = []  # garbage without an end: nothing of it is kept
-    if size:
-        last = b"".join(rest)
-        if _is_torn(last, size):
-            problems.torn = True
-        else:
-            yield last
-
-
-def _is_torn(last: bytes, size: int) -> bool:
-    """Return True if what follows the last newline is no whole line. A file that was edited may lack the newline."""
-    if size > LINE_MAX:
-        return True
-    try:
-        decode_line(last)
-    except LineError as error:
-        return not error.unknown
-    return False
+            rest, size = [b"\0"], 0  # garbage without an end: nothing of it is kept
+    if last := b"".join(rest):
+        yield last, False
 
 
 def _offset(file: BinaryIO, t: int) -> int:
