@@ -62,7 +62,7 @@ class Delivery:
         attachment.view = link.view  # read after `attach`, because the view may depend on the session
         if self._state.turn is not None:
             # The projection may hold events back, for example an open call; its group goes on with them.
-            self._slow.show_turn(attachment, _turn_so_far(self._state, link.dialect), self.attachments)
+            self._slow.show_turn(attachment, _turn_so_far(self._state, link.dialect))
         else:
             self.groups.join(attachment)
         if self._recorder is not None:
@@ -91,6 +91,7 @@ class Delivery:
             self.publications.pop(link.id, None)
             self._slow.forget(attachment)
             self.groups.leave(attachment)
+            attachment.behind = None
 
     def detach_ended(self, link: Client) -> None:
         """Forget a link because the session has ended.
@@ -98,11 +99,9 @@ class Delivery:
         One that lags is disconnected, because the rest of its turn is gone: it would wait for the end without a limit.
         A publication goes on with the other sessions.
         """
-        attachment = self.attachments.get(link.id)
+        lags = link.id in self.attachments and not self.has_seen_all(link)
         self.detach(link)
-        if attachment is None or attachment.behind is None or link.publishes or self._context.services.stop.is_set():
-            return
-        if link.alive:
+        if lags and link.alive and not link.publishes and not self._context.services.stop.is_set():
             link.cut(OVER)
 
     # -- what happens ----------------------------------------------------------------------------------
@@ -142,8 +141,8 @@ class Delivery:
 
     def tell_finished(self, finished: Sequence[tuple[Attachment, Batch]]) -> None:
         """Tell the links that `deliver` returned that their run has ended, or waits for an answer in words."""
-        if self._state.turn is None:
-            self.groups.clear_log(self.attachments)
+        if self._state.turn is None and not self._slow.lagging:
+            self.groups.clear_log()
         before = self._recorder.enter() if self._recorder is not None else None
         for attachment, batch in finished:
             attachment.link.on_delivered(batch)
@@ -163,7 +162,8 @@ class Delivery:
 
     def catch_up(self, link: Client) -> Iterator[None]:
         """Deliver the missed events to a link that has written everything; yield after each slice."""
-        return self._slow.catch_up(link, self.attachments)
+        attachment = self.attachments.get(link.id)
+        return self._slow.catch_up(attachment) if attachment is not None else iter(())
 
     def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
         """Render a batch once, and put the frames for each member of the group."""

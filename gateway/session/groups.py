@@ -5,7 +5,6 @@ A stream ends as soon as a group changes, or anything is appended to the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import attrgetter
 
 from dragoman.gateway.observability.traffic import timed_writer
@@ -47,11 +46,8 @@ class Groups:
             targets.append(TextTarget(write=write, links=ids, outboxes=outboxes))
         self.text = TextStream(self._context, turn, delta, targets)
 
-    def clear_log(self, attachments: Mapping[str, Attachment]) -> None:
-        """Empty the log between two turns, unless a client that reads slowly needs it."""
-        for attachment in attachments.values():
-            if attachment.behind is not None:
-                return
+    def clear_log(self) -> None:
+        """Empty the log between two turns, when no client needs it."""
         self.text = None
         self._log.clear()
 

@@ -8,7 +8,7 @@ that joins in the middle of a long turn is shown the turn in the same way, and t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec import structs
 
@@ -16,7 +16,6 @@ from dragoman.gateway.overload.fair_queue import EVENT, FRAME
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group, is_own
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import join_pieces
-from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.dialect import SessionProjection
 from dragoman.mappings.errors import PeerError
@@ -53,7 +52,7 @@ class SlowClients:
             self._groups.leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
 
-    def show_turn(self, attachment: Attachment, turn: list[Event], attachments: Mapping[str, Attachment]) -> None:
+    def show_turn(self, attachment: Attachment, turn: list[Event]) -> None:
         """Show the open turn so far to a client that joins: one slice at once, the others as it reads."""
         context, link = self._context, attachment.link
         batches = [context.log.unlogged(part) for part in slices_of(turn, context.services.limits.catch_up)]
@@ -62,7 +61,7 @@ class SlowClients:
         context.services.queue.budget.left -= EVENT * len(turn)
         self._catch_up_a_slice(attachment, link.dialect.projection("", attachment.view))
         if attachment.behind is not None:
-            link.add_work(self.catch_up(link, attachments))
+            link.add_work(self.catch_up(attachment))
 
     def _keep_behind(self, attachment: Attachment) -> None:
         attachment.link.behind[self._context.state.id] = None
@@ -85,13 +84,13 @@ class SlowClients:
             del self.lagging[attachment.link.id]
             attachment.link.cut(GONE)
 
-    def catch_up(self, link: Client, attachments: Mapping[str, Attachment]) -> Iterator[None]:
+    def catch_up(self, attachment: Attachment) -> Iterator[None]:
         """Deliver the missed events to a link that has written everything; yield after each slice.
 
         It continues after a slice without frames, because no writer would ask for the next one.
         """
-        attachment, recorder = attachments.get(link.id), self._context.recorder
-        while attachment is not None and attachment.behind is not None and link.outbox.empty and link.alive:
+        link, recorder = attachment.link, self._context.recorder
+        while attachment.behind is not None and link.outbox.empty and link.alive:
             if not self._context.log.reaches(attachment.cursor):
                 link.cut(GONE)
                 return
@@ -100,7 +99,6 @@ class SlowClients:
             if recorder is not None:
                 recorder.leave(before)
             yield
-            attachment = attachments.get(link.id)
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
         link, context = attachment.link, self._context

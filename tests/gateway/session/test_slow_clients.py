@@ -300,3 +300,33 @@ async def test_fields_that_a_client_does_not_get_are_counted_also_in_slices_with
         while slow.outbox.full or made.delivery.attachments["slow"].behind is not None:
             await settle()
         assert {entry.kind: entry.count for entry in made.ledger.partial()}["ToolCallFinished"] == 300
+
+
+async def test_a_client_that_leaves_the_session_while_it_catches_up_is_shown_no_more_of_it() -> None:
+    async with stage(soft=1_000) as made:
+        link, _ = made.join("slow", reads=False)
+        made.begin()
+        await made.fill_outbox(link)
+        for number in range(200):
+            made.play(TextDelta(text=f"{number} "))
+        link.outbox.clear()
+        slices = made.delivery.catch_up(link)
+        next(slices)
+        assert not link.outbox.empty
+        link.outbox.clear()
+        made.delivery.detach(link)
+        assert list(slices) == []
+        assert link.outbox.empty
+
+
+async def test_the_end_of_a_session_disconnects_only_the_clients_that_lack_something() -> None:
+    async with stage(soft=1_000) as made:
+        slow, _ = made.join("slow", reads=False)
+        fast, _ = made.join("fast")
+        made.begin()
+        await made.fill_outbox(slow)
+        made.play(TextDelta(text="x"))
+        for link in (slow, fast):
+            made.delivery.detach_ended(link)
+        await settle()
+        assert (slow.alive, fast.alive) == (False, True)
