@@ -122,7 +122,7 @@ class FrameIntake:
         """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""
         if self._over:
             return self.count_dropped(len(frames))
-        if self._each > EVENT and self._outbox.crowded:  # the client has many answers to read
+        if self.is_limited and self._outbox.crowded:  # the client has many answers to read
             return 0
         given, budget, tap, size, taken = len(frames), self._budget, self._tap, 0, 0
         if given == 1 and type(frame := frames[0]) in WHOLE:
@@ -136,7 +136,7 @@ class FrameIntake:
                     if budget.left < 0:
                         self._queue.spend(0)  # or the next frame would wait although no other link does
                     return 1
-        before, debt = budget.left, STEP if self._each == EVENT else 0
+        before, debt = budget.left, 0 if self.is_limited else STEP
         if 0 < size <= self._unchecked and before > budget.turn_end - debt:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
@@ -153,7 +153,7 @@ class FrameIntake:
             taken += len(some)
             if self._over:
                 return taken + self.count_dropped(given - taken)  # type: ignore[unreachable]  # a step may end it
-        if self._each > EVENT:
+        if self.is_limited:
             self.turns.usual = min(before - budget.left, QUANTUM)
         elif given > FEW:
             self.turns.note_cost(taken, before - budget.left)
