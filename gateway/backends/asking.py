@@ -127,9 +127,7 @@ class Asking(Generic[Held]):
     def lost(self, unsent: Sequence[Command]) -> tuple[list[Command], list[Held]]:
         """End the script; return the commands of `unsent` that are not its own, and the items that it held."""
         others = [command for command in unsent if not self.is_asked(command.request)]
-        script = self._script
-        self._script = None
-        held = self._end()
+        script, held = self._script, self._end()
         if script is not None and not self._running:
             with contextlib.suppress(ConnectionLost, StopIteration):
                 script.throw(ConnectionLost())
@@ -137,33 +135,33 @@ class Asking(Generic[Held]):
 
     def stop(self) -> None:
         """Forget the script and everything that it held."""
-        self._script = None
         self._end()
 
     # --------------------------------------------------------------------------------------------------
 
     def _resume(self, step: Callable[[], Command]) -> None:
         """Run the script up to its next request, or end it. A request without an id gets a new one."""
-        script = self._script
+        script, command, failure = self._script, None, None
         self._request, self._running = "", True
         try:
             command = step()
         except StopIteration:
-            self._running = False
-            if self._script is script:
-                self._script = None
-                if held := self._end():
-                    self._release(held)
+            pass
         except Refused as refused:
+            failure = refused.failure
+        finally:
             self._running = False
-            if self._script is script:
-                self._script = None
-                self._fail(self._end(), refused.failure)
-        else:
-            self._running = False
-            if self._script is script:
-                self._request = command.request or self._services.new_id()
-                self._ask(structs.replace(command, request=self._request))
+        if self._script is not script:
+            return  # what the script did has ended it
+        if command is not None:
+            self._request = command.request or self._services.new_id()
+            self._ask(structs.replace(command, request=self._request))
+            return
+        held = self._end()
+        if failure is not None:
+            self._fail(held, failure)
+        elif held:
+            self._release(held)
 
     def _time_out(self) -> None:
         script = self._script
@@ -171,6 +169,8 @@ class Asking(Generic[Held]):
             self._resume(lambda: script.throw(TimedOut(TOO_LATE)))
 
     def _end(self) -> list[Held]:
+        """Forget the script, and return what it held."""
+        self._script = None
         self._deadline.stop()
         self._request = ""
         held, self._held = self._held, []

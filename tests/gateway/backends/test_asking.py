@@ -117,3 +117,24 @@ def test_a_stopped_script_releases_and_fails_no_command() -> None:
     made.asking.stop()
     made.asking.answer(1)
     assert (made.asking.active, made.released, made.failed, made.got) == (False, [], [], [])
+
+
+def test_a_script_that_is_stopped_by_what_it_does_asks_nothing_more() -> None:
+    made = Asked()
+
+    def stops() -> Script:
+        yield ListSessions()
+        made.asking.stop()
+        yield GetSession()
+
+    made.asking.begin(stops())
+    made.asking.answer(1)
+    assert len(made.commands) == 1
+    assert not made.asking.active
+
+
+def test_a_script_during_which_nothing_came_releases_nothing() -> None:
+    made = Asked()
+    made.asking.begin(made.forgives())
+    made.asking.answer(1)
+    assert (made.released, made.failed) == ([], [])
