@@ -228,6 +228,7 @@ class SessionState(Struct, kw_only=True):
     backend_ids: Ext | None = None  # the ids that the backend gave; clients of the same dialect see these
     chosen_ids: Ext | None = None  # ids that a client chose, in the form of `backend_ids`
     abandoned: str = ""  # the backend's request id of our turn that a lost connection left behind; "" if there is none
+    cut_off: str = ""  # the last turn, if it failed with its connection: its run may go on at the backend
     forgotten: Gap | None = None  # the last Gap with `context`: the model has forgotten the conversation
     listed: SessionSummary | None = None  # the backend's description of it in a list
     archived: bool = False

@@ -13,8 +13,8 @@ from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.state import continues
-from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning, Role, ToolCall, ToolResult
-from tests.gateway.session.items import answer, asks, assistant, ids, user
+from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning, Role, Status, ToolCall, ToolResult
+from tests.gateway.session.items import answer, asks, assistant, ids, said, user
 
 
 class Told:
@@ -125,6 +125,27 @@ def test_a_compacted_history_tells_how_far_it_reaches(told: tuple[Item, ...], co
     )
     added = renew(event, state, lambda: "new")
     assert (list(added.items), added.summed_up) == (known, len(told))
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "cut_off", "kept"),
+    [
+        ("hi", "running", "t", False),
+        ("hi", "idle", "t", True),
+        ("hi", "running", "", True),
+        ("another", "running", "t", True),
+    ],
+    ids=["its run goes on", "its run is over", "it was not cut off", "another run goes on"],
+)
+def test_a_turn_whose_run_goes_on_over_a_new_connection_loses_what_was_heard_of_it(
+    told: str, status: Status, cut_off: str, kept: bool
+) -> None:
+    heard = [user("hi", id="1", turn="t"), said("assistant", "some", id="2", turn="t")]
+    state = SessionState(id="s", conversation="c", transcript=[*heard], fresh=2, cut_off=cut_off)
+    event = HistorySnapshot(items=(user(told),), runs=(PastRun(first=0, last=1),), status=status, conversation="c")
+    items = renew(event, state, lambda: "new").items
+    assert items[0] == heard[0]
+    assert (heard[1] in items) == kept
 
 
 @pytest.mark.parametrize(
