@@ -204,7 +204,7 @@ class ReplayBackend:
         part = self._turn.parts[place]
         self._player.begin(part)
         is_refused = isinstance(command, commands.SubmitInput) and not _accepted(part.answer)
-        self._events.begin_part(None if is_refused else command, auto=self._auto)
+        self._events.begin_part(None if is_refused else command)
         if command is not None and (is_refused or not isinstance(command, commands.SubmitInput)):
             self._send_answer(command, _without_result(part.answer))
         if part.command is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -17,11 +18,8 @@ SPEED_MAX = 1_000_000.0
 FLAGS = {"yes": True, "no": False}
 
 
-class Until(Struct, frozen=True, kw_only=True):
-    """The end of a replay: after the line `seq`, or after the turn `turn`, counted from 1."""
-
-    seq: int = 0
-    turn: int = 0
+Until = tuple[Literal["line", "turn"], int]
+"""The end of a replay: after the line with this number, or after this turn, counted from 1."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -81,7 +79,7 @@ def read_until(text: str) -> Until:
     kind, _, number = text.rpartition(":")
     if kind not in ("", "turn") or not number.isdecimal() or int(number) < 1:
         raise ConfigError(f"until {text!r}: write the number of a line, for example 17, or turn:N, for example turn:2")
-    return Until(turn=int(number)) if kind else Until(seq=int(number))
+    return "turn" if kind else "line", int(number)
 
 
 def header(endpoint: Endpoint) -> Header:

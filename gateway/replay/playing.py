@@ -69,6 +69,7 @@ class Replay:
                 tells_model_turns=self._tells_model_turns,
                 adds_model_turns=self._tells_model_turns and not self.plan.has_model_turns,
                 keeps_counts=not options.spy,
+                auto=options.auto,
             ),
         )
         if options.live is None or self._live is None:
@@ -97,11 +98,12 @@ def open_plan(path: Path) -> ReplayPlan:
 def _cut(plan: ReplayPlan, until: Until | None) -> ReplayPlan:
     if until is None:
         return plan
-    if until.turn > len(plan.ends):
-        raise ConfigError(f"{plan.recording.path}: the recording has no turn {until.turn}, only {len(plan.ends)}")
-    if until.seq > plan.turns[-1].parts[-1].last:
-        raise ConfigError(f"{plan.recording.path}: the recording has no line {until.seq}: it ends earlier")
-    return cut_plan(plan, plan.ends[until.turn - 1] if until.turn else until.seq)
+    kind, number = until
+    if kind == "turn" and number > len(plan.ends):
+        raise ConfigError(f"{plan.recording.path}: the recording has no turn {number}, only {len(plan.ends)}")
+    if kind == "line" and number > plan.turns[-1].parts[-1].last:
+        raise ConfigError(f"{plan.recording.path}: the recording has no line {number}: it ends earlier")
+    return cut_plan(plan, plan.ends[number - 1] if kind == "turn" else number)
 
 
 def _explain(line: str) -> None:

@@ -47,6 +47,7 @@ class ReplayedEvents:
         tells_model_turns: bool,
         adds_model_turns: bool = False,
         keeps_counts: bool = True,
+        auto: bool = False,
     ) -> None:
         self._state = state
         self._left_out = IN_WORDS if tells_model_turns else IN_WORDS | ADDED_BY_SESSION
@@ -54,7 +55,7 @@ class ReplayedEvents:
         self._run_begins = False
         self._keeps_counts = keeps_counts  # False if turns of a live backend come between, and count too
         self._counted: dict[type, int] = {}
-        self._auto = False
+        self._auto = auto
         self._has_content = False  # the open recorded turn, so the session has opened a turn, too
         self._request: str | None = None  # the input that the log has not accepted yet
         self._echo = False  # the message of the input comes next
@@ -66,9 +67,8 @@ class ReplayedEvents:
         """True if an input was not accepted yet."""
         return self._request is not None
 
-    def begin_part(self, command: Command | None, *, auto: bool = False) -> None:
-        """Begin a part with this command of the session's client, or with none if `auto`."""
-        self._auto = auto
+    def begin_part(self, command: Command | None) -> None:
+        """Begin a part with this command of the session's client, or without one."""
         self._answered = self._run_begins = isinstance(command, commands.Answer)
         if isinstance(command, commands.SubmitInput):
             self._request = command.request
@@ -137,7 +137,7 @@ class ReplayedEvents:
     def _accepted(self) -> list[Event]:
         """Accept the input once; a second TurnAccepted came from an answer in words, which the session accepts."""
         request, self._request = self._request, None
-        if self._auto or request is None:
+        if request is None:
             return []
         self._echo = True
         return [events.TurnAccepted(request=request)]

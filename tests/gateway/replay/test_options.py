@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.replay.options import Until, header, read_options, read_speed, read_until
+from dragoman.gateway.replay.options import header, read_options, read_speed, read_until
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.replay.recording_builder import SESSION, RecordingBuilder
 
@@ -23,7 +23,7 @@ def test_every_option_is_read() -> None:
     assert (options.spy, str(options.live), options.speed, options.idle_cap) == (True, "pod+unix:/p", 2.0, 1.5)
     assert options.explain
     fork = read_options(parse("replay+file:a?until=turn:2&then=pod%2Bunix:/p&auto=yes"))
-    assert (fork.until, str(fork.live), fork.auto) == (Until(turn=2), "pod+unix:/p", True)
+    assert (fork.until, str(fork.live), fork.auto) == (("turn", 2), "pod+unix:/p", True)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_an_invalid_option_is_refused_with_the_valid_ones(options: str, words: s
 
 
 def test_a_fork_point_is_a_line_or_a_turn() -> None:
-    assert (read_until("17"), read_until("turn:3")) == (Until(seq=17), Until(turn=3))
+    assert (read_until("17"), read_until("turn:3")) == (("line", 17), ("turn", 3))
 
 
 def test_the_header_of_a_recording_is_read_and_a_missing_file_reported(tmp_path: Path) -> None:

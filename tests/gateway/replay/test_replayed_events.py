@@ -30,8 +30,8 @@ from tests.gateway.replay.recording_builder import said
 STATE = SessionState(id="own", title="known")
 
 
-def lines(*, tells: bool = True) -> ReplayedEvents:
-    return ReplayedEvents(STATE, tells_model_turns=tells)
+def lines(*, tells: bool = True, auto: bool = False) -> ReplayedEvents:
+    return ReplayedEvents(STATE, tells_model_turns=tells, auto=auto)
 
 
 def say(log: ReplayedEvents, *events: Any, turn: str = "t") -> list[Event]:
@@ -59,8 +59,8 @@ def test_messages_of_others_are_replayed_without_their_old_ids() -> None:
 
 
 def test_autoplay_has_no_acceptance_and_keeps_the_message() -> None:
-    log = lines()
-    log.begin_part(None, auto=True)
+    log = lines(auto=True)
+    log.begin_part(None)
     assert say(log, TurnAccepted(request="theirs"), user("one")) == [
         MessageAppended(message=Message(role="user", text="one"))
     ]
