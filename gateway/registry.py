@@ -208,6 +208,11 @@ def check_place(endpoint: Endpoint) -> None:
     spec_of(endpoint).check_place(endpoint)
 
 
+def find_hazard(endpoint: Endpoint) -> str:
+    """Return what is wrong with a checked listener although it can be opened, or ""."""
+    return spec_of(endpoint).find_hazard(endpoint)
+
+
 def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
     """Raise ConfigError for a listener that names a session although the backend has only one."""
     if endpoint.option("session") and _one_session(upstream):

@@ -21,7 +21,7 @@ metered_tls     decrypts what clients send, in turns
 from dragoman.adapters.websocket.client import DialledTransport, HandshakeRefusedError, connect
 from dragoman.adapters.websocket.handshake import Handshakes
 from dragoman.adapters.websocket.server import WebSocketListener, listen
-from dragoman.adapters.websocket.tls import CertificateFiles, ServerTls, client_context
+from dragoman.adapters.websocket.tls import CertificateFiles, ServerTls, client_context, find_date_fault
 from dragoman.adapters.websocket.transport import WebSocketTransport
 
 __all__ = [
@@ -34,5 +34,6 @@ __all__ = [
     "WebSocketTransport",
     "client_context",
     "connect",
+    "find_date_fault",
     "listen",
 ]

@@ -11,6 +11,7 @@ import os
 import ssl
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ SHORT_NAMES = {
 }
 MINIMUM = ssl.TLSVersion.TLSv1_2  # Debian's Python leaves the minimum to the configuration of OpenSSL
 FILE_MAX = 16 * 1024 * 1024  # bytes of a file, which OpenSSL reads in one step: lists of revoked certificates are large
+DATE_FAULTS = (9, 10)  # codes of OpenSSL: the certificate is not yet valid, or has expired
 SPECIAL = ',+"\\<>;='  # characters with a meaning in a subject (RFC 4514)
 
 
@@ -77,6 +79,27 @@ def client_context(files: CertificateFiles) -> ssl.SSLContext:
     if files.certificate or files.key:
         _load_pair(context, files)
     return context
+
+
+def find_date_fault(files: CertificateFiles) -> str:
+    """Return why clients refuse the certificate of a listener now, if its dates are the reason, or "".
+
+    A client in memory that trusts this certificate makes a handshake: `ssl` has no function that reads the dates.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(files.certificate)
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(received, sent)
+    server = _server_context(files).wrap_bio(sent, received, server_side=True)
+    try:
+        for side in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_message if error.verify_code in DATE_FAULTS else ""
+    return ""
 
 
 def subject_of(certificate: dict[str, Any]) -> str:

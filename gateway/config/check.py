@@ -28,7 +28,6 @@ from dragoman.gateway.config.access import (
     share_faults,
 )
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
-from dragoman.gateway.config.local_sockets import find_socket_hazard
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.references import FileSecrets, Interpolation, resolve_paths
@@ -108,7 +107,7 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
     wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
     shared = _shared(path, drafts, secrets) if _can_others_read(path) else []
     shared = [found for found in shared if found[0] not in interpolation.replaced] + [
-        *_sockets(drafts),
+        *_hazards(drafts),
         *_roots(drafts),
     ]
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
@@ -359,10 +358,10 @@ def _secret_variables(drafts: Sequence[Draft]) -> Iterator[KeyPath]:
                     yield (*draft.at, "env", index)
 
 
-def _sockets(drafts: Sequence[Draft]) -> list[Found]:
-    """Find listening sockets that other users could replace."""
+def _hazards(drafts: Sequence[Draft]) -> list[Found]:
+    """Find listeners whose socket other users could replace, or whose certificate clients refuse."""
     return [
-        (at, why) for draft in drafts for at, endpoint in draft.listen.items() if (why := find_socket_hazard(endpoint))
+        (at, why) for draft in drafts for at, listen in draft.listen.items() if (why := registry.find_hazard(listen))
     ]
 
 

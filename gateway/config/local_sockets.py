@@ -95,13 +95,6 @@ def _first_rows(table: Path) -> list[list[str]]:
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def find_socket_hazard(endpoint: Endpoint) -> str:
-    """Return why another user could replace the socket of a listener; "" if none can."""
-    if endpoint.is_socket:
-        return find_path_hazard(Path(endpoint.address))
-    return find_path_hazard(Path(endpoint.address) / "sock") if endpoint.is_pod_directory else ""
-
-
 def find_path_hazard(path: Path) -> str:
     """Return why another user could replace the file at a path; "" if none can, or if a folder cannot be looked at."""
     try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from dragoman.adapters.base import NOT_LISTENING, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.config.access import is_public
-from dragoman.gateway.config.local_sockets import find_local_server, find_path_hazard, find_socket_hazard
+from dragoman.gateway.config.local_sockets import find_local_server, find_path_hazard
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.gateway.first_frames import PATIENCE, FirstFrames
@@ -46,7 +46,7 @@ def find_hazards(config: Config) -> Iterator[str]:
         for endpoint in route.listen:
             if is_public(endpoint) and not authenticates(endpoint, config.auth):
                 yield f"{endpoint.masked} accepts clients from other machines without authentication"
-            if not config.given and (why := find_socket_hazard(endpoint)):  # else the check of the file has said so
+            if not config.given and (why := registry.find_hazard(endpoint)):  # else the check of the file has said so
                 yield why
         for upstream in route.upstreams:
             if upstream.is_command and (why := find_missing_program(route, upstream, config)):

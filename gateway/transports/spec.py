@@ -88,10 +88,11 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
 
     `listen` or `dial` is None if the gateway does only the other. `check`, `check_upstream` and `check_place` raise
     ConfigError: for any invalid endpoint, for an invalid upstream, and for an address on which this machine cannot
-    listen. `places` returns what a listener occupies, and so what an upstream reaches; nothing that the system chooses.
-    `free` is an address at which the system chooses the port, or one below `{folder}`; "" if there is no such address.
-    `kept_limits` are the limits that an open listener does not read again after a reload.
-    `counts_connections`: its listener counts the connections of each address from their accept.
+    listen. `find_hazard` returns what is wrong with a listener although it can be opened, or "". `places` returns what
+    a listener occupies, and so what an upstream reaches; nothing that the system chooses. `free` is an address at which
+    the system chooses the port, or one below `{folder}`; "" if there is no such address. `kept_limits` are the limits
+    that an open listener does not read again after a reload. `counts_connections`: its listener counts the connections
+    of each address from their accept.
     """
 
     listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
@@ -101,6 +102,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     check: Callable[[Endpoint], Any] = _accept_any
     check_upstream: Callable[[Endpoint], Any] = _accept_any
     check_place: Callable[[Endpoint], Any] = _accept_any
+    find_hazard: Callable[[Endpoint], str] = lambda _endpoint: ""
     places: Callable[[Endpoint], tuple[Place, ...]] = _occupy_nothing
     free: str = ""
     kept_limits: tuple[str, ...] = ("max_message",)

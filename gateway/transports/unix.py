@@ -8,12 +8,14 @@ import pwd
 import re
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from msgspec import structs
 
 from dragoman.adapters import unix
 from dragoman.adapters.base import Listener
 from dragoman.adapters.line_transport import LineTransport
+from dragoman.gateway.config.local_sockets import find_path_hazard
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, Place, naming
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
@@ -156,6 +158,7 @@ UNIX = TransportSpec(
     listen_options=ACCESS | {"session", "fd"},
     check=_check_socket,
     check_place=_check_place,
+    find_hazard=lambda endpoint: find_path_hazard(Path(endpoint.address)),
     places=_places,
     free="{folder}/sock",
 )
@@ -171,5 +174,11 @@ NAME = TransportSpec(
     places=_places_named,
 )
 
-DIRECTORY = TransportSpec(dial=_dial, listen_options=ACCESS, check=_check_access, places=_places)
+DIRECTORY = TransportSpec(
+    dial=_dial,
+    listen_options=ACCESS,
+    check=_check_access,
+    find_hazard=lambda endpoint: find_path_hazard(Path(endpoint.address) / "sock"),
+    places=_places,
+)
 """A directory of pods. The app opens a listener for each session; as a backend, each pod is dialled by its socket."""

@@ -99,6 +99,11 @@ def _server_tls(endpoint: Endpoint) -> websocket.ServerTls | None:
         return websocket.ServerTls(_files(endpoint, "client_ca"), tell)
 
 
+def _find_date_fault(endpoint: Endpoint) -> str:
+    why = websocket.find_date_fault(_files(endpoint, "client_ca"))
+    return f"{endpoint.masked}: clients refuse its certificate: {why}" if why else ""
+
+
 def _client_tls(endpoint: Endpoint) -> ssl.SSLContext | None:
     """Return the TLS of a connection with files of its own, None for the system's defaults; raise ConfigError."""
     files = _files(endpoint, "ca")
@@ -144,5 +149,6 @@ WSS = structs.replace(
     listen_options=WS.listen_options | {"cert", "key", "client_ca"},
     dial_options=WS.dial_options | {"cert", "key", "ca"},
     check_place=_server_tls,
+    find_hazard=_find_date_fault,
     free="",  # a certificate is the user's choice
 )

@@ -42,14 +42,17 @@ class Authority:
         signed = certificate.sign(self._key, hashes.SHA256())
         self.path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, organization: str = "") -> tuple[str, str]:
-        """Write a certificate for this name and 127.0.0.1; return the paths of certificate and key."""
+    def issue(self, name: str, organization: str = "", around: datetime = NOW) -> tuple[str, str]:
+        """Write a certificate for this name and 127.0.0.1; return the paths of certificate and key.
+
+        It is valid for an hour before and after the time `around`.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if organization:
             parts.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
         address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-        certificate = self._builder(x509.Name(parts), key).add_extension(address, critical=False)
+        certificate = self._builder(x509.Name(parts), key, around).add_extension(address, critical=False)
         certificate = certificate.add_extension(self._identifier(), critical=False)
         paths = self._folder / f"{name}.crt", self._folder / f"{name}.key"
         signed = certificate.sign(self._key, hashes.SHA256())
@@ -73,13 +76,15 @@ class Authority:
     def _identifier(self) -> x509.AuthorityKeyIdentifier:
         return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, around: datetime = NOW
+    ) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(NOW - timedelta(hours=1))
-            .not_valid_after(NOW + timedelta(hours=1))
+            .not_valid_before(around - timedelta(hours=1))
+            .not_valid_after(around + timedelta(hours=1))
         )

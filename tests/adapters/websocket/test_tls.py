@@ -17,7 +17,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.websocket import CertificateFiles, ServerTls, client_context, connect
-from dragoman.adapters.websocket.tls import FILE_MAX, subject_of
+from dragoman.adapters.websocket.tls import FILE_MAX, find_date_fault, subject_of
 from dragoman.mappings.errors import ConfigError
 from tests.adapters.websocket.certificates import NOW, Authority
 from tests.adapters.websocket.peers import DEADLINE, KEY, LIMITS, Server, serving
@@ -147,6 +147,19 @@ async def test_a_session_of_tls_cannot_be_resumed_after_its_authority_was_replac
         other.path.replace(former.path)
         with pytest.raises(OSError):  # noqa: PT011  # TLS 1.2: EOF; TLS 1.3: the alert, or a reset
             await visit(server.port, client, session)
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["", "with client_ca"])
+@pytest.mark.parametrize(
+    ("hours", "why"), [(0, ""), (-2, "certificate has expired"), (2, "certificate is not yet valid")]
+)
+def test_a_certificate_whose_dates_clients_refuse_is_detected(
+    authority: Authority, hours: int, why: str, asks: bool
+) -> None:
+    certificate, key = authority.issue("server", around=NOW + timedelta(hours=hours))
+    authorities = str(authority.path) if asks else ""
+    files = CertificateFiles(certificate=certificate, key=key, authorities=authorities)
+    assert find_date_fault(files) == why
 
 
 async def test_a_certificate_in_the_list_of_revoked_ones_is_refused(authority: Authority, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters import unix
+from dragoman.gateway import registry
 from dragoman.gateway.config.check import check
-from dragoman.gateway.config.local_sockets import find_local_server, find_socket_hazard
+from dragoman.gateway.config.local_sockets import find_local_server
 from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.config.startup import find_hazards, probe
 from dragoman.gateway.endpoint import parse
@@ -146,7 +147,7 @@ async def test_a_start_does_not_connect_to_a_backend_of_this_machine(tmp_path: P
 
 
 def hazard(path: Path) -> str:
-    return find_socket_hazard(parse(f"pod+unix:{path}"))
+    return registry.find_hazard(parse(f"pod+unix:{path}"))
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o1777])
@@ -164,7 +165,7 @@ def test_a_folder_to_which_others_may_write_is_a_hazard(tmp_path: Path, mode: in
 
 def test_a_project_of_pando_has_no_socket_that_others_could_replace(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    assert find_socket_hazard(parse(f"pando+dir:{tmp_path}")) == ""
+    assert registry.find_hazard(parse(f"pando+dir:{tmp_path}")) == ""
 
 
 def test_a_folder_above_the_one_of_the_socket_counts_as_well(tmp_path: Path) -> None:

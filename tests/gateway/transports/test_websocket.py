@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.websocket import WS, WSS
 from dragoman.mappings.errors import ConfigError
+from tests.adapters.websocket.certificates import NOW, Authority
 from tests.spawners import spawner_of
 
 
@@ -107,3 +109,9 @@ def test_a_page_or_a_name_that_a_request_can_have_is_accepted(option: str) -> No
 def test_a_page_or_a_name_that_no_request_can_have_is_refused(option: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         WS.check(parse(f"smooth+ws://h:1/ws?{option}"))
+
+
+def test_a_tls_listener_with_an_expired_certificate_is_a_hazard(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("server", around=NOW - timedelta(days=1))
+    endpoint = parse(f"smooth+wss://127.0.0.1:0/ws?cert={certificate}&key={key}")
+    assert WSS.find_hazard(endpoint) == f"{endpoint.masked}: clients refuse its certificate: certificate has expired"
