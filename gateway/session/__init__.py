@@ -22,7 +22,7 @@ content         its part for text, reasoning and tool calls
 question_form   its part for questions
 end_form        its part for the end of a turn
 runs            the completed events, turn by turn
-reconnect       keeps a turn whose connection is lost
+severed_turn    keeps a turn whose connection is lost
 turn_recovery   finds out how such a turn went on
 resumed_turn    drops what the backend repeats of it
 history         ids and pages of the history

@@ -36,8 +36,8 @@ from dragoman.gateway.session.ports import Backend, Client, EventRecorder
 from dragoman.gateway.session.presence import PendingAttach, Presence
 from dragoman.gateway.session.question_form import Given
 from dragoman.gateway.session.questions import Questions
-from dragoman.gateway.session.reconnect import Reconnect
 from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.severed_turn import SeveredTurn
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.gateway.session.weight import in_turn, of_events, of_text
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, events
@@ -137,7 +137,7 @@ class Session:
         self.questions = Questions(context)
         self.inputs = Inputs(context, self.questions)
         self.commands = Commands(context, self.inputs, self.questions)
-        self._reconnect = Reconnect(context, self.inputs, self.commands)
+        self._severed = SeveredTurn(context, self.inputs, self.commands)
         self.pending = PendingAttach(state, MethodType(_attach, me), services)
         self.presence: Presence = Presence(context, self.pending)
         self.is_busy = False  # a turn is open, or an input waits to be accepted
@@ -149,7 +149,7 @@ class Session:
         failure = Failure(cause="upstream_lost", text="the gateway stops")
         self.deliver(self.form.cut("failed", failure, now), now)
         self.commands.close()
-        self._reconnect.close()
+        self._severed.close()
         self.presence.close()
         self.backend.stop()
         self.memory.close()
@@ -176,8 +176,8 @@ class Session:
             if self._names_only:  # first, because a history may tell at once what a reconnected client missed
                 items, losses = tool_names_only(items)
                 self._services.ledger.record(losses, session=self.state.id)
-            if self._reconnect.filters_events:
-                items = self._reconnect.take(items, at)
+            if self._severed.filters_events:
+                items = self._severed.take(items, at)
             if not items:
                 continue
             if _DELTAS.issuperset(map(type, items)) and self._deliver_text(items, at):
@@ -194,7 +194,7 @@ class Session:
             if events.HistorySnapshot in map(type, items):
                 self.memory.trim_transcript()
             self.pending.note_history()  # it is among them, or an answer: the backend has told what there was
-        return None if self._reconnect.filters_events else self.delivery.groups.streamed
+        return None if self._severed.filters_events else self.delivery.groups.streamed
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
         """Deliver further pieces of the open block; return False, and do nothing, if the normal form adds anything."""
@@ -221,7 +221,7 @@ class Session:
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Fail what waits for a backend that cannot be reached, and a turn that cannot outlive its connection."""
         failure = Failure(cause=cause, text=text)
-        if self._reconnect.lost(failure, unsent):
+        if self._severed.lost(failure, unsent):
             self.pending.note_history()
             return True
         self.give_up(failure, everything=not unsent)
@@ -230,7 +230,7 @@ class Session:
 
     def give_up(self, failure: Failure, *, everything: bool = True) -> None:
         """Fail the open turn, and with `everything` all commands that wait for the backend."""
-        self._reconnect.close()
+        self._severed.close()
         if everything:
             self.commands.give_all(object, failure)
         now = self._services.clock()

@@ -40,7 +40,7 @@ STARTED = CONTENT - {events.ToolCallFinished}  # a result may belong to the mode
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
 
 
-class Reconnect:
+class SeveredTurn:
     """The open turn of one session while the connection to its backend is lost, and after it is made again."""
 
     __slots__ = (
