@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from msgspec import structs
 
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line, encode_lines, packed
-from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.reader import Reader, open_recording, recordings_in
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.errors import ConfigError
 
@@ -44,10 +45,10 @@ def keep_missing(path: Path) -> int:
     folder = missing_folder(path)
     if not folder.is_dir():
         return 0
-    made = sorted(folder.glob("*.jsonl"))
+    made = list(recordings_in(folder))
     count = append_missing(path, made)
-    for other in made:
-        other.unlink()
+    for part in chain.from_iterable(recording.parts for recording in made):
+        part.path.unlink()
     with contextlib.suppress(OSError):  # somebody else keeps a file there
         folder.rmdir()
     return count
@@ -71,7 +72,7 @@ def live_turns(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield turn
 
 
-def append_missing(path: Path, made: Iterable[Path]) -> int:
+def append_missing(path: Path, made: Iterable[Reader]) -> int:
     """Append the live turns of these recordings; return their number. Raise OSError if the file cannot be written.
 
     A turn that the file has already was added by a replay that was killed then.
@@ -81,8 +82,8 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
     with path.open("ab+") as file:
         if not _ends_with_newline(path):
             file.write(b"\n")  # readers pass over a torn line
-        for other in made:
-            for turn in live_turns(open_recording(other).lines()):
+        for recording in made:
+            for turn in live_turns(recording.lines()):
                 if not turns.isdisjoint(_turn_ids(turn)):
                     continue
                 begun = turn[0].t

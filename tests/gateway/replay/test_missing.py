@@ -56,7 +56,7 @@ def test_added_turns_are_replayed_like_recorded_ones(asks_backend: bool, tmp_pat
         RecordingBuilder(asks_backend=asks_backend).turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
     )
     path = recording.write(tmp_path)
-    assert append_missing(path, [session(tmp_path)]) == 1
+    assert append_missing(path, [open_recording(session(tmp_path))]) == 1
     assert texts(path) == ["one", "two", "new"]
     assert [answer(path, text) for text in ("one", "two", "new")] == ["1", "2", "live"]
     lines = list(open_recording(path).lines())
@@ -68,7 +68,7 @@ def test_a_torn_line_stays_a_line_of_its_own(tmp_path: Path) -> None:
     path = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)
     with path.open("ab") as file:
         file.write(b'{"kind":"event","seq":')
-    append_missing(path, [session(tmp_path)])
+    append_missing(path, [open_recording(session(tmp_path))])
     recording = open_recording(path)
     assert texts(path) == ["one", "new"]
     assert list(recording.lines())
@@ -84,11 +84,31 @@ def test_turns_left_by_a_killed_replay_are_added_and_their_file_removed(tmp_path
     assert not folder.exists()
 
 
+def test_turns_of_a_session_in_parts_are_added_once(tmp_path: Path) -> None:
+    path = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)
+    folder = missing_folder(path)
+    folder.mkdir()
+    in_parts(folder / "session.jsonl", list(open_recording(session(tmp_path)).lines()), 3)
+    assert keep_missing(path) == 1
+    assert texts(path) == ["one", "new"]
+    assert not folder.exists()
+
+
+def test_a_file_that_a_killed_replay_left_empty_is_passed_over(tmp_path: Path) -> None:
+    path = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)
+    folder = missing_folder(path)
+    folder.mkdir()
+    (folder / "empty.jsonl").touch()
+    session(folder)
+    assert keep_missing(path) == 1
+    assert [left.name for left in folder.iterdir()] == ["empty.jsonl"]
+
+
 def test_turns_are_added_once_although_a_replay_was_killed_before_it_removed_their_file(tmp_path: Path) -> None:
     path = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)
     folder = missing_folder(path)
     folder.mkdir()
-    assert append_missing(path, [session(folder)]) == 1, "then it was killed"
+    assert append_missing(path, [open_recording(session(folder))]) == 1, "then it was killed"
     assert keep_missing(path) == 0
     assert texts(path) == ["one", "new"]
     assert not folder.exists()
@@ -109,6 +129,6 @@ def test_turns_added_to_a_recording_in_parts_go_to_its_last_part(tmp_path: Path)
     lines = list(open_recording(whole).lines())
     first, last = in_parts(tmp_path / "parts.jsonl", lines, 3)
     assert check_appendable(first) == last
-    assert append_missing(check_appendable(first), [session(tmp_path)]) == 1
+    assert append_missing(check_appendable(first), [open_recording(session(tmp_path))]) == 1
     assert texts(first) == ["one", "two", "new"]
     assert len(list(open_part(first).steps(Problems()))) == 1, "nothing was added to the first part"
