@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -70,9 +70,5 @@ def open_output(target: str) -> Iterator[BinaryIO]:
             yield file
         return
     path = Path(os.path.realpath(path))  # replace what a link leads to, not the link
-    with ExitStack() as stack:
-        try:
-            draft = stack.enter_context(replacing(path, draft=str(os.getpid())))
-        except OSError as error:
-            raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
+    with replacing(path, draft=str(os.getpid())) as draft:
         yield draft

@@ -18,12 +18,16 @@ def replacing(path: Path, mode: int = 0o600, *, draft: str = "tmp") -> Iterator[
     """Open a draft that becomes the file `path` when the block ends. A former file or link is replaced.
 
     After an error nothing of it is left: a folder with a draft in it could not be removed. `draft` ends its name, which
-    differs between processes that may write the same file at once.
+    differs between processes that may write the same file at once. An OSError of the opening names `path`.
     """
     hidden = path.with_name(f".{path.name}.{draft}")
-    hidden.unlink(missing_ok=True)
     try:
-        with open(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+        hidden.unlink(missing_ok=True)
+        descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    try:
+        with open(descriptor, "wb") as file:
             yield file
         hidden.replace(path)
     finally:

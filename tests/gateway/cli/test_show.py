@@ -324,7 +324,7 @@ def test_diff_of_different_conversations_prints_the_differences_and_exits_1(drag
         (("show", RECORDED, "--as", "pod", "--all"), "--as prints frames"),
         (("show", RECORDED, "--turns", "--kind", "text"), "--turns prints a table of all turns"),
         (("export", RECORDED, "--frames"), "--frames needs --format cloudevents"),
-        (("export", RECORDED, "-o", "/nowhere/a.html"), "/nowhere/a.html cannot be written: No such file"),
+        (("export", RECORDED, "-o", "/nowhere/a.html"), "/nowhere/a.html: No such file"),
     ],
 )
 def test_wrong_usage_prints_one_line_that_says_what_to_do(dragoman: Run, arguments: tuple[str, ...], said: str) -> None:

@@ -26,6 +26,13 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["pid"]
 
 
+def test_an_error_names_the_file_and_not_its_draft(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "pid"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_file(path, b"1")
+    assert caught.value.filename == str(path)
+
+
 def test_no_link_in_the_folder_leads_to_another_file(tmp_path: Path) -> None:
     precious, folder = tmp_path / "precious", tmp_path / "folder"
     precious.write_text("do not touch")
