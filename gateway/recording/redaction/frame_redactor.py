@@ -273,10 +273,7 @@ def has_credentials(value: Any) -> bool:
 
 
 def texts_of(frame: FrameLine) -> Iterator[str]:
-    """Yield the whole content of a frame as text."""
-    if frame.text is not None:
-        yield frame.text
-        return
+    """Yield the whole content of a frame that is no text, as text."""
     raw = frame.frame()
     if isinstance(raw, bytes):
         yield raw.decode("latin-1")
