@@ -35,7 +35,7 @@ from dragoman.gateway.session.commands import answers_one
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.question_form import Given, resolution_of
 from dragoman.gateway.session.runs import Run
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import Answer, SubmitInput
 from dragoman.mappings.canonical.events import (
     ErrorReported,
@@ -155,7 +155,6 @@ class ImportedCapture:
         self._dialect = dialect
         self._broadcaster = ""  # the connection from which broadcast events are taken
         self._numbers = 0
-        self._seq = 0
         self._t = 0
         self._waiting: dict[str, tuple[str, SubmitInput]] = {}
         self._begun: set[str] = set()  # inputs whose turns began without an answer
@@ -210,6 +209,10 @@ class ImportedCapture:
         return self._session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, path.name))
 
     def __iter__(self) -> Iterator[Line]:
+        for seq, line in enumerate(self._lines(), 1):
+            yield structs.replace(line, seq=seq, t=self._t)
+
+    def _lines(self) -> Iterator[Line]:
         for captured in self._capture.frames():
             self._t = max(self._t, captured.t)
             if captured.frame is None:
@@ -228,10 +231,10 @@ class ImportedCapture:
                 self._waiting[command.request] = captured.conn, command
             elif isinstance(command, Answer):
                 self._given, self._given_by = Given(resolved=resolution_of(command)), command.request
-            yield self._command(command, captured.conn)
+            yield CommandLine(cursor=self._cursor, command=command, link=captured.conn)
         for command in commands:
-            yield self._command(command, UP)
-        yield self._frame(frame, "send")
+            yield CommandLine(cursor=self._cursor, command=command, link=UP)
+        yield frame_line(UP, "send", self._dialect.name, frame)
 
     def _closed(self, captured: CapturedFrame) -> Iterator[Line]:
         """Fail the turn of a session whose own connection was closed (docs/design.md, section 5)."""
@@ -251,7 +254,7 @@ class ImportedCapture:
         if broadcast and captured.conn != self._broadcaster:
             self.others += 1
             return
-        yield self._frame(frame, "receive")
+        yield frame_line(UP, "receive", self._dialect.name, frame)
         for burst in self._bursts(captured, self._dialect.events):
             if burst.session and burst.session != self._session:
                 self.others += 1
@@ -277,7 +280,7 @@ class ImportedCapture:
         if accepted is not None:
             yield from self._accept(*accepted, at)
         elif answers_one(item):
-            yield self._event(event=item, link=conn)
+            yield EventLine(cursor=self._cursor, event=item, link=conn)
             if isinstance(item, Reply) and item.request in self._begun:
                 self._begun.discard(item.request)
                 if item.failure is not None:
@@ -319,23 +322,12 @@ class ImportedCapture:
     def _runs(self, runs: list[Run], at: int) -> Iterator[Line]:
         for run in runs:
             for event in run.events:
-                yield self._event(event=event, turn=run.turn, origin=run.origin, at=at)
+                yield EventLine(cursor=self._cursor, event=event, turn=run.turn, origin=run.origin, at=at)
                 self._state.seq += 1
 
-    def _event(self, **fields: Any) -> EventLine:
-        self._seq += 1
-        return EventLine(seq=self._seq, t=self._t, cursor=self._cursor(), **fields)
-
-    def _command(self, command: Command, link: str) -> CommandLine:
-        self._seq += 1
-        return CommandLine(seq=self._seq, t=self._t, cursor=self._cursor(), command=command, link=link)
-
+    @property
     def _cursor(self) -> str:
         return f"{self._state.epoch}:{self._state.seq}"
-
-    def _frame(self, frame: Frame, way: Any) -> Line:
-        self._seq += 1
-        return structs.replace(frame_line(UP, way, self._dialect.name, frame), seq=self._seq, t=self._t)
 
     def _new_id(self) -> str:
         self._numbers += 1
