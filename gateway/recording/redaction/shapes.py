@@ -299,9 +299,9 @@ PLAIN = r"[^\s\"'`\\]"  # a character of an argument without quotes
 
 
 def _command_before(found: re.Match[str]) -> str:
-    """Return the command up to an option."""
+    """Return the command up to an option, its words separated by spaces: it may be a list of arguments."""
     before = found.string[max(0, found.start() - BEFORE) : found.start()]
-    return re.split(r"[\n|;&]", before)[-1]
+    return re.sub(r"[\s\"',]+", " ", re.split(r"[\n|;&]", before)[-1])
 
 
 def _is_curl_login(found: re.Match[str]) -> bool:

@@ -75,7 +75,13 @@ def test_a_setting_s_value_is_a_secret_by_the_key_beside_it() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['["sshpass","-p","%s"]', "['sshpass','-p','%s']", '["mysqldump","--password","%s"]', "mysqldump\n--password %s"],
+    [
+        '["sshpass","-p","%s"]',
+        "['sshpass','-p','%s']",
+        '["docker", "login","-p","%s"]',
+        '["mysqldump","--password","%s"]',
+        "mysqldump\n--password %s",
+    ],
 )
 def test_a_password_option_is_found_in_a_text_without_any_other_sign(text: str) -> None:
     assert marked(text % "hunter2x") == text % "<credential>"
