@@ -145,14 +145,17 @@ PIECES: dict[type, type[Piece]] = {
 """Events with a text -> the message that streams it."""
 
 
-def streamed(event: events.TextDelta | events.ReasoningDelta | events.Preamble, context: Context) -> Messages:
-    token, request = event.text, context.envelope_id
-    data = wire.TokenData(request_id=context.request_id, token=token)
-    return (PIECES[type(event)](request_id=request, token=token, data=data, timestamp=context.timestamp),)
+def _streaming(piece: type[Piece]) -> Callable[[Any, Context], Messages]:
+    def rule(event: events.TextDelta | events.ReasoningDelta | events.Preamble, context: Context) -> Messages:
+        token = event.text
+        data = wire.TokenData(request_id=context.request_id, token=token)
+        return (piece(request_id=context.envelope_id, token=token, data=data, timestamp=context.timestamp),)
+
+    return rule
 
 
 for kind, piece in PIECES.items():
-    FROM_EVENT.rule(kind, produces=(piece,))(streamed)
+    FROM_EVENT.rule(kind, produces=(piece,))(_streaming(piece))
 
 
 def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) -> Messages:
@@ -443,7 +446,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     token = f"\n\n{event.text}" if earlier else event.text
     message = replies.derived(context.turn, f"question {event.number}")
     terminal = _eventual(events.TurnEnded(end="completed", text=earlier + token, message=message), context)
-    words = streamed(events.TextDelta(text=token), context)
+    words = FROM_EVENT.functions[events.TextDelta](events.TextDelta(text=token), context)
     context.end_run(event)
     return (*words, terminal)
 
