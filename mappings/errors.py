@@ -4,7 +4,8 @@
     +-- ConfigError         the user's endpoint, option or file is wrong
     +-- PeerError           a peer broke its dialect; says whether its stream survives
 
-Every parser of the project raises PeerError and nothing else.
+Every parser of the project raises PeerError and nothing else. The codes with which a dialect tells failures are in its
+vocabulary.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Questions in words, for clients whose dialect has no form for them (docs/translation.md, rule 3.3).
 
-The question ends the run of these clients. The backend may send more events of the turn before the answer: smooth
-sends the tool call right after the question. A projection holds them back until the turn goes on. The words are part of
-the run that the client saw, but no store has them.
+The gateway makes the words (gateway/session/wording.py), field by field for a form (forms.py). The question ends the
+run of these clients. The backend may send more events of the turn before the answer: smooth sends the tool call right
+after the question. A projection holds them back until the turn goes on. The words are part of the run that the client
+saw, but no store has them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Logs, counters and traces: they tell an operator how the gateway is doing, and what was lost.
 
+The metrics for Prometheus are in gateway/ops/metrics.py.
+
 logs           log lines on stderr
 log_queue      the thread that writes them
 log_throttle   bounds the log lines about what can happen often

@@ -22,7 +22,7 @@ content         its part for text, reasoning and tool calls
 question_form   its part for questions
 end_form        its part for the end of a turn
 runs            the completed events, turn by turn
-severed_turn    keeps a turn whose connection is lost
+severed_turn    keeps a turn whose connection is lost (gateway/backends/upstream.py connects again)
 turn_recovery   finds out how such a turn went on
 resumed_turn    drops what the backend repeats of it
 history         ids and pages of the history
@@ -34,7 +34,7 @@ log             the newest batches of events
 
 What clients are shown:
 
-presence        who is attached, and who waits for the history
+presence        who is attached or waits for the history, and when a session without clients is forgotten
 attachments     the clients that are attached
 groups          the clients that see the same
 delivery        renders a batch once for each group
