@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice, takewhile
 
 import zmq
 
@@ -31,6 +32,8 @@ NAME_MAX = 64  # characters of an identity in logs: the peer chooses that text
 # messages of a connection that libzmq reads ahead, which `memory` does not count: with 16 a call takes 5 % less CPU,
 # and 100 callers with calls of 900 KB hold 2.4 times as much; with 1 a call takes 20 % more CPU
 UNREAD = 4
+CALLS = 8  # calls that are read in a row: each may be the first of a caller, which takes 0.5 to 1 ms with its log lines
+EXPIRED = 16  # callers that are removed at once: the end of a link takes up to 0.5 ms with its log line
 
 
 class Callers:
@@ -46,11 +49,11 @@ class Callers:
         self._most = bounds.callers
         self._known: dict[bytes, Caller] = {}  # ordered by the time of the last message, oldest first
         self._banned: dict[bytes, float] = {}  # identity -> until when its calls are dropped, the earliest first
-        self._behind: set[Caller] = set()  # callers whose link has not taken every frame
+        self._waiting = 0  # memory (bytes) of the frames that links have not taken
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.socket = sockets.socket(zmq.ROUTER, {zmq.ROUTER_MANDATORY: 1, zmq.RCVHWM: UNREAD})
-        self._polled = sockets.poll(self.socket, self._arrived)
+        self._polled = sockets.poll(self.socket, self._arrived, batch=CALLS)
         sockets.watch_port(self._polled, bounds, events, do_nothing)
 
     def __len__(self) -> int:
@@ -58,13 +61,9 @@ class Callers:
 
     # -- for the callers -------------------------------------------------------------------------------
 
-    def left(self, caller: Caller) -> None:
-        """Note that the link of this caller left frames untaken."""
-        self._behind.add(caller)
-
-    def taken(self, caller: Caller) -> None:
-        """Note that the link of this caller took every frame, or is gone."""
-        self._behind.discard(caller)
+    def note_waiting(self, size: int) -> None:
+        """Add the memory (bytes) of further frames that wait for their link; it is below 0 if the link took some."""
+        self._waiting += size
         if not self._too_much:
             self._polled.resume()
 
@@ -106,7 +105,7 @@ class Callers:
 
     @property
     def _too_much(self) -> bool:
-        return sum(caller.waiting for caller in self._behind) > self._limits.receive_high
+        return self._waiting > self._limits.receive_high
 
     def _arrived(self, messages: list[Message]) -> None:
         said: dict[Caller, list[Frame]] = {}
@@ -161,14 +160,15 @@ class Callers:
             caller.heard = self._loop.time()
 
     def _expire(self) -> None:
-        """Remove the callers that were silent for too long; look again while there are others."""
+        """Remove some of the callers that were silent for too long; look again while there are others."""
         now = self._loop.time()
-        for caller in list(self._known.values()):
-            if caller.heard + self._answered > now:
-                break
-            if not caller.owed or caller.heard + self._idle <= now:
-                self._end(caller)
-        self._timer = self._loop.call_later(self._answered, self._expire) if self._known else None
+        silent = takewhile(lambda caller: caller.heard + self._answered <= now, self._known.values())
+        over = (caller for caller in silent if not caller.owed or caller.heard + self._idle <= now)
+        ended = [*islice(over, EXPIRED)]
+        for caller in ended:
+            self._end(caller)
+        pause = 0 if len(ended) == EXPIRED else self._answered
+        self._timer = self._loop.call_later(pause, self._expire) if self._known else None
 
     def _end(self, caller: Caller) -> None:
         del self._known[caller.identity]
@@ -187,15 +187,11 @@ class Caller(Transport):
         """Number of answers that the caller waits for: one for each message (docs/dialects/pando.md, section 5)."""
         self._callers = callers
         self.meter = Meter()
-        self._inbound = Inbound(0, lambda: callers.left(self), lambda: callers.taken(self), self.meter)
+        self._inbound = Inbound(0, do_nothing, self._note_waiting, self.meter)
+        self._waiting = 0  # memory (bytes) of the frames that the link had not taken when that was noted last
         self._discarding = False
         self._ended = False
         self._closed = False
-
-    @property
-    def waiting(self) -> int:
-        """Memory (bytes) of the frames that the link has not taken."""
-        return self._inbound.size
 
     async def run(self, sink: Sink) -> None:
         with self._inbound.feeding(sink) as over:
@@ -223,7 +219,8 @@ class Caller(Transport):
             if reason is CloseReason.FULL:
                 self._callers.ban(self)
             self.end()
-            self._callers.taken(self)
+            self.discard()
+            self._note_waiting()
             await self._callers.forget(self)
 
     def take(self, frames: list[Frame]) -> None:
@@ -231,11 +228,16 @@ class Caller(Transport):
         self.owed += len(frames)
         if not self._discarding:
             self._inbound.push(frames)
+            self._note_waiting()
 
     def end(self) -> None:
         """Mark the caller as gone."""
         self._ended = True
         self._inbound.end()
+
+    def _note_waiting(self) -> None:
+        change, self._waiting = self._inbound.size - self._waiting, self._inbound.size
+        self._callers.note_waiting(change)
 
     def _write(self, frame: bytes) -> bool:
         if self._ended:

@@ -33,7 +33,7 @@ Message = tuple[bytes, ...]
 
 
 class Polled:
-    """A socket that passes received messages to `take` in batches, and can send.
+    """A socket that passes received messages to `take` in batches of at most `batch`, and can send.
 
     If a message has more than `most_parts` parts, only that many are kept; the others are read and dropped. With
     `tells_sender`, each message ends with a further part: the descriptor of the connection that it came by.
@@ -46,8 +46,9 @@ class Polled:
         most_parts: int,
         *,
         tells_sender: bool = False,
+        batch: int = BATCH,
     ) -> None:
-        self._tells_sender = tells_sender
+        self._tells_sender, self._batch = tells_sender, batch
         self.socket = socket
         self.closed = False
         self._take = take
@@ -108,7 +109,7 @@ class Polled:
                         parts.append(_sender(frame))
                     messages.append(tuple(parts))
                     parts.clear()
-                    if len(messages) == BATCH:
+                    if len(messages) == self._batch:
                         break
                     if len(messages) == 1 and not int(self.socket.getsockopt(zmq.EVENTS)) & POLLIN:
                         return messages, False

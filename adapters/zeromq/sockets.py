@@ -34,7 +34,7 @@ from dragoman.adapters.base import Accept, TransportLimits, do_nothing
 from dragoman.adapters.inbound import FRAME_OVERHEAD
 from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
 from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
-from dragoman.adapters.zeromq.polled import Message, Polled
+from dragoman.adapters.zeromq.polled import BATCH, Message, Polled
 from dragoman.mappings.dialect import HEAD, Loss, Oversize
 
 SOCKETS_MAX = 16_384  # six for each connection or listener; a context of this size takes 0.2 MB
@@ -212,10 +212,15 @@ class Sockets:
         return socket
 
     def poll(
-        self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None], *, tells_sender: bool = False
+        self,
+        socket: zmq.Socket[bytes],
+        take: Callable[[list[Message]], None],
+        *,
+        tells_sender: bool = False,
+        batch: int = BATCH,
     ) -> Polled:
-        """Put a socket on the event loop; with `tells_sender` as `Polled` says."""
-        polled = Polled(socket, take, self.limits.max_parts + SPARE_PARTS, tells_sender=tells_sender)
+        """Put a socket on the event loop; with `tells_sender` and `batch` as `Polled` says."""
+        polled = Polled(socket, take, self.limits.max_parts + SPARE_PARTS, tells_sender=tells_sender, batch=batch)
         self._polled.append(polled)
         return polled
 

@@ -99,6 +99,20 @@ async def test_more_than_a_batch_arrives_without_another_signal(dealer_and_route
     assert received == [(b"%d" % number,) for number in range(3 * BATCH)]
 
 
+async def test_a_socket_with_costly_messages_takes_fewer_of_them_at_once(dealer_and_router: Pair) -> None:
+    dealer, router, identity = dealer_and_router
+    sizes: list[int] = []
+    for number in range(BATCH):
+        router.send_multipart([identity, b"%d" % number])
+    await asyncio.to_thread(dealer.poll, 10_000)
+    polled = Polled(dealer, lambda messages: sizes.append(len(messages)), MOST_PARTS, batch=8)
+    try:
+        await until(lambda: sum(sizes) == BATCH)
+        assert max(sizes) == 8
+    finally:
+        polled.close(0)
+
+
 class EndlessSocket:
     """A socket from which a large message can always be received."""
 
