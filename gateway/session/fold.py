@@ -165,14 +165,11 @@ def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
     turn = state.turn
     block = turn.calls.get(event.call) if turn is not None else None
     if turn is not None and block is not None:
-        turn.results += 1
-        block.result, block.result_number = event, turn.results
-        block.result_at, block.result_place = turn.now, len(turn.blocks)
+        block.result = event
         turn.running.get(block.name, {}).pop(event.call, None)
-        return
-    if event.call in state.earlier_calls:
+    elif event.call in state.earlier_calls:  # after a resume
         state.earlier_calls[event.call] = None
-    if turn is not None:  # the result of an earlier turn's call, after a resume
+    if turn is not None:
         turn.blocks.append(ResultBlock(result=event, at=turn.now))
 
 
@@ -320,8 +317,6 @@ def _items(turn: OpenTurn, message: str) -> list[Item]:
         elif isinstance(block, CallBlock) and block.arguments is not None:  # else it was cut, and never made
             call = ToolCall(call=block.call, name=block.name, arguments=block.arguments, at=block.at, turn=turn.id)
             items.append(call)
-            if block.result is not None:
-                items.append(_tool_result(block.result, block.result_at, turn.id))
     if last >= 0:
         items[last] = msgspec.structs.replace(items[last], id=message)
     return items

@@ -6,7 +6,7 @@ pieces until its block is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from msgspec import Raw, Struct, field, structs
@@ -86,10 +86,7 @@ class ReasoningBlock(Struct, kw_only=True):
 
 
 class CallBlock(Struct, kw_only=True):
-    """A tool call: fragments of its arguments until `arguments` is complete, then its result.
-
-    `result_place` is the number of blocks that the turn had when the result came, and `result_number` counts results.
-    """
+    """A tool call: fragments of its arguments until `arguments` is complete, then its result."""
 
     call: str
     name: str
@@ -97,13 +94,10 @@ class CallBlock(Struct, kw_only=True):
     arguments: str | None = None
     result: ToolCallFinished | None = None
     at: int = 0
-    result_at: int = 0
-    result_place: int = 0
-    result_number: int = 0
 
 
 class ResultBlock(Struct, kw_only=True):
-    """The result of a call of an earlier turn, after a resume."""
+    """The result of a call at its place in the turn: parallel calls end in any order."""
 
     result: ToolCallFinished
     at: int = 0
@@ -151,7 +145,6 @@ class OpenTurn(Struct, kw_only=True):
     blocks: list[Block] = field(default_factory=list)
     open: TextBlock | ReasoningBlock | None = None
     calls: dict[str, CallBlock] = field(default_factory=dict)
-    results: int = 0
     incomplete: dict[str, CallBlock] = field(default_factory=dict)
     running: dict[str, dict[str, CallBlock]] = field(default_factory=dict)
     usage: Usage | None = None
@@ -301,25 +294,12 @@ def prelude(state: SessionState) -> list[Event]:
     events: list[Event] = []
     if turn.model_turn is not None:
         events.append(turn.model_turn)
-    finished: dict[int, list[CallBlock]] = {}  # by the number of blocks before each result
-    for i, block in enumerate(turn.blocks):
+    for block in turn.blocks:
         events.extend(_replay(block))
-        if isinstance(block, CallBlock) and block.result is not None:
-            finished.setdefault(max(block.result_place, i + 1), []).append(block)
-        events.extend(_results(finished.pop(i + 1, ())))
-    for late in finished.values():  # a block before the result was removed
-        events.extend(_results(late))
     events.extend(turn.errors)
     if turn.result is not None:
         events.append(TurnResult(end=turn.result, ext=turn.result_ext))
     return events
-
-
-def _results(finished: Iterable[CallBlock]) -> Iterator[Event]:
-    """Yield the results of these calls, in the order in which they came: parallel calls end in any order."""
-    for block in sorted(finished, key=lambda block: block.result_number):
-        if block.result is not None:
-            yield block.result
 
 
 def _replay(block: Block) -> Iterator[Event]:

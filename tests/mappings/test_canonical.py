@@ -301,31 +301,11 @@ def test_a_call_is_shown_with_its_known_arguments(block: CallBlock, told: list[t
     assert [(event.json, event.done) for event in rest] == told
 
 
-def test_results_are_shown_after_their_call_or_in_their_place_without_a_call() -> None:
+def test_results_are_shown_in_their_place() -> None:
     result = events.ToolCallFinished(call="c", name="n", output="o")
     call = CallBlock(call="c", name="n", arguments="{}", result=result)
-    bare = events.ToolCallFinished(call="before", output="p")
-    assert [type(event) for event in shown(turn(blocks=[ResultBlock(result=bare), call]))] == [
-        *(events.ToolCallFinished, events.ToolCallStarted, events.ToolCallArguments, events.ToolCallFinished),
-    ]
-
-
-def test_results_of_parallel_calls_are_shown_in_the_order_in_which_they_came() -> None:
-    first, second = (events.ToolCallFinished(call=call) for call in ("a", "b"))
-    calls = [
-        CallBlock(call="a", name="n", result=first, result_place=2, result_number=2),
-        CallBlock(call="b", name="n", result=second, result_place=2, result_number=1),
-    ]
-    assert shown(turn(blocks=calls))[-2:] == [second, first]
-
-
-def test_a_result_is_shown_even_if_a_block_before_it_was_removed() -> None:
-    result = events.ToolCallFinished(call="c")
-    call = CallBlock(call="c", name="n", result=result, result_place=3)
-    assert shown(turn(blocks=[call, TextBlock(parts=["a"])])) == [
-        events.ToolCallStarted(call="c", name="n"),
-        events.TextDelta(text="a"),
-        result,
+    assert [type(event) for event in shown(turn(blocks=[call, ResultBlock(result=result)]))] == [
+        *(events.ToolCallStarted, events.ToolCallArguments, events.ToolCallFinished),
     ]
 
 

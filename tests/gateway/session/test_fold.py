@@ -52,7 +52,7 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from dragoman.mappings.canonical.values import Message, Origin, SessionSummary, Text, ToolCall, Usage
+from dragoman.mappings.canonical.values import Message, Origin, SessionSummary, Text, ToolCall, ToolResult, Usage
 from dragoman.mappings.dialect import SessionProjection
 from tests.step_counter import count_steps
 
@@ -298,10 +298,13 @@ def test_an_open_question_is_last_in_the_prelude_and_answers_are_in_their_places
     assert (asked.text, asked.before, asked.number) == ("And?", "Sure.", 2)
 
 
-def test_results_of_parallel_calls_that_came_at_one_time_are_in_the_prelude_in_their_order() -> None:
+def test_results_of_parallel_calls_that_came_at_one_time_have_their_order_in_prelude_and_transcript() -> None:
     calls = [ToolCallStarted(call=call, name="ls") for call in "ab"]
     live = played([None, [TextDelta(text="Sure."), *calls], [ToolCallFinished(call=call) for call in "ba"]])
     assert [event.call for event in prelude(live.state) if isinstance(event, ToolCallFinished)] == ["b", "a"]
+    play(live, [[TurnResult(end="completed"), StatusChanged(status="idle")]])
+    items = [(type(item), item.call) for item in live.state.transcript if isinstance(item, ToolCall | ToolResult)]
+    assert items == [(ToolCall, "a"), (ToolCall, "b"), (ToolResult, "b"), (ToolResult, "a")]
 
 
 def content(frames: Sequence[bytes], turn: str = "") -> dict[str, Any]:
