@@ -20,6 +20,10 @@ MANY = 8  # pieces from which on it takes less time in every dialect: with fewer
 LONGEST = 64_000  # characters: no dialect has to split such a text
 MARKS = ("first mark", "second mark")
 """Texts that stand for those of the pieces. Two frames show whether a peer sends one of them elsewhere, as an id."""
+TIMES = (1_111_111_111_111_000_000, 1_222_222_222_222_000_000)  # ns, beside the marks
+
+Around = Sequence[Sequence[bytes]]
+"""The strings around the text in frames that differ in text and time alone, in pieces around the time (ms)."""
 
 _encode_lines = json.Encoder().encode_lines
 
@@ -41,3 +45,14 @@ def encode_alike(events: Sequence[Any], kinds: frozenset[type], encode: Callable
         return None
     quoted = _encode_lines(texts).split(b"\n")[:-1]  # JSON has no newline in a text
     return [text.join(around) for text in quoted]
+
+
+def strings_around(write: Callable[[str, int], list[bytes]]) -> Around | None:
+    """Return the strings around the text in the frames of a TextWriter; None if the frames differ in more than that."""
+    found: list[Around] = []
+    for mark, at in zip(MARKS, TIMES, strict=True):
+        frames = write(mark, at)
+        parts = frames[0].split(json.encode(mark)) if frames else []
+        found.append([part.split(b"%d" % (at // 1_000_000)) for part in parts])
+    around, same = found
+    return around if around == same and len(around) > 1 else None

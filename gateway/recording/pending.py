@@ -2,8 +2,9 @@
 
 A step is what one read of a connection brought about. Consecutive steps that may be part of one streamed text are noted
 as a TextRun. It is folded into a StepLine with rounds if every frame is the text of its delta, as JSON, with the same
-strings around it. That is compared byte by byte, for many frames at once. Most of a recording is such steps; without
-folding it would be fifteen times as large.
+strings around it. That is compared byte by byte, for many frames at once. The writer of further pieces tells these
+strings, so its frames are neither kept nor compared. Most of a recording is such steps; without folding it would be
+fifteen times as large.
 
 Often a step is one token of one of hundreds of sessions, whose data is not in the processor's cache. So a token adds
 only numbers, texts and bytes to a list: no object of its own is kept for it, which the garbage collector would visit.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, chain, repeat, takewhile
+from itertools import accumulate, chain, compress, repeat, takewhile
 from operator import floordiv
 from typing import Any, NamedTuple, get_args
 
@@ -31,6 +32,7 @@ from dragoman.gateway.recording.format import (
     in_steps,
     readable,
 )
+from dragoman.mappings.alike import Around
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
@@ -136,8 +138,9 @@ class PendingSteps:
     def _add_run(self, run: TextRun) -> None:
         """Add a run, which may continue the one with which the pending steps end."""
         last = self._run
-        if last is not None and last.common == run.common:
+        if last is not None and last.common == run.common and run.told in ({}, last.told or run.told):
             last.cells += run.cells
+            last.told = last.told or run.told
         else:
             run.seq = self._seq + self.count
             self._run, self.common = run, run.common
@@ -224,7 +227,7 @@ KNOWN_MAX = 64  # tap points whose last text is known: links of clients come and
 SLICE = 256  # frames that are compared at once: they fit the processor's cache
 SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their frames
 
-KnownAround = dict[TapPoint, tuple[Sequence[Sequence[bytes]], list[list[str]]]]
+KnownAround = dict[TapPoint, tuple[Around, list[list[str]]]]
 """The strings around the last text of each tap point, in pieces around its time: as bytes, and as they are written."""
 
 _encode_lines = msgspec.json.Encoder().encode_lines
@@ -262,10 +265,14 @@ class TextRun(Struct, eq=False):
         FRAMES + 1  the frame at the second one                    b'{"type":"stream_token", ...'
 
     With several deltas in a step, the cell of the text and each cell of a frame have a list of as many.
+
+    `told` has the strings around the text at tap points whose writer tells them. The frames of a lone delta are not
+    kept there, so their cells are None.
     """
 
     common: TextSource
     cells: list[Any]
+    told: dict[TapPoint, Around] = {}
     seq: int = 0
 
     @property
@@ -281,6 +288,16 @@ class TextRun(Struct, eq=False):
         """Return the cells of all steps by their place."""
         cells, width = self.cells, self.width
         return [cells[place::width] for place in range(width)]
+
+    def frames(self, point: TapPoint, column: Sequence[Any]) -> Sequence[Any]:
+        """Return the frames at a tap point, whose column of cells is given, with those that were not kept."""
+        around = self.told.get(point)
+        if around is None:
+            return column
+        return [
+            frame if frame is not None else _joined(around, text, at)
+            for frame, text, at in zip(column, self.column(TEXT), self.column(AT), strict=True)
+        ]
 
     def set_times(self, times: Sequence[int]) -> None:
         self.cells[TIME :: self.width] = times
@@ -334,7 +351,8 @@ def _folded(run: TextRun, known: KnownAround) -> list[StepLine]:
         return [line]
     steps: list[StepLine] = []
     seq = run.seq
-    for t, first_seq, at, text, *frames in zip(*run.columns(), strict=True):
+    *columns, taps = *run.columns()[:FRAMES], map(run.frames, run.common.tapped, run.columns()[FRAMES:])
+    for t, first_seq, at, text, *frames in zip(*columns, *taps, strict=True):
         steps += _step_lines(seq, t, _notes_of(run.common, first_seq, at, text, frames))
         seq = steps[-1].seq + steps[-1].count
     return steps
@@ -356,7 +374,8 @@ def _notes_of(common: TextSource, first_seq: int, at: int, text: Any, frames: Se
 def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
     """Fold a run into a StepLine. Return None if its frames are not alike.
 
-    First it is tried whether they are like those of the run before it, whose strings around the text are `known`.
+    First it is tried whether they are like those of the run before it, whose strings around the text are `known`. Of
+    frames that were not kept, the writer has told these strings.
     """
     epoch, turn, origin, kind, call, place, tapped = run.common
     times, positions, ats, said, *taps = run.columns()
@@ -371,14 +390,18 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
         quoted = _encode_lines(texts)[:-1].split(b"\n")  # JSON has no newline in a text
         lines: list[FrameLine] = []
         for point, column in zip(tapped, taps, strict=True):
-            frames = column if is_lone else _flat(column, counts)
             if (point.dir == "send") is (len(lines) < place):
                 return None
             pieces, around = known.get(point, ((), []))
-            if not pieces or not _are_joined(frames, pieces, quoted, ats, counts):
-                found = _around(frames, quoted, ats, counts) if {bytes}.issuperset(map(type, frames)) else None
-                if found is None or not _are_joined(frames, found, quoted, ats, counts):
-                    return None
+            found = run.told.get(point)
+            if found is None:
+                frames = column if is_lone else _flat(column, counts)
+                found = _around_all(frames, pieces, quoted, ats, counts)
+            elif not _are_told(column, found, said, ats, counts):
+                return None
+            if found is None:
+                return None
+            if found is not pieces:
                 around = [[piece.decode() for piece in part] for part in found]
                 if len(known) >= KNOWN_MAX:
                     known.clear()
@@ -393,7 +416,7 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
 
 def _flat(column: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     """Return the texts or frames of a column, in which a round with several has a list of them."""
-    if len(column) == 1:  # as in bulk, where each read is flushed
+    if len(column) == 1 and counts[0] > 1:  # as in bulk, where each read is flushed
         only: list[Any] = column[0]
         return only
     return list(
@@ -413,9 +436,37 @@ def _samples(quoted: Sequence[bytes]) -> list[int]:
     return [different[text] for text in sorted(different, key=len)[-LONGEST:]]
 
 
+def _joined(around: Around, text: str, at: int) -> bytes:
+    """Return the frame with a text and the time `at` (ns) that has these strings around them."""
+    stamp = b"%d" % (at // 1_000_000)
+    return msgspec.json.encode(text).join([stamp.join(pieces) for pieces in around])
+
+
+def _are_told(
+    column: Sequence[Any], around: Around, said: Sequence[Any], ats: Sequence[int], counts: Sequence[int]
+) -> bool:
+    """Return True if the frames that were kept in this column have the strings `around` that the writer told."""
+    if column.count(None) == len(column):
+        return True
+    kept = [cell is not None for cell in column]
+    some = [*compress(counts, kept)]
+    quoted = _encode_lines(_flat([*compress(said, kept)], some))[:-1].split(b"\n")
+    return _are_joined(_flat([*compress(column, kept)], some), around, quoted, [*compress(ats, kept)], some)
+
+
+def _around_all(
+    frames: Sequence[Any], known: Around, quoted: Sequence[bytes], ats: Sequence[int], counts: Sequence[int]
+) -> Around | None:
+    """Return the strings around the text of all frames: the `known` ones, or else others; None if they differ."""
+    if known and _are_joined(frames, known, quoted, ats, counts):
+        return known
+    found = _around(frames, quoted, ats, counts) if {bytes}.issuperset(map(type, frames)) else None
+    return found if found is not None and _are_joined(frames, found, quoted, ats, counts) else None
+
+
 def _around(
     frames: Sequence[bytes], quoted: Sequence[bytes], ats: Sequence[int], counts: Sequence[int]
-) -> Sequence[Sequence[bytes]] | None:
+) -> Around | None:
     """Return the strings around the text of one of the frames, in pieces around its time; None if it has no text."""
     # A text that stands by chance elsewhere in its frame cuts it into more parts than other texts cut theirs.
     number = min(_samples(quoted), key=lambda number: frames[number].count(quoted[number]))
@@ -428,7 +479,7 @@ def _around(
 
 def _are_joined(
     frames: Sequence[bytes],
-    around: Sequence[Sequence[bytes]],
+    around: Around,
     quoted: Sequence[bytes],
     ats: Sequence[int],
     counts: Sequence[int],

@@ -36,6 +36,7 @@ from dragoman.gateway.recording.pending import (
 from dragoman.gateway.recording.recordings import FLUSH, Recordings
 from dragoman.gateway.recording.session_redactor import SessionRedactor
 from dragoman.gateway.timers import Deadline
+from dragoman.mappings.alike import Around
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
@@ -83,6 +84,7 @@ class SessionRecorder:
         "_t",
         "_text_ended",
         "_texts_common",
+        "_texts_told",
         "_timer",
         "_turn_open",
         "actor",
@@ -93,6 +95,7 @@ class SessionRecorder:
     )
 
     _texts_common: TextSource  # of `texts`
+    _texts_told: dict[TapPoint, Around]  # the same
 
     def __init__(
         self,
@@ -172,25 +175,29 @@ class SessionRecorder:
         if much:
             self.flush()  # the timer finds nothing, or what comes meanwhile
 
-    def open_text(self, links: Sequence[Sequence[str]]) -> TextNotes:
-        """Return the recorder of further pieces of the text that ends this step, for the `links` of each rendering."""
-        return TextNotes(self, self._call, self._monotonic, links)
+    def open_text(self, links: Sequence[Sequence[str]], around: Sequence[Around | None]) -> TextNotes:
+        """Return the recorder of further pieces of the text that ends this step, for the `links` of each rendering.
 
-    def begin_texts(self, common: TextSource | None) -> TextSource | None:
+        `around` has the strings around the text in its frames; None if the frames differ in more and must be noted.
+        """
+        return TextNotes(self, self._call, self._monotonic, [*zip(links, around, strict=True)])
+
+    def begin_texts(self, common: TextSource | None, told: dict[TapPoint, Around]) -> TextSource | None:
         """Plan the flush of lone pieces of a text, before the first one is noted. Return what their steps share.
 
-        If that is None, they are like the last step. If that was no piece of a text, return None.
+        If that is None, they are like the last step. If that was no piece of a text, return None. `told` has the
+        strings around the text at the tap points where no frames are noted.
         """
         common = common or self._notes.common
         if common is not None:
-            self._texts_common = common
+            self._texts_common, self._texts_told = common, told
             if not self._is_planned:
                 self._flush_later()
         return common
 
     def _gather_texts(self) -> None:
         """Add the lone pieces of a text to the pending steps, with their times in µs."""
-        run, size = TextRun(self._texts_common, self.texts), self.texts_size
+        run, size = TextRun(self._texts_common, self.texts, self._texts_told), self.texts_size
         self.texts, self.texts_size = [], 0
         times = [(now - self._start) // 1000 for now in run.column(TIME)]
         if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
@@ -296,20 +303,22 @@ class SessionRecorder:
 class TextNotes:
     """Records the pieces of an open text that come alone: each adds a few cells to the list of its SessionRecorder."""
 
-    __slots__ = ("_actor", "_call", "_common", "_links", "_monotonic", "_places", "_recorder")
+    __slots__ = ("_actor", "_call", "_common", "_monotonic", "_places", "_recorder", "_targets", "_told")
 
     def __init__(
         self,
         recorder: SessionRecorder,
         call: CurrentCall,
         monotonic: Callable[[], int],
-        links: Sequence[Sequence[str]],
+        targets: Sequence[tuple[Sequence[str], Around | None]],
     ) -> None:
         self._recorder, self._call, self._monotonic = recorder, call, monotonic
         self._actor = recorder.actor
-        self._links = links
+        self._targets = targets
         self._common: TextSource | None = None
-        self._places: Sequence[int] = ()  # of the renderings that are recorded, once for each link
+        self._told: dict[TapPoint, Around] = {}
+        # The place of each rendering that is recorded, once for each link, and True if its frames are not noted.
+        self._places: Sequence[tuple[int, bool]] = ()
 
     def add_text(self, text: str, seq: int, at: int, rendered: Sequence[Sequence[bytes]]) -> bool:
         """Note a piece with the number `seq` in the log, the frame that was read, and the frames of each rendering.
@@ -323,12 +332,15 @@ class TextNotes:
             return False
         noted = [self._monotonic(), seq, at, text, received]  # the cells of a step of a TextRun, in their order
         size = len(received) if type(received) is bytes else memory(received)
-        for place in self._places:
+        for place, is_told in self._places:
             frames = rendered[place]
             if len(frames) != 1:
                 return False
-            noted += frames
-            size += len(frames[0])
+            if is_told:
+                noted.append(None)
+            else:
+                noted += frames
+                size += len(frames[0])
         cells += noted
         recorder.texts_size += size
         if recorder.texts_size >= SIZE_MAX:
@@ -337,13 +349,22 @@ class TextNotes:
 
     def _begin(self) -> bool:
         """Plan the flush of the next pieces. Return False if the step before them was another one."""
-        common = self._recorder.begin_texts(self._common)
+        common = self._recorder.begin_texts(self._common, self._told)
         if common is None or common is self._common:
             return common is not None
         tapped = common.tapped
         sent = [point.link for point in tapped[1:]]
-        found = [(place, link) for place, links in enumerate(self._links) for link in links if link in sent]
-        if not tapped or tapped[0].dir == "send" or [link for _, link in found] != sent:
+        found = [
+            (link, place, around)
+            for place, (links, around) in enumerate(self._targets)
+            for link in links
+            if link in sent
+        ]
+        if not tapped or tapped[0].dir == "send" or [link for link, *_ in found] != sent:
             return False
-        self._common, self._places = common, [place for place, _ in found]
+        self._common = common
+        self._places = [(place, around is not None) for _, place, around in found]
+        for point, (*_, around) in zip(tapped[1:], found, strict=True):
+            if around is not None:
+                self._told[point] = around
         return True

@@ -10,6 +10,7 @@ from operator import attrgetter
 from dragoman.gateway.observability.traffic import timed_writer
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
+from dragoman.mappings.alike import strings_around
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.dialect import DeltaType, StreamedBlock
 
@@ -39,11 +40,12 @@ class Groups:
             write = group.projection.text_writer(delta)
             if write is None:
                 return
+            around = strings_around(write) if self._context.recorder is not None else None
             if ledger.times:
                 write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
             links = [member.link for member in group.members]
             ids, outboxes = [link.id for link in links], [link.outbox for link in links]
-            targets.append(TextTarget(write=write, links=ids, outboxes=outboxes))
+            targets.append(TextTarget(write=write, around=around, links=ids, outboxes=outboxes))
         self.text = TextStream(self._context, turn, delta, targets)
 
     def clear_log(self) -> None:

@@ -21,6 +21,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.session.runs import Run
+from dragoman.mappings.alike import Around
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.events import SessionOpened
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
@@ -144,8 +145,11 @@ class EventRecorder(Protocol):
     def leave(self, before: Any) -> None:
         """Let the session of this token act again."""
 
-    def open_text(self, links: Sequence[Sequence[str]]) -> TextRecorder:
-        """Return the recorder of further pieces of the open text, rendered for each of these groups of links."""
+    def open_text(self, links: Sequence[Sequence[str]], around: Sequence[Around | None]) -> TextRecorder:
+        """Return the recorder of further pieces of the open text, rendered for each of these groups of links.
+
+        `around` has the strings around the text in the frames of each group, None if its frames differ in more.
+        """
 
 
 class TextRecorder(Protocol):

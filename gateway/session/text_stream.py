@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.session.attachments import DeliveryContext
+from dragoman.mappings.alike import Around
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.dialect import DeltaType, TextWriter
 
@@ -26,9 +27,13 @@ WEIGHT_MAX = 16 * 1024  # characters: the memory budget hears of them when the s
 
 
 class TextTarget(Struct, frozen=True, kw_only=True):
-    """The ids and outboxes of links that share a rendering, and the function that renders a further piece for them."""
+    """The ids and outboxes of links that share a rendering, and the function that renders a further piece for them.
+
+    `around` has the strings around the text in its frames, for the recorder; None if the frames differ in more.
+    """
 
     write: TextWriter
+    around: Around | None
     links: Sequence[str]
     outboxes: Sequence[Outbox]
 
@@ -64,7 +69,8 @@ class TextStream:
         self._parts: list[str] = turn.open.parts if turn.open is not None else []
         self._first = len(self._parts)
         self._targets = targets
-        self._notes = recorder.open_text([target.links for target in targets]) if recorder is not None else None
+        links, around = [target.links for target in targets], [target.around for target in targets]
+        self._notes = recorder.open_text(links, around) if recorder is not None else None
 
     def add_text(self, text: str, at: int, _session: str = "") -> bool:
         """Log a further piece of the block and give it to every client; `at` is its time (ns), 0 for now.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from msgspec import json
 
 from dragoman.gateway import registry
-from dragoman.mappings.alike import LONGEST, MANY, MARKS, TEXT, encode_alike
+from dragoman.mappings.alike import LONGEST, MANY, MARKS, TEXT, encode_alike, strings_around
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, TextDelta, TurnAccepted
-from tests.mappings.test_text_writer import TEXTS, batch
+from tests.mappings.test_text_writer import AT, TEXTS, batch
 
 PIECES = [*TEXTS[:-1], "x" * LONGEST, *map(str, range(MANY))]
 
@@ -42,3 +43,25 @@ def test_only_pieces_of_one_type_with_short_texts_are_alike(other: Event) -> Non
     assert encode_alike(pieces, TEXT, lambda piece: b'<"%b">' % piece.text.encode()) == [b'<"a">'] * MANY
     assert encode_alike([*pieces, other], TEXT, lambda _piece: b"") is None
     assert encode_alike([ReasoningDelta(text="r")] * MANY, TEXT, lambda _piece: b"") is None
+
+
+@pytest.mark.parametrize("request_id", ["", "r1", *MARKS])
+@pytest.mark.parametrize("dialect", registry.OURS)
+def test_the_strings_around_a_text_are_those_in_each_frame_of_its_writer(dialect: str, request_id: str) -> None:
+    projection = registry.dialect(dialect).projection(request_id, "")
+    projection.render(batch(TurnAccepted(request="r1"), ModelTurnStarted(), TextDelta(text="begun ")))
+    write = projection.text_writer(TextDelta)
+    assert write is not None
+    around = strings_around(write)
+    if dialect == "pando" or (dialect == "smooth" and request_id in MARKS):
+        assert around is None, "the time is not in ms, or a mark is an id as well"
+        return
+    assert around is not None
+    time = b"%d" % (AT // 1_000_000)
+    for text in TEXTS[:-1]:
+        assert write(text, AT) == [json.encode(text).join([time.join(pieces) for pieces in around])]
+
+
+@pytest.mark.parametrize("frames", [[], [b"no text"]])
+def test_frames_without_the_text_have_no_strings_around_it(frames: list[bytes]) -> None:
+    assert strings_around(lambda _text, _at: frames) is None

@@ -155,5 +155,5 @@ class RecorderHarness:
         self.recorder.step.append(FramesNote(TapPoint(UP, "receive", "pod"), [b"so"]))
         self.happens(TextDelta(text="so"))
         self.call.reading = text.encode()
-        assert self.recorder.open_text([]).add_text(text, self.state.seq, 99, [])
+        assert self.recorder.open_text([], []).add_text(text, self.state.seq, 99, [])
         self.state.seq += 1

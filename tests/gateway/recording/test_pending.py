@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.recording.format import UP, EventLine, decode_line, encode_lines
+from dragoman.gateway.recording.format import UP, EventLine, FrameLine, decode_line, encode_lines
 from dragoman.gateway.recording.pending import (
     LINES_MAX,
     SIZE_MAX,
     FramesNote,
     PendingSteps,
     TapPoint,
+    TextRun,
 )
+from dragoman.mappings.alike import Around
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.canonical.values import Origin
@@ -46,6 +48,30 @@ def test_frames_that_are_too_large_for_readers_are_left_out_of_a_line(monkeypatc
     events = [entry.event for line in lines for entry in line.lines() if isinstance(entry, EventLine)]
     assert events == [TextDelta(text="x"), TextDelta(text="y"), TextDone(text="end")]
     assert lines[-1].seq == following
+
+
+@pytest.mark.parametrize("ending", [b"}", b" }"])
+def test_frames_that_were_kept_between_others_are_compared(ending: bytes) -> None:
+    notes, to_client = PendingSteps(), TapPoint("smooth-1", "send", "smooth")
+
+    def piece(t: int, position: int, *texts: bytes, ending: bytes = b"}") -> None:
+        events: list[Event] = [TextDelta(text=text.decode()) for text in texts]
+        batch = Batch(session="s", epoch=2, first_seq=position, events=events, turn="t", origin=ORIGIN, at=99)
+        read = FramesNote(RECEIVED, [b'{"text":"%b"}' % text for text in texts])
+        notes.add(t, [read, batch, FramesNote(to_client, [b'{"token":"%b"%b' % (text, ending) for text in texts])])
+
+    piece(1, 7, b"a")
+    assert notes.common is not None
+    told: dict[TapPoint, Around] = {to_client: [[b'{"token":'], [b"}"]]}
+    notes.add_texts(TextRun(notes.common, [2, 8, 99, "b", b'{"text":"b"}', None], told), 12)
+    piece(3, 9, b"c", b"d", ending=ending)
+    steps = notes.take()()
+    assert len(steps) == 1 or ending != b"}"
+    lines = [line for step in steps for line in step.lines()]
+    assert [line.seq for line in lines] == [*range(1, 13)]
+    sent = [line.text for line in lines if isinstance(line, FrameLine) and line.link == "smooth-1"]
+    end = ending.decode()
+    assert sent == ['{"token":"a"}', '{"token":"b"}', f'{{"token":"c"{end}', f'{{"token":"d"{end}']
 
 
 def test_many_items_or_large_frames_should_be_taken_now() -> None:

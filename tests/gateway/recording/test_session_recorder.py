@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -242,7 +243,7 @@ def lines_in_short(harness: RecorderHarness) -> list[tuple[int, str]]:
 
 def test_further_pieces_are_recorded_with_the_frames_of_the_recorded_links_alone(harness: RecorderHarness) -> None:
     heard(harness, "a", "smooth-2")
-    notes = harness.recorder.open_text([["smooth-1"], ["smooth-3", "smooth-2"]])
+    notes = harness.recorder.open_text([["smooth-1"], ["smooth-3", "smooth-2"]], [None, None])
     assert adds(harness, notes, "b", [b"not recorded"], [b"B"])
     assert lines_in_short(harness) == [
         *((1, "up a"), (2, "a"), (3, "smooth-2 a")),
@@ -250,9 +251,35 @@ def test_further_pieces_are_recorded_with_the_frames_of_the_recorded_links_alone
     ]
 
 
+@pytest.mark.parametrize("first", ["a", '{"at":0,"token":"a"}'])
+@pytest.mark.parametrize("received", ['{{"text":{text}}}', '{{"id":{number},"text":{text}}}'], ids=["alike", "unlike"])
+def test_frames_between_known_strings_are_recorded_as_sent_although_they_are_not_noted(
+    harness: RecorderHarness, first: str, received: str
+) -> None:
+    around = [[b'{"at":', b',"token":'], [b"}"]]
+    harness.recorder.step.append(FramesNote(FROM_POD, [received.format(number=0, text='"a"').encode()]))
+    events: list[Event] = [TextDelta(text="a")]
+    batch = Batch(session="s", epoch=2, first_seq=harness.state.seq, events=events, turn="t", at=99)
+    before = harness.recorder.batch(batch)
+    harness.recorder.step.append(FramesNote(TapPoint("smooth-1", "send", "smooth"), [first.encode()]))
+    harness.recorder.leave(before)
+    sent = [first]
+    notes = harness.recorder.open_text([["smooth-1"]], [around])
+    for number, text in enumerate(("b", 'c"'), 1):
+        written = json.dumps(text)
+        harness.call.reading = received.format(number=number, text=written).encode()
+        sent.append(f'{{"at":0,"token":{written}}}')
+        assert notes.add_text(text, harness.state.seq + number, 99, [[sent[-1].encode()]])
+    assert harness.recorder.texts.count(None) == 2
+    harness.recorder.close()
+    frames = [line for line in harness.disk.lines() if isinstance(line, FrameLine)]
+    assert [frame.text for frame in frames if frame.link == "smooth-1"] == sent
+    assert seqs(harness.disk.lines()) == [*range(1, 10)]
+
+
 def test_further_pieces_stand_before_and_behind_what_happens_between_them(harness: RecorderHarness) -> None:
     heard(harness, "a")
-    notes = harness.recorder.open_text([])
+    notes = harness.recorder.open_text([], [])
     assert adds(harness, notes, "b")
     harness.recorder.answer("smooth-1", Reply(request="r"))
     assert adds(harness, notes, "c")
@@ -262,7 +289,7 @@ def test_further_pieces_stand_before_and_behind_what_happens_between_them(harnes
 
 def test_further_pieces_behind_a_flush_continue_its_numbers(harness: RecorderHarness) -> None:
     heard(harness, "a")
-    notes = harness.recorder.open_text([])
+    notes = harness.recorder.open_text([], [])
     harness.flushes()
     assert adds(harness, notes, "b")
     harness.flushes()
@@ -273,7 +300,7 @@ def test_further_pieces_behind_a_flush_continue_its_numbers(harness: RecorderHar
 
 def test_further_pieces_have_times_that_grow_while_the_clock_stands(harness: RecorderHarness) -> None:
     heard(harness, "a")
-    notes = harness.recorder.open_text([])
+    notes = harness.recorder.open_text([], [])
     assert all(adds(harness, notes, text) for text in "bcd")
     harness.passes(0.000002)
     assert adds(harness, notes, "e")
@@ -283,7 +310,7 @@ def test_further_pieces_have_times_that_grow_while_the_clock_stands(harness: Rec
 
 def test_a_piece_takes_the_general_path_if_its_step_is_not_like_the_one_before(harness: RecorderHarness) -> None:
     heard(harness, "a", "smooth-1")
-    notes = harness.recorder.open_text([["smooth-1"]])
+    notes = harness.recorder.open_text([["smooth-1"]], [None])
     assert not adds(harness, notes, "of two frames", [b"1", b"2"])
     assert not notes.add_text("without a frame that was read", harness.state.seq, 99, [[b"1"]])
     harness.recorder.command("smooth-2", PauseTurn(request="r"))
@@ -293,12 +320,12 @@ def test_a_piece_takes_the_general_path_if_its_step_is_not_like_the_one_before(h
 def test_a_piece_takes_the_general_path_if_the_step_before_was_no_piece(harness: RecorderHarness) -> None:
     heard(harness, "a", "smooth-1")
     harness.recorder.answer("smooth-1", Reply(request="r"))
-    assert not adds(harness, harness.recorder.open_text([["smooth-1"]]), "b", [b"b"])
+    assert not adds(harness, harness.recorder.open_text([["smooth-1"]], [None]), "b", [b"b"])
 
 
 def test_a_further_piece_is_flushed_in_time_after_a_pause(harness: RecorderHarness) -> None:
     heard(harness, "a")
-    notes = harness.recorder.open_text([])
+    notes = harness.recorder.open_text([], [])
     harness.flushes()
     harness.flushes()
     assert adds(harness, notes, "b")
@@ -308,7 +335,7 @@ def test_a_further_piece_is_flushed_in_time_after_a_pause(harness: RecorderHarne
 
 def test_further_pieces_with_large_frames_are_flushed_before_their_time(harness: RecorderHarness) -> None:
     heard(harness, "a", "smooth-1")
-    notes = harness.recorder.open_text([["smooth-1"]])
+    notes = harness.recorder.open_text([["smooth-1"]], [None])
     for number in range(100):
         assert adds(harness, notes, f"{number}", [b"x" * 32_768])
         assert sum(len(cell) for cell in harness.recorder.texts if isinstance(cell, bytes)) < SIZE_MAX
