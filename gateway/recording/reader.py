@@ -105,7 +105,7 @@ class Reader:
 
     @property
     def size(self) -> int:
-        """Return the size of all files, in bytes."""
+        """Return the size of all files when they were found, in bytes."""
         return sum(part.size for part in self.parts)
 
     def report_progress(self, progress: Callable[[int], None]) -> None:
@@ -284,16 +284,15 @@ def about_no_session(recording: Reader) -> str:
 
 
 class PartFile(Struct, frozen=True):
-    """A file of a recording, plain or compressed, which can be read any number of times."""
+    """A file of a recording, plain or compressed, which can be read any number of times.
+
+    `size` (bytes) is that of the time when it was found. Later the file may grow, or be compressed or deleted.
+    """
 
     path: Path
     header: Header
     compressed: bool
-
-    @property
-    def size(self) -> int:
-        """Return the size of the file, in bytes."""
-        return self.path.stat().st_size
+    size: int
 
     def steps(
         self, problems: Problems, *, t: int = 0, progress: Callable[[int], None] = lambda _bytes: None
@@ -326,7 +325,8 @@ def open_part(path: Path) -> PartFile:
     Raise RecordingError if it is no recording, or one of another version; OSError if it cannot be read.
     """
     name = str(path)
-    if not stat.S_ISREG(path.stat().st_mode):
+    known = path.stat()
+    if not stat.S_ISREG(known.st_mode):
         raise RecordingError(f"{name} is not a regular file: a recording is read more than once")
     with path.open("rb") as file:
         compressed = file.read(len(index.MAGIC)) == index.MAGIC
@@ -336,7 +336,7 @@ def open_part(path: Path) -> PartFile:
         raise RecordingError(f"{name} is torn or damaged where it begins: nothing of it can be read")
     if not first:
         raise RecordingError(f"{name} is empty: nothing was recorded")
-    return PartFile(path, decode_header(first, name), compressed)
+    return PartFile(path, decode_header(first, name), compressed, known.st_size)
 
 
 def _first_line(chunks: Iterable[bytes]) -> bytes:

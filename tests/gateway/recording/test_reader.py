@@ -376,6 +376,14 @@ def test_garbage_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeyp
     assert max(len(line) for line, _ in reader._lines([b"z" * 1_000] * 50)) < 10_000
 
 
+def test_a_file_that_is_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", numbered(3))
+    lines = open_recording(path).lines()
+    assert next(lines).seq == 1
+    path.unlink()
+    assert [line.seq for line in lines] == [2, 3]
+
+
 def test_an_empty_file_is_refused_as_empty(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     with pytest.raises(RecordingError, match="is empty: nothing was recorded"):
