@@ -42,7 +42,7 @@ NO_TURN = RecordedTurn(number=0, parts=())
 
 
 class ReplayBackend:
-    """A backend that answers a session's commands from a recording; with `auto` it plays everything by itself."""
+    """A backend that answers a session's commands from a recording, or plays everything by itself (`events.auto`)."""
 
     def __init__(
         self,
@@ -53,13 +53,11 @@ class ReplayBackend:
         later: Schedule,
         reporter: Reporter,
         events: ReplayedEvents,
-        auto: bool,
     ) -> None:
         self._session = session
         self._plan = plan
         self._reporter = reporter
         self._events = events
-        self._auto = auto
         self._matcher = TurnMatcher(plan)
         self._player = PartPlayer(plan, events, pace, later, self._send_events, self._end_part)
         self._pass_on: Callable[[Command], None] | None = None
@@ -99,7 +97,7 @@ class ReplayBackend:
                     self._send_events(events.SessionsListed(request=command.request, sessions=()))
                 case commands.ShutdownBackend():
                     self._send_events(events.Reply(request=command.request))
-                case _ if self._auto:
+                case _ if self._events.auto:
                     self._refuse(command, "playing")
                 case commands.SubmitInput():
                     self._take_input(command)
@@ -213,7 +211,7 @@ class ReplayBackend:
 
     def _end_part(self) -> None:
         """Continue after a part without an early command: with the next part if `auto`, else wait."""
-        if self._auto:
+        if self._events.auto:
             self._play_next()
         elif not self._parts_ahead():
             self._end_turn()

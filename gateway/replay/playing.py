@@ -63,7 +63,6 @@ class Replay:
             pace=Pace(lambda: services.monotonic() / NS, options.speed, options.idle_cap),
             later=services.schedule,
             reporter=self.reporter,
-            auto=options.auto,
             events=ReplayedEvents(
                 session.state,
                 tells_model_turns=self._tells_model_turns,

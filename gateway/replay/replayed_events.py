@@ -55,7 +55,7 @@ class ReplayedEvents:
         self._run_begins = False
         self._keeps_counts = keeps_counts  # False if turns of a live backend come between, and count too
         self._counted: dict[type, int] = {}
-        self._auto = auto
+        self.auto = auto
         self._has_content = False  # the open recorded turn, so the session has opened a turn, too
         self._request: str | None = None  # the input that the log has not accepted yet
         self._echo = False  # the message of the input comes next
@@ -117,7 +117,7 @@ class ReplayedEvents:
                 return []
             case events.StatusChanged(status=status) if line.turn and status != "running":
                 return []
-            case events.TurnEnded(end=end) if self._auto and not self._has_content:
+            case events.TurnEnded(end=end) if self.auto and not self._has_content:
                 return [events.StatusChanged(status="paused" if end == "paused" else "idle")]
             case events.TurnEnded():
                 return [structs.replace(event, message="")]

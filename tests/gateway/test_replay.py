@@ -52,9 +52,15 @@ def test_a_time_that_goes_back_is_no_pause() -> None:
 STATE = SessionState(id="s")
 
 
-def replay(path: Path, options: str = "speed=instant", dialect: str = "pod", queue: FairQueue | None = None) -> Replay:
+def replay(
+    path: Path,
+    options: str = "speed=instant",
+    dialect: str = "pod",
+    queue: FairQueue | None = None,
+    time: ManualClock | None = None,
+) -> Replay:
     endpoint = parse(f"replay+file:{path}?{options}")
-    return Replay(endpoint, registry.dialect(dialect), plan_of(endpoint), services(ManualClock(), queue=queue))
+    return Replay(endpoint, registry.dialect(dialect), plan_of(endpoint), services(time or ManualClock(), queue=queue))
 
 
 def test_each_session_replays_the_recording_from_its_beginning(tmp_path: Path) -> None:
@@ -71,6 +77,14 @@ def test_model_turns_are_replayed_for_dialects_that_have_them(tmp_path: Path, di
     path = RecordingBuilder().turn("one", ModelTurnStarted(index=0)).write(tmp_path)
     replay(path, dialect=dialect).backend(session).send([said("one")])
     assert ("ModelTurnStarted" in types(session.events)) == told
+
+
+def test_a_replay_that_plays_by_itself_needs_no_input(tmp_path: Path) -> None:
+    session, time = WatchedSession(STATE), ManualClock()
+    path = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)
+    replay(path, "speed=instant&auto=yes", time=time).backend(session).start()
+    time.passes(1.0)
+    assert "TextDelta" in types(session.events)
 
 
 def test_each_command_to_a_replay_ends_the_step_because_it_is_compared_with_all_recorded_ones(tmp_path: Path) -> None:

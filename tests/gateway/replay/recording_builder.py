@@ -200,7 +200,6 @@ class WatchedReplay(WatchedSession):
             later=self.time.later,
             reporter=reporter,
             events=ReplayedEvents(self.state, tells_model_turns=tells, auto=auto),
-            auto=auto,
         )
 
     def asks(self, command: Command) -> list[Any]:
