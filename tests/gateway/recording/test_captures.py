@@ -306,3 +306,10 @@ def test_an_event_of_a_frame_with_a_time_came_at_that_time(tmp_path: Path) -> No
     ]
     found = times(imported(written(tmp_path / "a.jsonl", *lines), "smooth"))
     assert (found[0], found[-1]) == (500_000_000, 600_000_000)
+
+
+def test_each_line_has_the_time_of_its_frame_and_no_time_goes_back(tmp_path: Path) -> None:
+    frames = [{**sends("a", "s2c", event="text_delta", data={"text": "so"}), "t": t} for t in (0.5, 1.5, 1.0)]
+    lines = list(imported(written(tmp_path / "a.jsonl", *frames), "pod"))
+    assert [line.t for line in lines if isinstance(line, FrameLine)] == [500_000, 1_500_000, 1_500_000]
+    assert sorted(line.t for line in lines) == [line.t for line in lines]
