@@ -5,6 +5,8 @@ No part knows the session itself: session.py builds the parts, and performs thei
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import structlog
 from msgspec import Struct
 
@@ -16,7 +18,7 @@ from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.ports import Effects
 from dragoman.gateway.session.turn_states import TurnStates
 from dragoman.mappings.canonical import SessionState
-from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.dialect import Dialect, Loss
 
 log = structlog.get_logger("dragoman.session")
 
@@ -52,6 +54,10 @@ class SessionContext(Struct, frozen=True, kw_only=True):
         """True if the history is answered from the transcript (docs/translation.md, rule 4.7)."""
         is_stored = self.upstream.stores_history and self.state.backend_ids is not None
         return not is_stored or self.state.forgotten is not None
+
+    def count_losses(self, losses: Iterable[Loss]) -> None:
+        """Count events of the backend, or parts of them, that no client gets."""
+        self.services.ledger.record(losses, session=self.state.id, source=self.upstream.name)
 
     @property
     def log(self) -> structlog.stdlib.BoundLogger:

@@ -138,7 +138,7 @@ class Inputs:
             self._begin_turn(Origin(), command, at)
         else:
             loss = Loss(kind=type(event).__name__, why="answers no command of ours")
-            self._context.services.ledger.record([loss], session=self._context.state.id)
+            self._context.count_losses([loss])
 
     def match_repeated(self, event: TurnAccepted) -> TurnAccepted:
         """Return the acceptance of a late input as that of the waiting one, if a user has sent the same again."""

@@ -123,7 +123,7 @@ class Session:
         )
         self.delivery = Delivery(delivered)
         self.in_flight = InFlight(upstream, services, me, MethodType(_fail_unanswered, me), self.memory.count_commands)
-        context = SessionContext(
+        self._context = context = SessionContext(
             state=state,
             route=route,
             upstream=upstream,
@@ -175,7 +175,7 @@ class Session:
             items, at = burst.items, burst.at or now
             if self._names_only:  # first, because a history may tell at once what a reconnected client missed
                 items, losses = tool_names_only(items)
-                self._services.ledger.record(losses, session=self.state.id)
+                self._context.count_losses(losses)
             if self._severed.filters_events:
                 items = self._severed.take(items, at)
             if not items:
@@ -274,7 +274,7 @@ class Session:
         while self.form.unwanted:
             self.questions.deny(self.form.unwanted.pop())
         if self.form.losses:
-            self._services.ledger.record(self.form.losses, session=self.state.id)
+            self._context.count_losses(self.form.losses)
             self.form.losses.clear()
         self.delivery.tell_finished(finished)
         if between_turns or any(map(_ENDED, runs)):

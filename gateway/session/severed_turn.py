@@ -142,7 +142,7 @@ class SeveredTurn:
             why = "the end of its block did not come"
             lost = {events.ToolCallArguments: sum(resumed.unfinished.values()), **Counter(map(type, resumed.held))}
             losses = [Loss(kind=kind.__name__, why=why, count=count) for kind, count in lost.items() if count]
-            self._context.services.ledger.record(losses, session=self._context.state.id)
+            self._context.count_losses(losses)
 
     def _apply_history(self, history: events.HistorySnapshot, at: int) -> bool:
         """Continue, end or fail the turn as a history shows it; return True if the clients need the history itself."""

@@ -174,6 +174,13 @@ async def test_events_without_a_smooth_form_are_in_the_ledger() -> None:
         assert {("ModelTurnStarted", "smooth", ""), ("ModelRetry", "smooth", made.session.state.id)} <= rows
 
 
+async def test_an_event_that_a_session_drops_is_in_the_ledger_with_its_source() -> None:
+    async with in_memory_gateway() as made:
+        await begun(made).pod_sends(say("tool_call_args_delta", id="none", json="{}")).receives("a")
+        (row,) = [entry for entry in made.ledger.entries() if entry.kind == "ToolCallArguments"]
+        assert (row.source, row.session) == ("pod", made.session.state.id)
+
+
 async def test_the_fields_that_a_history_from_the_transcript_loses_are_in_the_ledger() -> None:
     async with in_memory_gateway() as made:
         script = (
