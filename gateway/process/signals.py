@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 
-END_MAX = 15.0  # seconds: more than the deadlines for clients, children, files and spans, one after the other
+END_MAX = 15.0  # seconds: above the deadlines for clients (2), for children (9) and for recordings (10)
 
 
 def stop_on_signals(
