@@ -124,7 +124,10 @@ The function returns False for any other frame, or if the sink refuses the text.
 """
 
 TextWriter = Callable[[str, int], list[bytes]]
-"""A function (text, time in ns) that renders a piece of the open text block, as `SessionProjection.render` does."""
+"""A function (text, time in ns) that renders a piece of the open text block, as `SessionProjection.render` does.
+
+Its frames depend on nothing but text and time: a recorder also asks for some that nobody is sent.
+"""
 
 
 class Loss(Struct, frozen=True, kw_only=True, gc=False):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +12,7 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import FrameLine, Header, Line
 from dragoman.gateway.recording.places import Folder
+from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recorder import Recorder, Tap
 from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.recording.session_recorder import SessionRecorder
@@ -20,8 +22,11 @@ from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import Pong, Reply, TextDelta, TurnAccepted
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
-from tests.gateway.recording.lines import HEADER
+from tests.gateway.pod_messages import say
+from tests.gateway.recording.lines import HEADER, frames_of
 from tests.gateway.recording.recorded_session import IN_LOOP, Disk, default_redactor
+from tests.gateway.recording.test_calls import recorded
+from tests.gateway.test_calls import tokens
 from tests.services import never
 
 POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
@@ -230,3 +235,18 @@ def test_links_of_a_closed_session_begin_no_other_recording(stage: RecorderStage
     stage.sends(up, "late")
     up.record_frames([b"late"])
     assert stage.told() == {}
+
+
+async def test_the_frames_of_a_text_that_streams_are_recorded_as_the_client_received_them(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as (pod, client):
+        await client.say("hold")
+        await pod.holds()
+        await pod.say(say("turn_start", turn=0))
+        for number in range(1, 21):
+            await pod.say(say("text_delta", text=f'"{number}" \u00e4\n'))
+            await client.until(lambda number=number: tokens(client) == number)
+    (path,) = (tmp_path / "rec").glob("*.jsonl")
+    sent = [json.loads(line.text or "{}") for line in frames_of(open_recording(path)) if line.dir == "send"]
+    received = [frame for frame in client.frames if frame["type"] == "stream_token"]
+    assert [frame for frame in sent if frame.get("type") == "stream_token"] == received
+    assert len(received) == 20
