@@ -301,12 +301,10 @@ class WebSocketTransport:
         self._inbound.end()
 
     def hold(self, *, waits: bool) -> None:
-        """Read nothing while data waits for its turn."""
         self._holds = waits
         self._control_reading()
 
     def abort(self) -> None:
-        """Disconnect the peer at once."""
         self._tcp.abort()
 
     def _frame(self, data: bytes) -> Frame:

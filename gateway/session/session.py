@@ -311,7 +311,6 @@ class Session:
             self._observer.on_busy(self, self.is_busy)
 
     def opened(self, event: events.SessionOpened) -> Session:
-        """Take the names that the backend gave; return the session that clients are shown for this one."""
         is_first = self.state.backend_ids is None
         self.state.backend_ids = {**(event.ext or {}), **(self.state.chosen_ids or {})}
         opening = self.state.opening
@@ -323,7 +322,6 @@ class Session:
         self._observer.on_renamed(self, "", False)
 
     def show(self, client: Client, request: str, event: events.SessionOpened, then: Command | None) -> None:
-        """Attach the client that asked for the session, and perform the command that it sent for it."""
         if self.state.backend_ids is not None:
             _show_opened(self, client, request, event, then)
         else:  # the client asked for another session, which was opened first; the backend has not opened this one yet

@@ -103,7 +103,6 @@ class Projection(Context):
         return [EVENTS.encode(lines.ResponseDelta(response_id=self.response_id, delta=text))]
 
     def copy(self, request: str | None = None) -> Projection:
-        """Return an independent copy; with `request`, for the link that owns the current run from now on."""
         twin = Projection(self.request if request is None else request, self._view)
         for name in ("session", "turn", "at", "response_id", "started", "ended", "_over", "_bytes"):
             setattr(twin, name, getattr(self, name))

@@ -61,7 +61,6 @@ class Projection(Context):
         self._parked_turn = ParkedTurn()
 
     def render(self, batch: Batch) -> Rendered:
-        """Return the frames that broadcast this batch."""
         frames: list[bytes] = []
         if batch.turn != self.turn and self.held:
             self._release_errors(frames)  # a turn without an end
@@ -109,7 +108,6 @@ class Projection(Context):
         return [frame] if len(frame) <= MAX_EVENT else [EVENTS.encode(part) for part in _pieces(message)]
 
     def copy(self, request: str | None = None) -> Projection:
-        """Return an independent copy; with `request`, for the link that owns the current run from now on."""
         twin = Projection(self.request if request is None else request, self.view)
         twin.turn, twin.earlier_text, twin.runs, twin.held = self.turn, self.earlier_text, self.runs, self.held
         twin._parked_turn = self._parked_turn.copy()

@@ -78,7 +78,6 @@ class ServerTranslator(Translator[Command, Event]):
         return self._replies.head is not None
 
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
-        """Set the limit of queued inputs; `count` is called with each change of the queued bytes."""
         self._inputs_max = inputs
         self._replies.count_bytes(count)
 
