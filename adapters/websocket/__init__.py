@@ -19,7 +19,7 @@ metered_tls     decrypts what clients send, in turns
 """
 
 from dragoman.adapters.websocket.client import DialledTransport, HandshakeRefusedError, connect
-from dragoman.adapters.websocket.handshake import Handshakes
+from dragoman.adapters.websocket.handshake import HandshakeRules
 from dragoman.adapters.websocket.server import WebSocketListener, listen
 from dragoman.adapters.websocket.tls import CertificateFiles, ServerTls, client_context, find_date_fault
 from dragoman.adapters.websocket.transport import WebSocketTransport
@@ -28,7 +28,7 @@ __all__ = [
     "CertificateFiles",
     "DialledTransport",
     "HandshakeRefusedError",
-    "Handshakes",
+    "HandshakeRules",
     "ServerTls",
     "WebSocketListener",
     "WebSocketTransport",

@@ -37,7 +37,7 @@ TOO_SLOW = HttpResponse(HTTPStatus.REQUEST_TIMEOUT, "the request took too long (
 FAILED = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, "the authentication failed: try again later")
 
 
-class Handshakes(Struct, frozen=True, kw_only=True):
+class HandshakeRules(Struct, frozen=True, kw_only=True):
     """The rules by which a listener accepts a handshake. `origins` and `hosts` are those of RequestCheck.
 
     `tls` makes it a listener for `wss:`.

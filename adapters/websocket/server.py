@@ -20,7 +20,7 @@ from dragoman.adapters.listening import bind_host, close_server
 from dragoman.adapters.websocket.client_reader import ClientReader
 from dragoman.adapters.websocket.connection import AcceptedConnection
 from dragoman.adapters.websocket.frames import OF_SERVER
-from dragoman.adapters.websocket.handshake import Handshake, Handshakes, Opened
+from dragoman.adapters.websocket.handshake import Handshake, HandshakeRules, Opened
 from dragoman.adapters.websocket.metered_tls import MeteredTls, make_tls
 from dragoman.adapters.websocket.request_check import RequestCheck
 from dragoman.adapters.websocket.tls import ServerTls
@@ -45,7 +45,7 @@ class WebSocketListener:
     address = ""
     is_reachable = True
 
-    def __init__(self, path: str, limits: TransportLimits, rules: Handshakes) -> None:
+    def __init__(self, path: str, limits: TransportLimits, rules: HandshakeRules) -> None:
         self._path = path
         self._limits = limits
         self._callbacks = rules.callbacks
@@ -167,7 +167,7 @@ async def listen(
     port: int,
     path: str,
     limits: TransportLimits,
-    rules: Handshakes,
+    rules: HandshakeRules,
     inherited: socket.socket | None = None,
 ) -> WebSocketListener:
     """Listen at ws://host:port/path, where the OS chooses port 0, or on an `inherited` socket that is bound there."""

@@ -40,7 +40,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
     try:
         hosts = endpoint.all("host") or (("*",) if callbacks.authenticated else (host,))
         tls = _server_tls(endpoint)
-        rules = websocket.Handshakes(callbacks=callbacks, origins=endpoint.all("origin"), hosts=hosts, tls=tls)
+        rules = websocket.HandshakeRules(callbacks=callbacks, origins=endpoint.all("origin"), hosts=hosts, tls=tls)
         name = endpoint.option("fd")
         with naming(endpoint):
             inherited = INHERITED.take_port(name, host, port) if name else None

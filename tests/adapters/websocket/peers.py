@@ -20,7 +20,7 @@ from dragoman.adapters.base import (
     Transport,
     TransportLimits,
 )
-from dragoman.adapters.websocket import Handshakes, ServerTls, WebSocketListener, WebSocketTransport, listen
+from dragoman.adapters.websocket import HandshakeRules, ServerTls, WebSocketListener, WebSocketTransport, listen
 from dragoman.gateway.overload.fair_queue import READ, FairQueue, SlicedWork
 from dragoman.mappings.dialect import Frame
 from tests.transport_reader import receive
@@ -97,7 +97,7 @@ async def serving(
             disconnect=disconnect,
             bad_request=bad_request,
         )
-        rules = Handshakes(callbacks=callbacks, origins=origins, hosts=hosts, tls=tls)
+        rules = HandshakeRules(callbacks=callbacks, origins=origins, hosts=hosts, tls=tls)
         server.listener = await listen("127.0.0.1", 0, "/ws", limits, rules)
         try:
             yield server
@@ -107,10 +107,10 @@ async def serving(
                 await transport.close()
 
 
-def everybody(accept: Accept) -> Handshakes:
+def everybody(accept: Accept) -> HandshakeRules:
     """Return the rules that accept every client."""
     callbacks = ConnectionCallbacks(admit=lambda _facts: accept, spawn=nothing_spawned, work=new_work)
-    return Handshakes(callbacks=callbacks)
+    return HandshakeRules(callbacks=callbacks)
 
 
 def new_work(fail: Callable[[Exception], None]) -> SlicedWork:
