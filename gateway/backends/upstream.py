@@ -164,7 +164,7 @@ class Upstream:
                 try:
                     deadline = self._services.limits.connect_deadline if self._target.failover is None else None
                     transport = await self._target.dials.connect(self._report.endpoint, self._target.connect, deadline)
-                except (OSError, TimeoutError) as error:
+                except OSError as error:  # TimeoutError is one
                     self._note_unreachable(error)
                     failures += 1
                 else:
@@ -181,7 +181,7 @@ class Upstream:
         finally:
             self._target.status.wanted -= 1
 
-    def _note_unreachable(self, error: OSError | TimeoutError) -> None:
+    def _note_unreachable(self, error: OSError) -> None:
         """Fail what waits for a backend that cannot be reached."""
         late = f"no connection within {self._services.limits.connect_deadline:g} s"
         self._report.note_unreachable(full_reason(error) or late)
@@ -251,12 +251,12 @@ class Upstream:
             return
         reason = exit_reason(self._transport) if self._ended_by_peer else ""
         text = "the connection to the backend was lost"
-        is_wrong = self._first is not None and self._first.are_wrong
-        if self._first is not None and is_wrong:
-            text = f"the backend {self._first.complaint(quoted=False)}"
-            self._report.note_wrong_dialect(self._first)
+        wrong = self._first if self._first is not None and self._first.are_wrong else None
+        if wrong is not None:
+            text = f"the backend {wrong.complaint(quoted=False)}"
+            self._report.note_wrong_dialect(wrong)
         if self._ended_by_peer:
-            self._report.note_lost(text, reason, is_wrong=is_wrong)
+            self._report.note_lost(text, reason, is_wrong=wrong is not None)
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
         if self._translator is not None:
