@@ -2,6 +2,14 @@
 
 The same class serves both roles: downstream the sink is the router, upstream the session. A link's failure ends that
 link alone; this is the one place where any exception is caught.
+
+A link ends by itself when its peer leaves, or by one of these calls. Then nothing more is read, what waits is written
+for a short time, and the transport is closed:
+
+    end         the translator writes its last frames
+    _refuse     the peer is told why in its dialect, then as `end`
+    cut         as `_refuse`; if the peer does not read, what waits for it is dropped
+    fail        a fault of ours is logged, then as `end`
 """
 
 from __future__ import annotations
@@ -186,13 +194,13 @@ class Link:
             finally:
                 if not self._ended:
                     self._finish()  # waiting frames are still written: the peer may have closed its own direction
-            self._die()
+            self._tell_over()
             left = await _flush(self.outbox.writer, 0.0 if self._reason is CloseReason.TOO_SLOW else FLUSH_DEADLINE)
         except Exception:
             self.log.exception("link failed, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
         finally:
-            self._die()
+            self._tell_over()
             self.intake.close()
             self._faults.flush()
             self.outbox.discard()
@@ -202,7 +210,8 @@ class Link:
             finally:
                 await _close(self._transport, self._reason, self._why, seconds, self._services.memory)
 
-    def _die(self) -> None:
+    def _tell_over(self) -> None:
+        """Tell once that the peer is gone."""
         if self.alive:
             self.alive = False
             if self._work is not None:
