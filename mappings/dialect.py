@@ -350,9 +350,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         """Return True if a frame is a message of this direction, be it an unknown one."""
         if self.unwrap is None:
             with suppress(*MALFORMED, PeerError):
-                message = self.codec.decode(frame)
-                if type(message) in self.codec.watched:
-                    self.codec.check(frame, message)
+                self._decode(frame)
                 return True
         step: Step[T] = Step()
         self.receive([frame], step)
@@ -386,31 +384,31 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
             items += functions[kind](message)
         _flush(items, of_burst, step)
 
+    def _decode(self, frame: Frame) -> Any:
+        """Return the message of a frame; raise PeerError, or an error of MALFORMED if the codec may mend the frame."""
+        message = self.codec.decode(frame)
+        if type(message) in self.codec.watched:
+            self.codec.check(frame, message)
+        return message
+
     def _mended(self, frames: Sequence[Frame], step: Step[T]) -> list[Any]:
         """Decode frames of which at least one is refused by the fast decoder; add the faults of the others."""
         messages: list[Any] = []
         for frame in frames:
             try:
-                message = self.codec.decode(frame)
-                if type(message) in self.codec.watched:
-                    self.codec.check(frame, message)
-            except (*MALFORMED, PeerError) as error:
+                messages.append(self._decode_or_mend(frame, step))
+            except PeerError as fault:
                 step.mended += 1
-                try:
-                    message = self._mend(frame, error, step)
-                except PeerError as fault:
-                    step.add_fault(fault)
-                    continue
-            messages.append(message)
+                step.add_fault(fault)
         return messages
 
-    def _mend(self, frame: Frame, error: Exception, step: Step[T]) -> Any:
-        if isinstance(error, PeerError):
-            raise error
+    def _decode_or_mend(self, frame: Frame, step: Step[T]) -> Any:
+        with suppress(*MALFORMED):
+            return self._decode(frame)
         if not isinstance(frame, bytes):
             raise _fault_of(frame)
         message, dropped = self.codec.mend(frame)
-        step.mended += len(dropped) // KEYS_OF_FRAME
+        step.mended += 1 + len(dropped) // KEYS_OF_FRAME
         step.losses += _undocumented(type(message).__name__, dropped)
         return message
 
