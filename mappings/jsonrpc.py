@@ -110,7 +110,8 @@ class Replies(Generic[R]):
         self._refusal = ""  # the reason why the peer is about to be disconnected
         self._count: Callable[[int], None] | None = None
         self._order: deque[R] = deque()
-        self._waiting: dict[str, R] = {}
+        self.waiting: dict[str, R] = {}
+        """Our id -> the request that was passed on under it, and waits for the answer."""
 
     @property
     def head(self) -> R | None:
@@ -126,18 +127,6 @@ class Replies(Generic[R]):
         self._order.append(request)
         if self._count is not None and request.size:
             self._count(request.size)
-
-    def add_waiting(self, request: R) -> None:
-        """Register a request under its id until `take_waiting` removes it."""
-        self._waiting[request.id] = request
-
-    def find_waiting(self, id: str) -> R | None:
-        """Return the request that waits under this id."""
-        return self._waiting.get(id)
-
-    def take_waiting(self, id: str) -> R | None:
-        """Remove and return the request that waits under this id."""
-        return self._waiting.pop(id, None)
 
     def flush(self) -> list[bytes]:
         """Remove and return the replies that may be written now: all before the first request without a reply."""
@@ -156,7 +145,7 @@ class Replies(Generic[R]):
     def close(self, cause: str, refuse: Callable[[R, str], tuple[bytes, ...]]) -> list[bytes]:
         """Remove and return all remaining replies, with a refusal and its reason for each request that has none."""
         text = self._refusal or (f"the gateway closes: {cause}" if cause else "the gateway closes")
-        self._waiting.clear()
+        self.waiting.clear()
         for request in self._order:
             request.reply = refuse(request, text) if request.reply is None else request.reply
         return self.flush()

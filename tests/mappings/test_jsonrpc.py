@@ -88,16 +88,6 @@ def test_a_reply_waits_for_the_replies_before_it() -> None:
     assert (replies.flush(), replies.head) == ([b"1", b"2"], None)
 
 
-def test_a_request_waits_under_its_id_until_it_is_taken() -> None:
-    replies = Replies[PeerCall]()
-    request = PeerCall(peer_id="a", id="own")
-    replies.add(request)
-    assert replies.find_waiting("own") is None
-    replies.add_waiting(request)
-    assert replies.find_waiting("own") is request
-    assert (replies.take_waiting("own"), replies.take_waiting("own")) == (request, None)
-
-
 def test_closing_refuses_each_request_without_a_reply() -> None:
     replies = Replies[PeerCall]()
     for request in (PeerCall(peer_id="a"), PeerCall(peer_id="b", reply=(b"2",))):

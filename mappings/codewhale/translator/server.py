@@ -118,19 +118,19 @@ class ServerTranslator(Translator[Command, Event]):
             if isinstance(item, events.Reply) and not item.request and item.failure is not None:
                 self._refuse_client(item.failure, step)
                 continue
-            call = self._replies.find_waiting(getattr(item, "request", ""))
+            call = self._replies.waiting.get(getattr(item, "request", ""))
             if call is None or isinstance(item, events.TurnAccepted):
                 if call is None:  # a server writes nothing that was not requested
                     step.losses.append(Loss(kind=type(item).__name__, why="answers no request"))
                 continue
-            self._replies.take_waiting(call.id)
+            del self._replies.waiting[call.id]
             step.losses += self._answers.answer(call, item)
         return self._advance_in_turn(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
         """Write the answer to the request that asked for this session; a request that only names it gets none here."""
         self._answers.note_session(state)
-        call = self._replies.take_waiting(request)
+        call = self._replies.waiting.pop(request, None)
         if call is None:
             return Step()
         self._answers.show_session(call, state)
@@ -140,7 +140,7 @@ class ServerTranslator(Translator[Command, Event]):
         """Execute the next request once this client's turn has ended; the projection has written its answer."""
         last = batch.events[-1]
         over = isinstance(last, events.TurnEnded) or (isinstance(last, events.QuestionAsked) and last.parked)
-        call = self._replies.take_waiting(batch.origin.request) if over else None
+        call = self._replies.waiting.pop(batch.origin.request, None) if over else None
         if call is None:
             return Step()
         call.reply = ()
@@ -216,7 +216,7 @@ class ServerTranslator(Translator[Command, Event]):
         if isinstance(call.command, commands.GetCapabilities):
             self._answers.tell_capabilities(call)
             return
-        self._replies.add_waiting(call)
+        self._replies.waiting[call.id] = call
         if call.command is not None:  # a call without a command was refused when it was read
             step.bursts.append(Burst(items=[call.command], request=call.id))
 

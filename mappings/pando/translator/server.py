@@ -56,7 +56,7 @@ class ServerTranslator(Translator[Command, Event]):
         """Write answers to pending calls, each in the form that its method requires."""
         step: Step[Command] = Step()
         for item in items:
-            call = self._replies.take_waiting(getattr(item, "request", ""))
+            call = self._replies.waiting.pop(getattr(item, "request", ""), None)
             if call is None:  # a primary sends only replies on this socket
                 step.losses.append(Loss(kind=type(item).__name__, why="answers no call"))
                 continue
@@ -65,7 +65,7 @@ class ServerTranslator(Translator[Command, Event]):
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
         """Write the reply to the call that asked for this session, in the form that its method requires."""
-        call = self._replies.take_waiting(request)
+        call = self._replies.waiting.pop(request, None)
         if call is None:
             return Step()
         result: Any
@@ -87,7 +87,7 @@ class ServerTranslator(Translator[Command, Event]):
         """Write the reply to an input of this caller once its turn is accepted."""
         request = batch.origin.request
         accepted = any(type(event) is events.TurnAccepted for event in batch.events)
-        waits = self._replies.find_waiting(request) is not None
+        waits = request in self._replies.waiting
         return self.send([events.TurnAccepted(request=request)]) if accepted and waits else Step()
 
     def closed(self, cause: str) -> Step[Command]:
@@ -116,7 +116,7 @@ class ServerTranslator(Translator[Command, Event]):
         if isinstance(command, commands.GetHistory):
             command = replace(command, limit=HISTORY_MAX)
         call.command = command
-        self._replies.add_waiting(call)
+        self._replies.waiting[call.id] = call
         step.bursts.append(Burst(items=[command], request=call.id))
 
     # -- to the client ----------------------------------------------------------------------------------
