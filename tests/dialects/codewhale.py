@@ -15,7 +15,7 @@ from tests.players.clients import InMemoryCodewhaleClient
 
 PARTS = DialectParts(
     upstream=parse("codewhale+unix:/codewhale?cwd=/src&model=whale-1"),
-    token_reads=6,
+    token_reads=5,
     token_writes=5,
     cancel='{"jsonrpc":"2.0","id":"9","method":"thread/interrupt","params":{"thread_id":"%s"}}',
     input='{"jsonrpc":"2.0","id":1,"method":"thread/message","params":{"thread_id":"t1"}}',

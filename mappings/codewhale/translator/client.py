@@ -158,13 +158,13 @@ class ClientTranslator(Translator[Event, Command]):
 
     def text_reader(self, delta: DeltaType) -> TextReader | None:
         """Return a fast reader for further text lines of the running turn; None if no turn streams text."""
-        turn = self._turn
+        turn, decode = self._turn, EVENTS.decode_line
         if turn is None or not turn.spoke or delta is not events.TextDelta:
             return None
 
         def read_text(frame: Frame, add_text: TextSink) -> bool:
             try:
-                message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
+                message = decode(frame)  # type: ignore[arg-type]  # other frames raise
             except MALFORMED:
                 return False
             if type(message) is not ResponseDelta or message.channel == "reasoning":

@@ -53,13 +53,15 @@ class Events:
     watched: frozenset[type] = frozenset((results.Answer, lines.ToolHook, lines.FrameHook))  # with opaque JSON inside
 
     @cached_property
-    def _lines(self) -> msgspec.json.Decoder[lines.Line]:
-        return decoder_of(lines.Line)
+    def decode_line(self) -> Callable[[bytes], lines.Line]:
+        """Decode a bare line; raises the errors in MALFORMED for anything else."""
+        decoder: msgspec.json.Decoder[lines.Line] = decoder_of(lines.Line)
+        return decoder.decode
 
     def decode(self, frame: bytes) -> Any:
         """Decode a line as a bare line or an answer; raises DecodeError if `mend` must read the line."""
         try:
-            return self._lines.decode(frame)
+            return self.decode_line(frame)
         except msgspec.ValidationError:
             return _decode_answer(decode_envelope(frame))
 
