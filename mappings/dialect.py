@@ -350,7 +350,9 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         """Return True if a frame is a message of this direction, be it an unknown one."""
         if self.unwrap is None:
             with suppress(*MALFORMED, PeerError):
-                self._decode(frame)
+                message = self.codec.decode(frame)
+                if type(message) in self.codec.watched:
+                    self.codec.check(frame, message)
                 return True
         step: Step[T] = Step()
         self.receive([frame], step)
@@ -384,13 +386,6 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
             items += functions[kind](message)
         _flush(items, of_burst, step)
 
-    def _decode(self, frame: Frame) -> Any:
-        """Return the message of a frame; raise PeerError, or an error of MALFORMED if the codec may mend the frame."""
-        message = self.codec.decode(frame)
-        if type(message) in self.codec.watched:
-            self.codec.check(frame, message)
-        return message
-
     def _mended(self, frames: Sequence[Frame], step: Step[T]) -> list[Any]:
         """Decode frames of which at least one is refused by the fast decoder; add the faults of the others."""
         messages: list[Any] = []
@@ -404,7 +399,10 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
 
     def _decode_or_mend(self, frame: Frame, step: Step[T]) -> Any:
         with suppress(*MALFORMED):
-            return self._decode(frame)
+            message = self.codec.decode(frame)
+            if type(message) in self.codec.watched:
+                self.codec.check(frame, message)
+            return message
         if not isinstance(frame, bytes):
             raise _fault_of(frame)
         message, dropped = self.codec.mend(frame)
