@@ -211,7 +211,6 @@ class Link:
                 await _close(self._transport, self._reason, self._why, seconds, self._services.memory)
 
     def _tell_over(self) -> None:
-        """Tell once that the peer is gone."""
         if self.alive:
             self.alive = False
             if self._work is not None:
