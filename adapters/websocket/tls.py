@@ -99,6 +99,8 @@ def find_date_fault(files: CertificateFiles) -> str:
                 side.do_handshake()
     except ssl.SSLCertVerificationError as error:
         return error.verify_message if error.verify_code in DATE_FAULTS else ""
+    except ssl.SSLError:  # other clients may accept what this one does not, for example an elliptic curve
+        pass
     return ""
 
 

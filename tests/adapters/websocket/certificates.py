@@ -42,12 +42,18 @@ class Authority:
         signed = certificate.sign(self._key, hashes.SHA256())
         self.path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, organization: str = "", around: datetime = NOW) -> tuple[str, str]:
+    def issue(
+        self,
+        name: str,
+        organization: str = "",
+        around: datetime = NOW,
+        curve: ec.EllipticCurve = ec.SECP256R1(),  # noqa: B008  # never changed
+    ) -> tuple[str, str]:
         """Write a certificate for this name and 127.0.0.1; return the paths of certificate and key.
 
         It is valid for an hour before and after the time `around`.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = ec.generate_private_key(curve)
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if organization:
             parts.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import structs
 
 from dragoman.adapters.base import PeerFacts
@@ -160,6 +161,11 @@ def test_a_certificate_whose_dates_clients_refuse_is_detected(
     authorities = str(authority.path) if asks else ""
     files = CertificateFiles(certificate=certificate, key=key, authorities=authorities)
     assert find_date_fault(files) == why
+
+
+def test_a_certificate_that_few_clients_accept_has_no_fault_of_its_dates(authority: Authority) -> None:
+    certificate, key = authority.issue("server", curve=ec.BrainpoolP256R1())
+    assert find_date_fault(CertificateFiles(certificate=certificate, key=key)) == ""
 
 
 async def test_a_certificate_in_the_list_of_revoked_ones_is_refused(authority: Authority, tmp_path: Path) -> None:
