@@ -178,7 +178,7 @@ class KnownMessages:
 
         The store may have been read before the primary had stored `input`, the input that it published.
         """
-        if input is not None:
+        if input is not None and input.id:
             return tuple(takewhile(lambda message: message.id != input.id, listed))
         run = self.up_to_run(listed, runs, text)
         return run if not run or run[-1].id in self.ids else run[:-1]

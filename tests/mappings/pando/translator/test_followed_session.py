@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message
@@ -53,6 +54,14 @@ def test_a_history_that_comes_while_an_input_waits_ends_before_this_input(
     session.note_input("new")
     assert all(session.hold_event(Burst(items=[event]), event, 0) for event in BEGINNING[:published])
     assert session.history(stored).items == ROWS[:2]
+
+
+def test_a_history_ends_before_an_input_that_was_published_without_its_id() -> None:
+    session = FollowedSession(LatestCall())
+    session.note_input("new")
+    for event in (events.MessageAppended(message=replace(ROWS[2], id="")), *BEGINNING[1:]):
+        assert session.hold_event(Burst(items=[event]), event, 0)
+    assert session.history(ROWS).items == ROWS[:2]
 
 
 def test_the_run_of_another_client_is_told_once_if_it_begins_while_an_input_is_refused() -> None:
