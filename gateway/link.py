@@ -221,7 +221,7 @@ class Link:
         """Disconnect the peer: write the frames that wait for it, then close the transport."""
         if not self._ended:
             self._reason = reason
-            self._apply(self._translator.closed(cause))
+            self._apply(_last_step(self, self._translator, cause))
             self._finish()
 
     def fail(self, error: Exception) -> None:
@@ -397,6 +397,15 @@ def _put_recorded(tap: Tap, outbox: Outbox, frames: Sequence[bytes]) -> None:
     if frames:
         tap.record_frames(frames)
     outbox.put(frames)
+
+
+def _last_step(link: Link, translator: Translator[Any, Any], cause: str) -> Step[Any]:
+    """Return the last step of a translator; an empty one, with a line in the log, if it fails."""
+    try:
+        return translator.closed(cause)
+    except Exception:
+        link.log.exception("link failed, disconnecting the peer without its last frames")
+        return Step()
 
 
 async def _end(writer: asyncio.Task[None] | None) -> None:

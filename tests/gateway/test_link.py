@@ -564,6 +564,19 @@ async def test_a_failure_in_a_timer_ends_only_its_link_and_is_logged() -> None:
         assert other.got == [b"beat"]
 
 
+async def test_a_failure_in_a_timer_ends_the_link_also_if_its_translator_fails_again() -> None:
+    class Failing(Woken):
+        def ring(self) -> Step[Any]:
+            raise ZeroDivisionError
+
+        def closed(self, cause: str) -> Step[Any]:
+            raise KeyError
+
+    async with woken(Failing()) as (link, transport, time):
+        await time.elapses(1.0)
+        assert (transport.closed, link.alive) == (CloseReason.INTERNAL, False)
+
+
 async def test_a_real_dialect_works_on_a_link() -> None:
     """A real translator behaves like the doubles above: a smooth client's bad frame gets its error."""
     transport, ledger = MemoryTransport(), Ledger()
