@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 
-END_MAX = 15.0  # seconds: above the deadlines for clients (2), for children (9) and for recordings (10)
+END_MAX = 30.0  # seconds: more than all deadlines of the end take together
 
 
 def stop_on_signals(

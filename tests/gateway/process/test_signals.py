@@ -12,7 +12,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dragoman.gateway.process.signals import stop_on_signals
+from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.stdio.process import ChildLimits
+from dragoman.gateway import link
+from dragoman.gateway.observability import log_queue, tracing
+from dragoman.gateway.ops import server
+from dragoman.gateway.process.signals import END_MAX, stop_on_signals
+from dragoman.gateway.recording import redaction_worker, writer
 from tests.idle import settle
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -92,6 +98,15 @@ asyncio.run(main())
 def test_a_process_that_is_stuck_at_its_end_is_ended_by_the_system(number: str) -> None:
     program = [sys.executable, "-c", STUCK.format(number)]
     assert subprocess.run(program, check=False, timeout=DEADLINE).returncode == -signal.SIGALRM
+
+
+def test_a_process_that_keeps_all_deadlines_of_its_end_is_not_ended_by_the_system() -> None:
+    child = ChildLimits()
+    peers = link.FLUSH_DEADLINE + TransportLimits().close_deadline
+    children = child.eof_wait + child.term_wait + child.kill_wait + 2 * child.term_wait  # its group, and strays
+    recordings = redaction_worker.CLOSE_DEADLINE + writer.CLOSE_DEADLINE
+    others = tracing.FLUSH_DEADLINE + 2 * server.CLOSE_DEADLINE + log_queue.FLUSH_DEADLINE
+    assert peers + children + recordings + others < END_MAX
 
 
 async def test_sighup_reloads_a_process_that_can_reload() -> None:
