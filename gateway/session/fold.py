@@ -154,9 +154,8 @@ def _call_arguments(turn: OpenTurn, event: events.ToolCallArguments) -> None:
 
 def _continued(turn: OpenTurn, _event: events.ModelContinuation) -> None:
     """Drop the calls without a result: the stream of the model broke, and the backend does not run them."""
-    dropped = {call for calls in turn.running.values() for call in calls}
-    turn.blocks = [block for block in turn.blocks if not (isinstance(block, CallBlock) and block.call in dropped)]
-    turn.calls = {call: block for call, block in turn.calls.items() if call not in dropped}
+    turn.blocks = [block for block in turn.blocks if not (isinstance(block, CallBlock) and block.result is None)]
+    turn.calls = {call: block for call, block in turn.calls.items() if block.result is not None}
     turn.incomplete.clear()
     turn.running.clear()
 

@@ -119,6 +119,17 @@ def test_calls_that_the_stream_of_the_model_began_before_it_broke_are_dropped() 
     assert session.state.earlier_calls == {"a": None}
 
 
+def test_a_finished_call_stays_if_the_stream_of_the_model_breaks_in_a_later_one_with_its_id() -> None:
+    session = accepted()
+    finished = ToolCallFinished(call="0", name="ls", output="x")
+    session.feed(ToolCallStarted(call="0", name="ls"), finished, ToolCallStarted(call="0", name="grep"), BROKE)
+    calls = ToolCallStarted | ToolCallFinished
+    assert [event for event in prelude(session.state) if isinstance(event, calls)] == [
+        ToolCallStarted(call="0", name="ls"),
+        finished,
+    ]
+
+
 def test_the_oldest_of_very_many_incomplete_calls_is_completed_before_the_end_of_the_turn() -> None:
     session = accepted()
     calls = [ToolCallStarted(call=f"c{number}", name="t") for number in range(INCOMPLETE_MAX + 2)]
