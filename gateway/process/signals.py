@@ -44,3 +44,8 @@ def stop_on_signals(
     loop.add_signal_handler(signal.SIGQUIT, end)
     if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, reload or stop_or_end)
+
+
+def allow_more_work() -> None:
+    """Cancel the deadline for the end of this process: its task has ended, and other work follows."""
+    signal.setitimer(signal.ITIMER_REAL, 0)

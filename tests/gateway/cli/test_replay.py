@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from dragoman.gateway.cli import replay as command
 from dragoman.mappings.canonical.events import OtpRequired, TextDelta
 from tests.forked_program import dragoman
 from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder
@@ -102,3 +104,16 @@ def test_a_fork_point_that_does_not_exist_is_reported(recording: Path, until: st
     listen = ("--listen", "smooth+ws://127.0.0.1:0/ws", "--until", until, "--then", "pod+unix:/nowhere")
     done = dragoman("replay", str(recording), *listen)
     assert (done.returncode, done.stderr) == (2, f"error: {recording}: {words}\n")
+
+
+def test_turns_are_added_to_a_recording_without_the_deadline_for_the_end_of_a_gateway(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[float] = []
+    monkeypatch.setattr(command, "set_up", lambda *_options: None)
+    monkeypatch.setattr(command, "serve_until_signalled", lambda _app: None)
+    monkeypatch.setattr(command, "run", lambda _work: signal.setitimer(signal.ITIMER_REAL, 1_000))
+    monkeypatch.setattr(command, "keep_missing", lambda _file: left.append(signal.getitimer(signal.ITIMER_REAL)[0]))
+    live = f"pod+unix:{recording.parent}/sock"
+    command.replay(recording, [f"{live}2"], "record-missing", live)
+    assert left[1:] == [0.0]
