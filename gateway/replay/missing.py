@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line, encode_lines, packed
-from dragoman.gateway.recording.reader import Reader, open_recording, recordings_in
+from dragoman.gateway.recording.reader import Reader, Report, open_recording, recordings_in
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.errors import ConfigError
 
@@ -40,12 +40,15 @@ def missing_folder(path: Path) -> Path:
     return path.with_name(f"{path.name}.missing")
 
 
-def keep_missing(path: Path) -> int:
-    """Append the live turns of the sessions, and delete the recordings of the sessions; return the number of turns."""
+def keep_missing(path: Path, report: Report) -> int:
+    """Append the live turns of the sessions, and delete the recordings of the sessions; return the number of turns.
+
+    A recording that cannot be read is passed over, and `report` is called with the reason.
+    """
     folder = missing_folder(path)
     if not folder.is_dir():
         return 0
-    made = list(recordings_in(folder))
+    made = list(recordings_in(folder, report))
     count = append_missing(path, made)
     for part in chain.from_iterable(recording.parts for recording in made):
         part.path.unlink()

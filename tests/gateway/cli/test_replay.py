@@ -113,7 +113,7 @@ def test_turns_are_added_to_a_recording_without_the_deadline_for_the_end_of_a_ga
     monkeypatch.setattr(command, "set_up", lambda *_options: None)
     monkeypatch.setattr(command, "serve_until_signalled", lambda _app: None)
     monkeypatch.setattr(command, "run", lambda _work: signal.setitimer(signal.ITIMER_REAL, 1_000))
-    monkeypatch.setattr(command, "keep_missing", lambda _file: left.append(signal.getitimer(signal.ITIMER_REAL)[0]))
+    monkeypatch.setattr(command, "keep_missing", lambda *_given: left.append(signal.getitimer(signal.ITIMER_REAL)[0]))
     live = f"pod+unix:{recording.parent}/sock"
     command.replay(recording, [f"{live}2"], "record-missing", live)
     assert left[1:] == [0.0]

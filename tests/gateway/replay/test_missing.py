@@ -30,6 +30,10 @@ def session(folder: Path) -> Path:
     return tape.write(folder, "session.jsonl")
 
 
+def fail(error: Exception) -> None:
+    raise error
+
+
 def texts(path: Path) -> list[str]:
     return [
         flatten(s.input.segments) for s in read_plan(open_recording(path)).turns if isinstance(s.input, SubmitInput)
@@ -80,7 +84,7 @@ def test_turns_left_by_a_killed_replay_are_added_and_their_file_removed(tmp_path
     folder = missing_folder(path)
     folder.mkdir()
     session(folder)
-    assert (keep_missing(path), keep_missing(path)) == (1, 0)
+    assert (keep_missing(path, fail), keep_missing(path, fail)) == (1, 0)
     assert not folder.exists()
 
 
@@ -89,19 +93,21 @@ def test_turns_of_a_session_in_parts_are_added_once(tmp_path: Path) -> None:
     folder = missing_folder(path)
     folder.mkdir()
     in_parts(folder / "session.jsonl", list(open_recording(session(tmp_path)).lines()), 3)
-    assert keep_missing(path) == 1
+    assert keep_missing(path, fail) == 1
     assert texts(path) == ["one", "new"]
     assert not folder.exists()
 
 
-def test_a_file_that_a_killed_replay_left_empty_is_passed_over(tmp_path: Path) -> None:
+def test_a_file_that_a_killed_replay_left_empty_is_passed_over_and_reported(tmp_path: Path) -> None:
     path = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)
     folder = missing_folder(path)
     folder.mkdir()
     (folder / "empty.jsonl").touch()
     session(folder)
-    assert keep_missing(path) == 1
+    reported: list[Exception] = []
+    assert keep_missing(path, reported.append) == 1
     assert [left.name for left in folder.iterdir()] == ["empty.jsonl"]
+    assert list(map(str, reported)) == [f"{folder}/empty.jsonl is empty: nothing was recorded"]
 
 
 def test_turns_are_added_once_although_a_replay_was_killed_before_it_removed_their_file(tmp_path: Path) -> None:
@@ -109,7 +115,7 @@ def test_turns_are_added_once_although_a_replay_was_killed_before_it_removed_the
     folder = missing_folder(path)
     folder.mkdir()
     assert append_missing(path, [open_recording(session(folder))]) == 1, "then it was killed"
-    assert keep_missing(path) == 0
+    assert keep_missing(path, fail) == 0
     assert texts(path) == ["one", "new"]
     assert not folder.exists()
 
