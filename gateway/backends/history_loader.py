@@ -14,15 +14,16 @@ session. Meanwhile it holds the commands of clients, so that their effects come 
     a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
     a lost connection is made again the newest page, or all after a refusal; one HistorySnapshot, of which the session
                                     adds what is new
-    a turn ends after a refusal     the pages, once more; one HistorySnapshot
+    a turn ends after a refusal,    the pages, once more; one HistorySnapshot
+    or a newest page that was late
 
 So the session may lack two parts of the history, each or both of them:
 
     it may lack                     from                             until
     the newest messages             the loss of a connection, while  the newest page, or more, was asked for
                                     others may go on
-    all that was stored before      a refusal of the history         all pages came, or it was asked for after a turn:
-                                                                     some backends tell it only then
+    all that was stored before      a refusal of the history, or a   all pages came, or it was asked for after a turn:
+                                    newest page that was late        some backends tell it only then
 """
 
 from __future__ import annotations
@@ -219,6 +220,7 @@ class HistoryLoader(AskingBackend):
             elif limit == RESUMED_MAX:
                 self._note_loaded(page, items)
         except TimedOut:
+            self._lacks_all |= limit == PAGE
             count_loss(self._services, self._session, "the backend did not return the history in time")
         except ConnectionLost:
             pass  # the pages that came are the history

@@ -496,6 +496,20 @@ def test_an_input_does_not_wait_for_a_history_that_does_not_come() -> None:
     assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
 
 
+def test_messages_that_came_too_late_are_read_once_more_after_the_next_turn() -> None:
+    """A codewhale 0.10.2 goes on with the turn of a process that was killed, and tells nothing until its end."""
+    stage = severed("1", "2")
+    stage.loader.send([submit("r")])
+    stage.time.passes(PATIENCE)
+    ended = [Burst[Event](items=[TurnEnded(end="completed")])]
+    stage.loader.receive(ended)
+    stage.time.passes(PATIENCE)
+    asked = len(stage.asked)
+    stage.loader.receive(ended)
+    assert [type(command) for command in stage.asked] == [GetHistory, SubmitInput, GetHistory]
+    assert len(stage.asked) == asked
+
+
 def test_the_messages_are_asked_for_again_if_the_new_connection_is_lost_too() -> None:
     stage = severed("1")
     stage.loader.receive(AGAIN)
