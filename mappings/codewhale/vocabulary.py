@@ -87,6 +87,7 @@ MODEL_WORDS: tuple[tuple[str, Cause], ...] = (
             "Request timed out after ",
             "Response parsing error: ",
             "Server error (",
+            "The request still exceeds ",
         )
     ),
 )

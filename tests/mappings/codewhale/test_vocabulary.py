@@ -45,6 +45,7 @@ def test_every_cause_has_a_code() -> None:
         (-32603, "Provider stream connection dropped while reading the response body.", "model_failed"),
         (-32603, "Model returned terminal stop reason `stop` with no answer or tool call.", "model_failed"),
         (-32603, "Model returned reasoning but no answer or tool call; the provider response", "model_failed"),
+        (-32603, "The request still exceeds this model's context budget and automatic recovery", "model_failed"),
         (-32603, "runtime API returned 400 Bad Request: images exceed the 10 attachment limit", "invalid"),
         (-32603, "runtime API returned 409 Conflict: a turn runs", "busy"),
         (-32603, "runtime API returned 500 Internal Server Error: no", "upstream_lost"),
