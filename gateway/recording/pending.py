@@ -2,9 +2,9 @@
 
 A step is what one read of a connection brought about. Consecutive steps that may be part of one streamed text are noted
 as a TextRun. It is folded into a StepLine with rounds if every frame is the text of its delta, as JSON, with the same
-strings around it. That is compared byte by byte, for many frames at once. The writer of further pieces tells these
-strings, so its frames are neither kept nor compared. Most of a recording is such steps; without folding it would be
-fifteen times as large.
+strings around it. That is compared byte by byte, for many frames at once. The strings in frames to clients are mostly
+known when the text begins (mappings/alike.py), so these frames are neither kept nor compared. Most of a recording is
+such steps; without folding it would be fifteen times as large.
 
 Often a step is one token of one of hundreds of sessions, whose data is not in the processor's cache. So a token adds
 only numbers, texts and bytes to a list: no object of its own is kept for it, which the garbage collector would visit.
@@ -138,9 +138,9 @@ class PendingSteps:
     def _add_run(self, run: TextRun) -> None:
         """Add a run, which may continue the one with which the pending steps end."""
         last = self._run
-        if last is not None and last.common == run.common and run.told in ({}, last.told or run.told):
+        if last is not None and run.continues(last):
             last.cells += run.cells
-            last.told = last.told or run.told
+            last.around = last.around or run.around
         else:
             run.seq = self._seq + self.count
             self._run, self.common = run, run.common
@@ -266,13 +266,13 @@ class TextRun(Struct, eq=False):
 
     With several deltas in a step, the cell of the text and each cell of a frame have a list of as many.
 
-    `told` has the strings around the text at tap points whose writer tells them. The frames of a lone delta are not
-    kept there, so their cells are None.
+    `around` has the strings around the text at the tap points where they are known beforehand. The frames of a lone
+    delta are not kept there: their cells are None.
     """
 
     common: TextSource
     cells: list[Any]
-    told: dict[TapPoint, Around] = {}
+    around: dict[TapPoint, Around] = {}
     seq: int = 0
 
     @property
@@ -289,9 +289,14 @@ class TextRun(Struct, eq=False):
         cells, width = self.cells, self.width
         return [cells[place::width] for place in range(width)]
 
+    def continues(self, last: TextRun) -> bool:
+        """Return True if the steps of this run may follow those of `last` in one run."""
+        alike = not self.around or not last.around or self.around == last.around
+        return alike and self.common == last.common
+
     def frames(self, point: TapPoint, column: Sequence[Any]) -> Sequence[Any]:
         """Return the frames at a tap point, whose column of cells is given, with those that were not kept."""
-        around = self.told.get(point)
+        around = self.around.get(point)
         if around is None:
             return column
         return [
@@ -374,8 +379,8 @@ def _notes_of(common: TextSource, first_seq: int, at: int, text: Any, frames: Se
 def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
     """Fold a run into a StepLine. Return None if its frames are not alike.
 
-    First it is tried whether they are like those of the run before it, whose strings around the text are `known`. Of
-    frames that were not kept, the writer has told these strings.
+    First it is tried whether they are like those of the run before it, whose strings around the text are `known`.
+    The run itself has the strings of frames that were not kept.
     """
     epoch, turn, origin, kind, call, place, tapped = run.common
     times, positions, ats, said, *taps = run.columns()
@@ -393,11 +398,11 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
             if (point.dir == "send") is (len(lines) < place):
                 return None
             pieces, around = known.get(point, ((), []))
-            found = run.told.get(point)
+            found = run.around.get(point)
             if found is None:
                 frames = column if is_lone else _flat(column, counts)
                 found = _around_all(frames, pieces, quoted, ats, counts)
-            elif not _are_told(column, found, said, ats, counts):
+            elif not _are_kept_joined(column, found, said, ats, counts):
                 return None
             if found is None:
                 return None
@@ -442,10 +447,10 @@ def _joined(around: Around, text: str, at: int) -> bytes:
     return msgspec.json.encode(text).join([stamp.join(pieces) for pieces in around])
 
 
-def _are_told(
+def _are_kept_joined(
     column: Sequence[Any], around: Around, said: Sequence[Any], ats: Sequence[int], counts: Sequence[int]
 ) -> bool:
-    """Return True if the frames that were kept in this column have the strings `around` that the writer told."""
+    """Return True if each frame that was kept in this column is its text joined by these strings."""
     if column.count(None) == len(column):
         return True
     kept = [cell is not None for cell in column]

@@ -83,8 +83,8 @@ class SessionRecorder:
         "_state",
         "_t",
         "_text_ended",
+        "_texts_around",
         "_texts_common",
-        "_texts_told",
         "_timer",
         "_turn_open",
         "actor",
@@ -95,7 +95,7 @@ class SessionRecorder:
     )
 
     _texts_common: TextSource  # of `texts`
-    _texts_told: dict[TapPoint, Around]  # the same
+    _texts_around: dict[TapPoint, Around]  # the same
 
     def __init__(
         self,
@@ -182,22 +182,22 @@ class SessionRecorder:
         """
         return TextNotes(self, self._call, self._monotonic, [*zip(links, around, strict=True)])
 
-    def begin_texts(self, common: TextSource | None, told: dict[TapPoint, Around]) -> TextSource | None:
+    def begin_texts(self, common: TextSource | None, around: dict[TapPoint, Around]) -> TextSource | None:
         """Plan the flush of lone pieces of a text, before the first one is noted. Return what their steps share.
 
-        If that is None, they are like the last step. If that was no piece of a text, return None. `told` has the
+        If that is None, they are like the last step. If that was no piece of a text, return None. `around` has the
         strings around the text at the tap points where no frames are noted.
         """
         common = common or self._notes.common
         if common is not None:
-            self._texts_common, self._texts_told = common, told
+            self._texts_common, self._texts_around = common, around
             if not self._is_planned:
                 self._flush_later()
         return common
 
     def _gather_texts(self) -> None:
         """Add the lone pieces of a text to the pending steps, with their times in µs."""
-        run, size = TextRun(self._texts_common, self.texts, self._texts_told), self.texts_size
+        run, size = TextRun(self._texts_common, self.texts, self._texts_around), self.texts_size
         self.texts, self.texts_size = [], 0
         times = [(now - self._start) // 1000 for now in run.column(TIME)]
         if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
@@ -303,7 +303,7 @@ class SessionRecorder:
 class TextNotes:
     """Records the pieces of an open text that come alone: each adds a few cells to the list of its SessionRecorder."""
 
-    __slots__ = ("_actor", "_call", "_common", "_monotonic", "_places", "_recorder", "_targets", "_told")
+    __slots__ = ("_actor", "_around", "_call", "_common", "_monotonic", "_places", "_recorder", "_targets")
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class TextNotes:
         self._actor = recorder.actor
         self._targets = targets
         self._common: TextSource | None = None
-        self._told: dict[TapPoint, Around] = {}
+        self._around: dict[TapPoint, Around] = {}
         # The place of each rendering that is recorded, once for each link, and True if its frames are not noted.
         self._places: Sequence[tuple[int, bool]] = ()
 
@@ -332,11 +332,11 @@ class TextNotes:
             return False
         noted = [self._monotonic(), seq, at, text, received]  # the cells of a step of a TextRun, in their order
         size = len(received) if type(received) is bytes else memory(received)
-        for place, is_told in self._places:
+        for place, is_known in self._places:
             frames = rendered[place]
             if len(frames) != 1:
                 return False
-            if is_told:
+            if is_known:
                 noted.append(None)
             else:
                 noted += frames
@@ -349,7 +349,7 @@ class TextNotes:
 
     def _begin(self) -> bool:
         """Plan the flush of the next pieces. Return False if the step before them was another one."""
-        common = self._recorder.begin_texts(self._common, self._told)
+        common = self._recorder.begin_texts(self._common, self._around)
         if common is None or common is self._common:
             return common is not None
         tapped = common.tapped
@@ -366,5 +366,5 @@ class TextNotes:
         self._places = [(place, around is not None) for _, place, around in found]
         for point, (*_, around) in zip(tapped[1:], found, strict=True):
             if around is not None:
-                self._told[point] = around
+                self._around[point] = around
         return True

@@ -62,8 +62,8 @@ def test_frames_that_were_kept_between_others_are_compared(ending: bytes) -> Non
 
     piece(1, 7, b"a")
     assert notes.common is not None
-    told: dict[TapPoint, Around] = {to_client: [[b'{"token":'], [b"}"]]}
-    notes.add_texts(TextRun(notes.common, [2, 8, 99, "b", b'{"text":"b"}', None], told), 12)
+    around: dict[TapPoint, Around] = {to_client: [[b'{"token":'], [b"}"]]}
+    notes.add_texts(TextRun(notes.common, [2, 8, 99, "b", b'{"text":"b"}', None], around), 12)
     piece(3, 9, b"c", b"d", ending=ending)
     steps = notes.take()()
     assert len(steps) == 1 or ending != b"}"
