@@ -27,7 +27,7 @@ from msgspec import structs
 
 from dragoman.adapters.host_names import is_loopback
 from dragoman.gateway import registry
-from dragoman.gateway.config.lines import KeyPath
+from dragoman.gateway.config.lines import Found, KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
 from dragoman.gateway.config.shape import either, table_at, texts_in
 from dragoman.gateway.config.source import why_guessable
@@ -57,7 +57,7 @@ def _authenticated(listen: Collection[Endpoint], share: str, roles: Any, auth: A
     return asked and any(names_clients(endpoint, auth) for endpoint in listen)
 
 
-def share_faults(listen: Endpoints, share: Any, roles: Any, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
+def share_faults(listen: Endpoints, share: Any, roles: Any, auth: Auth) -> Iterator[Found]:
     """Yield the key of each listener that cannot tell apart the owners of sessions, and what to write instead."""
     owned = share == "owner" or (share in (None, "auto") and _authenticated(listen.values(), "auto", roles, auth))
     for key, endpoint in listen.items():
@@ -69,7 +69,7 @@ def share_faults(listen: Endpoints, share: Any, roles: Any, auth: Auth) -> Itera
         yield key, f"{endpoint.masked} cannot tell its clients apart, so no session can have an owner; {remedy}"
 
 
-def forward_faults(listen: Endpoints, upstreams: Endpoints, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
+def forward_faults(listen: Endpoints, upstreams: Endpoints, auth: Auth) -> Iterator[Found]:
     """Yield the key of each endpoint that does not let tokens of clients be passed on, and what to write instead."""
     for key, endpoint in upstreams.items():
         if "token" not in registry.spec_of(endpoint).dial_options:
@@ -93,7 +93,7 @@ def is_public(endpoint: Endpoint) -> bool:
     return not is_loopback(urlsplit(f"ws:{endpoint.address}").hostname or "")
 
 
-def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[KeyPath, str]]:
+def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[Found]:
     """Yield the key of each listener that other machines can use without authentication, and what to write instead.
 
     `allow` is what the user writes to allow it.
@@ -108,7 +108,7 @@ def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[K
         yield key, f"{text}; {remedy}listen on 127.0.0.1, or write {allow} if that is intended"
 
 
-def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
+def auth_faults(table: Any) -> Iterator[Found]:
     """Yield each token that can be guessed or that no client can send, and each token that two names have."""
     names: dict[str, str] = {}
     for name, text in table_at(table, "tokens").items():
@@ -124,7 +124,7 @@ def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
         names.setdefault(text, name)
 
 
-def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
+def jwt_faults(table: Any) -> Iterator[Found]:
     """Yield what is wrong with `[auth.jwt]`."""
     at = ("auth", "jwt")
     try:

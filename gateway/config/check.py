@@ -27,11 +27,11 @@ from dragoman.gateway.config.access import (
     settled,
     share_faults,
 )
-from dragoman.gateway.config.lines import KeyPath, TomlLines, written
+from dragoman.gateway.config.lines import Found, KeyPath, TomlLines, written
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.references import FileSecrets, Interpolation, resolve_paths
-from dragoman.gateway.config.route_rules import Draft, Found, fault_of, route_faults
+from dragoman.gateway.config.route_rules import Draft, fault_of, route_faults
 from dragoman.gateway.config.shape import faults, table_at, texts_in
 from dragoman.gateway.config.source import read_small, why_guessable
 from dragoman.gateway.endpoint import Endpoint, parse

@@ -15,6 +15,9 @@ import tomli
 KeyPath = tuple[str | int, ...]
 """The keys and indices that lead to a value: `("route", 0, "listen", 1)`."""
 
+Found = tuple[KeyPath, str]
+"""The key of a fault, and its text."""
+
 CLOSERS = ("", "]", "}", "}]", "]}", "]}]", '"""', "'''")
 """The endings that complete a prefix: an open array, inline table, table in an array, or multi-line string."""
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.adapters.host_names import is_host_name, is_loopback
-from dragoman.gateway.config.lines import KeyPath
+from dragoman.gateway.config.lines import Found
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.source import expand_home, why_guessable
 from dragoman.gateway.endpoint import Place, tcp_places
@@ -61,7 +61,7 @@ def check_ops(ops: Ops) -> None:
         raise ConfigError(fault[1])
 
 
-def faults_of_ops(ops: Ops) -> Iterator[tuple[KeyPath, str]]:
+def faults_of_ops(ops: Ops) -> Iterator[Found]:
     """Yield each error in the options of an ops port, with its key."""
     try:
         address = parse_ops_address(ops.listen)

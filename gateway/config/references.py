@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.gateway.config.lines import KeyPath, map_texts
+from dragoman.gateway.config.lines import Found, KeyPath, map_texts
 from dragoman.gateway.config.ops_address import UNIX
 from dragoman.gateway.config.source import ENV, FILE, expand_home, find_secret, read_secret
 from dragoman.gateway.endpoint import parse
@@ -41,7 +41,7 @@ class Interpolation:
         self._folder = folder
         self._environment = environment
         self._references: dict[str, str] = {}  # value -> the reference in the file
-        self.faults: list[tuple[KeyPath, str]] = []
+        self.faults: list[Found] = []
         self.replaced: set[KeyPath] = set()  # keys with a reference
         self.secrets: set[KeyPath] = set()  # keys with a value from a file
 
@@ -102,7 +102,7 @@ class FileSecrets:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.faults: list[tuple[KeyPath, str]] = []
+        self.faults: list[Found] = []
         self.literal: list[KeyPath] = []  # keys whose value is the secret
 
     def read(self, table: dict[str, Any]) -> Any:

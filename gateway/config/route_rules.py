@@ -13,14 +13,11 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.gateway import registry
-from dragoman.gateway.config.lines import KeyPath, written
+from dragoman.gateway.config.lines import Found, KeyPath, written
 from dragoman.gateway.config.shape import texts_in
 from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
-
-Found = tuple[KeyPath, str]
-"""The key of a fault, and its text."""
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=[^\0]*)?\Z", re.DOTALL)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from dragoman.gateway.config.lines import KeyPath
+from dragoman.gateway.config.lines import Found, KeyPath
 from dragoman.gateway.endpoint import masked_text
 
 SHOWN = 60  # characters of a wrong value in an error
@@ -40,7 +40,7 @@ PLAIN = {
 
 def faults(
     value: Any, wanted: Any, path: KeyPath = (), tables: Mapping[str, Sequence[str]] | None = None
-) -> Iterator[tuple[KeyPath, str]]:
+) -> Iterator[Found]:
     """Yield each mismatch of `value`, parsed from TOML, with the type `wanted`: its key path and what to write.
 
     `tables` names the tables that have a key; without it, they are those of `wanted`.
@@ -71,7 +71,7 @@ def faults(
 
 def _faults_of_table(
     table: dict[str, Any], wanted: type[Struct], path: KeyPath, tables: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[KeyPath, str]]:
+) -> Iterator[Found]:
     hints = _hints(wanted)
     for key, value in table.items():
         if key in hints:
