@@ -312,7 +312,7 @@ class App:
         if any(router.busy for router in self.routers):
             log.info("waiting for open turns to finish", seconds=self.config.limits.drain_deadline)
         with contextlib.suppress(TimeoutError):
-            # Under load, seconds of it are over: they were needed to close the listeners.
+            # The deadline counts from the signal: to close the listeners takes seconds under load.
             async with asyncio.timeout_at(stopped_at + self.config.limits.drain_deadline):
                 await self._routes.finish_turns()
 

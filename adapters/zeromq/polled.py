@@ -118,9 +118,8 @@ class Polled:
                         break
         except zmq.Again:
             return messages, False
-        except (
-            zmq.ContextTerminated
-        ):  # the context ends only once this socket is closed; libzmq told too late that it is
+        except zmq.ContextTerminated:
+            # The context ends only once this socket is closed; libzmq told too late that its port is free.
             self.close(0)
             return messages, False
         return messages, True

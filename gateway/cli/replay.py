@@ -12,7 +12,7 @@ from dragoman.gateway.cli.options import LogJson, LogLevel, RecordingFile
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
-from dragoman.gateway.process.signals import allow_more_work
+from dragoman.gateway.process.signals import cancel_end_deadline
 from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.replay.missing import check_appendable, keep_missing, missing_folder
 from dragoman.gateway.replay.standalone import replaying
@@ -92,7 +92,7 @@ def replay(
         run(serve_until_signalled(app))
     finally:
         if kept is not None:
-            allow_more_work()  # the whole recording is read, which may be large
+            cancel_end_deadline()  # the whole recording is read, which may be large
             _keep_missing(file)
 
 

@@ -10,7 +10,7 @@ END_MAX = 30.0  # seconds: more than all deadlines of the end take together
 
 
 def stop_on_signals(
-    stop: asyncio.Event, reload: Callable[[], None] | None = None, drain: Callable[[], float] = lambda: 0.0
+    stop: asyncio.Event, reload: Callable[[], None] | None = None, drain_deadline: Callable[[], float] = lambda: 0.0
 ) -> None:
     """Handle the signals of this process, which runs the current task and nothing else.
 
@@ -18,8 +18,8 @@ def stop_on_signals(
     even if `stop` is set: a launcher may close the standard input and send SIGTERM. SIGHUP calls `reload`. Without
     `reload` it sets `stop`, unless it was ignored at the start (`nohup`).
 
-    The system ends the process by SIGALRM if it has not ended END_MAX after the drain, which takes `drain` seconds at
-    most: the event loop may be stuck, and Python waits for its threads at the end.
+    The system ends the process by SIGALRM if it has not ended END_MAX after the drain, which takes `drain_deadline`
+    seconds at most: the event loop may be stuck, and Python waits for its threads at the end.
     """
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
@@ -35,7 +35,7 @@ def stop_on_signals(
         if was_signalled:
             end()
         else:
-            signal.setitimer(signal.ITIMER_REAL, drain() + END_MAX)
+            signal.setitimer(signal.ITIMER_REAL, drain_deadline() + END_MAX)
         was_signalled = True
         stop.set()
 
@@ -46,6 +46,6 @@ def stop_on_signals(
         loop.add_signal_handler(signal.SIGHUP, reload or stop_or_end)
 
 
-def allow_more_work() -> None:
-    """Cancel the deadline for the end of this process: its task has ended, and other work follows."""
+def cancel_end_deadline() -> None:
+    """Cancel the timer that ends this process by SIGALRM: its task has ended, and other work follows."""
     signal.setitimer(signal.ITIMER_REAL, 0)

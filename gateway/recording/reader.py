@@ -378,7 +378,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
                 yield line, True
             rest, size = [others[-1]], len(others[-1])
         elif size > LINE_MAX:
-            rest, size = [b"\0"], 0  # garbage without an end: nothing of it is kept
+            rest, size = [b"\0"], 0  # garbage without an end: one byte is kept, so that the line counts as damaged
     if last := b"".join(rest):
         yield last, False
 
