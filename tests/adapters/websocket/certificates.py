@@ -26,13 +26,15 @@ SIGNS = x509.KeyUsage(
 )
 """The key of an authority signs certificates and lists, which Python requires from 3.13 on (RFC 5280, 4.2.1)."""
 
+CURVE = ec.SECP256R1()
+
 
 class Authority:
     """A certificate authority; its certificate is in the file `path`."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = ec.generate_private_key(CURVE)
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         basic = x509.BasicConstraints(ca=True, path_length=None)
         identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
@@ -47,7 +49,7 @@ class Authority:
         name: str,
         organization: str = "",
         around: datetime = NOW,
-        curve: ec.EllipticCurve = ec.SECP256R1(),  # noqa: B008  # never changed
+        curve: ec.EllipticCurve = CURVE,
     ) -> tuple[str, str]:
         """Write a certificate for this name and 127.0.0.1; return the paths of certificate and key.
 

@@ -32,6 +32,7 @@ from dragoman.mappings.canonical.events import (
     Reply,
     TextDelta,
     TurnAccepted,
+    TurnEnded,
 )
 from dragoman.mappings.canonical.values import Failure, Origin, flatten
 from tests.gateway.recording.lines import FROZEN
@@ -55,7 +56,9 @@ def test_a_command_on_which_later_events_depend_begins_a_turn_part(tmp_path: Pat
     assert commands(plan, 1) == ["SubmitInput", "CancelTurn"]
     cancel = plan.turns[1].parts[1]
     assert isinstance(cancel.answer, Reply)
-    assert [line.event for line in plan.events(cancel)][-1].end == "cancelled"  # type: ignore[union-attr]  # it is TurnEnded
+    *_, last = plan.events(cancel)
+    assert isinstance(last.event, TurnEnded)
+    assert last.event.end == "cancelled"
 
 
 def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Path) -> None:

@@ -317,16 +317,3 @@ async def test_a_client_that_leaves_the_session_while_it_catches_up_is_shown_no_
         made.delivery.detach(link)
         assert list(slices) == []
         assert link.outbox.empty
-
-
-async def test_the_end_of_a_session_disconnects_only_the_clients_that_lack_something() -> None:
-    async with stage(soft=1_000) as made:
-        slow, _ = made.join("slow", reads=False)
-        fast, _ = made.join("fast")
-        made.begin()
-        await made.fill_outbox(slow)
-        made.play(TextDelta(text="x"))
-        for link in (slow, fast):
-            made.delivery.detach_ended(link)
-        await settle()
-        assert (slow.alive, fast.alive) == (False, True)
