@@ -57,6 +57,8 @@ COUNTED = 64  # work (units) of an item of a history whose messages are counted 
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
 NEVER = contextlib.nullcontext()  # one for all links: a context of its own takes 0.5 KB
 
+FLOODING = PeerError("flooding", "sends requests and does not read the answers (`outbox_hard`)", can_continue=False)
+
 log = structlog.get_logger("dragoman.link")
 
 
@@ -325,7 +327,7 @@ class Link:
             self.put(step.frames)
             self._budget.left -= sum(map(len, step.frames))
             if was_over:
-                self.cut(PeerError("flooding", "sends requests and does not read the answers", can_continue=False))
+                self.cut(FLOODING)
                 self.intake.count_dropped(len(step.bursts))
                 step.bursts = []
         if step.losses:

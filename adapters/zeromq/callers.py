@@ -135,7 +135,7 @@ class Callers:
 
     def _new(self, identity: bytes) -> Caller | None:
         if self._refusing or not self._make_room():
-            why = "the gateway is stopping" if self._refusing else "too many callers wait for answers"
+            why = "the gateway is stopping" if self._refusing else "too many callers wait for answers (`callers`)"
             self._events.lost(Loss(kind="call", why=why))
             return None
         caller = self._known[identity] = Caller(identity, self)

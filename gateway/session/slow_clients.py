@@ -28,6 +28,12 @@ GONE = PeerError(
 
 OVER = PeerError("too_slow", "read too slowly: its session ended before it had received everything", can_continue=False)
 
+FULL = PeerError(
+    "too_slow",
+    "does not read fast enough: more than `outbox_soft` waits, and `overflow` is disconnect",
+    can_continue=False,
+)
+
 
 class SlowClients:
     """Renders the log for single attachments of a session, unless a client whose outbox is full is disconnected."""
@@ -44,7 +50,7 @@ class SlowClients:
         for attachment in [a for a in group.members if a.link.outbox.full]:
             if self._context.route.overflow == "disconnect":
                 self._groups.leave(attachment)
-                attachment.link.cut(PeerError("too_slow", "does not read fast enough", can_continue=False))
+                attachment.link.cut(FULL)
                 continue
             attachment.behind = group.projection.copy()
             attachment.cursor = batch.first_seq

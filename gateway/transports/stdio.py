@@ -54,8 +54,8 @@ def child_starter(
         last = None
         if len(started) > limits.restarts:
             wait = started[0] + window - now
-            text = f"the child ended {len(started)} times within {window:g} s; it is restarted in {wait:.0f} s"
-            raise OSError(errno.EAGAIN, text)
+            text = f"the child ended {len(started)} times within {window:g} s (`restarts`)"
+            raise OSError(errno.EAGAIN, f"{text}; it is restarted in {wait:.0f} s")
         last = await spawner.spawn(argv, transport_limits(limits), cwd)
         started.append(now)
         return last

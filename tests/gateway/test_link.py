@@ -313,6 +313,7 @@ async def test_a_peer_that_sends_requests_without_reading_is_disconnected() -> N
         made.link.send([b"an answer"])
         await settle()
         assert made.transport.closed is CloseReason.TOO_SLOW
+        assert made.transport.close_text == "sends requests and does not read the answers (`outbox_hard`)"
         assert made.link.outbox.size == 0
         assert made.ledger.counters["links_cut_flooding"] == 1
 

@@ -246,7 +246,7 @@ async def test_a_caller_that_waits_for_an_answer_is_kept_and_a_new_one_is_refuse
             caller, _ = await first_call(ours, waiting, b"slow")
             late.send_multipart([b"", b"late"])
             await until(lambda: bool(ours.losses))
-            assert ours.losses == [Loss(kind="call", why="too many callers wait for answers")]
+            assert ours.losses == [Loss(kind="call", why="too many callers wait for answers (`callers`)")]
             await caller.send([b"done"])
             assert (await reply(waiting))[-1] == b"done"
             _, (frame,) = await first_call(ours, late, b"again")

@@ -161,6 +161,10 @@ async def test_with_overflow_disconnect_a_slow_client_is_disconnected_at_once() 
         while stalled.closed is None:
             await settle()
         assert stalled.closed.name == "TOO_SLOW"
+        assert (
+            stalled.close_text
+            == "does not read fast enough: more than `outbox_soft` waits, and `overflow` is disconnect"
+        )
 
 
 async def test_a_slow_client_gets_the_turn_end_after_many_events_hidden_from_it() -> None:

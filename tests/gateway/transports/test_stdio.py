@@ -71,7 +71,9 @@ async def test_a_child_that_ends_too_often_is_not_restarted_until_the_window_is_
             await receive_all(child)
             await child.close()
             now += 10.0
-        with pytest.raises(OSError, match="the child ended 3 times within 60 s; it is restarted in 30 s"):
+        with pytest.raises(
+            OSError, match=r"the child ended 3 times within 60 s \(`restarts`\); it is restarted in 30 s"
+        ):
             await start()
         now = 60.0
         await (await start()).close()
