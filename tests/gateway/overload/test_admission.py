@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -246,6 +247,40 @@ async def test_a_client_over_the_limit_gets_the_error_of_its_dialect_and_stays_c
         assert ledger.counters[f"faults_{name}_too_large"] == 1
         assert transport.is_open()
         assert transport.got or name in ("pod", "pando"), "which answer nothing that they cannot read"
+        transport.hang_up()
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [
+        ("smooth", b'{"action":"submit_interaction","requestId":"r","values":{"x":'),
+        ("pod", b'{"method":"run","params":{"input":'),
+        ("pando", b'{"jsonrpc":"2.0","id":"1","method":"db.write","params":{"x":'),
+        ("codewhale", b'{"jsonrpc":"2.0","id":1,"method":"thread/message","params":{"input":'),
+    ],
+)
+async def test_a_message_of_too_many_values_is_refused_before_it_is_decoded(name: str, begin: bytes) -> None:
+    """Its values take 25 to 50 times as much memory as its bytes."""
+    transport, ledger, dialect = MemoryTransport(), Ledger(), registry.dialects()[name]
+    link = Link(
+        Peer(id="l1", dialect=dialect, limited=True),
+        transport,
+        dialect.server(lambda: 0, lambda: "id"),
+        services(ledger=ledger, limits=Limits()),
+        LinkEvents(sink=lambda _link, _bursts: None),
+    )
+    data = begin + b"[" + b"{}," * 80_000 + b"{}]}}"
+    frame = Parts("rpc", b"me", (b"", data)) if name == "pando" else data
+    async with asyncio.TaskGroup() as group:
+        group.create_task(link.run(), name="link")
+        tracemalloc.start()
+        try:
+            await transport.says(frame)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 3 * len(data)
+        assert ledger.counters[f"faults_{name}_too_large"] == 1
         transport.hang_up()
 
 
