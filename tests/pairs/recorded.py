@@ -60,13 +60,19 @@ async def live_demo(dialect: str, folder: Path, script: Sequence[list[Line]] = (
 
 @asynccontextmanager
 async def served(
-    dialect: str, upstream: Endpoint, folder: Path, recording: Path | None = None, *, rotate_bytes: int = 0
+    dialect: str,
+    upstream: Endpoint,
+    folder: Path,
+    recording: Path | None = None,
+    *,
+    rotate_bytes: int = 0,
+    compress: bool = False,
 ) -> AsyncIterator[str]:
     """Run a gateway with a listener of this dialect that records into a folder; yield the listener's address."""
     folder.mkdir()
     kept = None
     if recording is not None:
-        kept = Recording(path=f"{recording}/", compress=False, rotate_bytes=rotate_bytes)
+        kept = Recording(path=f"{recording}/", compress=compress, rotate_bytes=rotate_bytes)
     route = Route(name="test", listen=(parse(LISTEN[dialect].format(folder=folder)),), upstream=upstream)
     app = App(Config(routes=(route,), limits=LIMITS, recording=kept))
     async with serving(app) as (endpoint,):

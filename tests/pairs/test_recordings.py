@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.recording import keeping
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.compare import turns
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import Parts
-from tests.pairs.recorded import record
+from tests.pairs.recorded import live_demo, record, served
 from tests.pairs.table import PAIRS
+from tests.pairs.turn_clients import join
 
 SAID = ["Where is my order?", "Fail, please!", "Try again.", "Count slowly.", "Refund it."]
 
@@ -59,3 +65,31 @@ async def test_the_recording_of_a_pair_holds_the_frames_of_both_sides(
     assert all(told)  # the backend's own words, in frames that stand in this session's file
     assert {frame.dialect for frame in before(lines, len(lines), "receive", up=True)} == {backend}
     assert {frame.dialect for frame in before(lines, len(lines), "receive", up=False)} == {client}
+
+
+async def test_recordings_are_written_synced_and_compressed_by_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, set[str]] = {}
+
+    def watch(owner: Any, name: str) -> None:
+        act = getattr(owner, name)
+
+        def watched(*arguments: Any) -> Any:
+            threads.setdefault(name, set()).add(threading.current_thread().name)
+            return act(*arguments)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(os, "fsync")
+    watch(os, "write")
+    watch(keeping.index, "compressed")
+    kept = tmp_path / "kept"
+    async with (
+        live_demo("smooth", tmp_path / "backend") as upstream,
+        served("smooth", parse(upstream), tmp_path / "gateway", kept, compress=True) as url,
+        join("smooth", url) as peer,
+    ):
+        await peer.turn("Hello")
+    assert [path.suffix for path in kept.iterdir()] == [".zst"]
+    assert threads == {"fsync": {"recordings"}, "write": {"recordings"}, "compressed": {"recordings"}}
