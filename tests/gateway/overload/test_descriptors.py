@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
 
 from dragoman.gateway.overload.descriptors import RESERVE, TABLE, descriptor_shortage, first_reserved, raise_limit
+from tests.awaited import DEADLINE
+from tests.forked_program import NOTHING, Fork
+
+CLIENTS = 20
+ROOM = 5  # of them have a descriptor
+NO_DESCRIPTOR = "too many open files in the gateway; its operator can raise the limit (ulimit -n)"
+
+T = TypeVar("T")
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +96,57 @@ def test_a_gateway_without_a_descriptor_for_a_client_warns_at_its_start() -> Non
             assert any(b"no client can connect" in line and b"ulimit -n" in line for line in lines)
         finally:
             gateway.terminate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits another process")
+def test_clients_without_descriptors_get_the_reason_and_are_counted_in_few_log_lines(tmp_path: Path) -> None:
+    stderr, ops = tmp_path / "stderr", tmp_path / "ops"
+    with stderr.open("wb") as log, ExitStack() as stack:
+        options = ["--ops", f"unix:{ops}", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{tmp_path}/sock"]
+        gateway = Fork("bridge", *options, streams=(NOTHING, NOTHING, log.fileno()))
+        stack.callback(gateway.wait)
+        stack.callback(gateway.kill)
+        url = wait_for(lambda: stderr.read_text().partition("listening smooth+")[2].partition("\n")[0] or None)
+        limit = max(int(number) for number in os.listdir(f"/proc/{gateway.pid}/fd")) + 1 + ROOM + RESERVE
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        begun = time.monotonic()
+        admitted, refused = [stack.enter_context(connect(url))], list[tuple[int, str]]()
+        for _ in range(CLIENTS):
+            try:
+                admitted.append(stack.enter_context(connect(url)))
+            except InvalidStatus as refusal:
+                refused.append((refusal.response.status_code, refusal.response.body.decode()))
+        assert 1 < len(admitted) <= ROOM
+        assert refused == [(503, f"{NO_DESCRIPTOR}\n")] * (CLIENTS + 1 - len(admitted))
+        admitted[0].send('{"action":"ping","requestId":"p"}')
+        assert '"pong"' in str(admitted[0].recv())
+        assert f'refused_total{{reason="descriptors",what="client"}} {len(refused)}.0' in metrics(ops)
+        for client in admitted:
+            client.close()
+        stack.enter_context(wait_for(lambda: connected(url)))
+        assert stderr.read_text().count("clients refused") <= 2 + time.monotonic() - begun
+
+
+def metrics(ops: Path) -> str:
+    """Return the metrics of the gateway with this ops port."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.connect(str(ops))
+        asked.sendall(b"GET /metrics HTTP/1.0\r\nHost: ops\r\n\r\n")
+        return asked.makefile("rb").read().decode()
+
+
+def connected(url: str) -> ClientConnection | None:
+    """Return a connection, or None if it is refused."""
+    try:
+        return connect(url)
+    except InvalidStatus:
+        return None
+
+
+def wait_for(look: Callable[[], T | None]) -> T:
+    """Look at another process until there is something, and return that."""
+    until = time.monotonic() + DEADLINE
+    while not (found := look()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return found
