@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.app import App
+from dragoman.gateway.config.check import load
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
@@ -360,3 +362,30 @@ async def test_requests_about_no_session_use_one_more_child(mark: str, tmp_path:
         first, second = [(await client.call("app/models"))["data"]["models"] for _ in range(2)]
         assert first == second, "the same process"
         await until(lambda: len(running(mark)) == 2 * 2)
+
+
+async def test_a_child_has_the_folder_the_variables_and_the_limits_that_its_route_in_a_file_says(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMED_BY_THE_ROUTE", "named")
+    monkeypatch.setenv("OF_THE_GATEWAY_ALONE", "secret")
+    (tmp_path / "config.toml").write_text(
+        f"""
+        [[route]]
+        listen = ["codewhale+unix:{tmp_path}/front"]
+        upstream = "{child(mark, tmp_path)} -- ?cwd={tmp_path}"
+        env = ["NAMED_BY_THE_ROUTE", "SET_BY_THE_ROUTE=set"]
+        rlimits = {{ nofile = 77 }}
+        """
+    )
+    async with (
+        serving(App(load(tmp_path / "config.toml"))) as (endpoint, *_),
+        CodewhaleClient.connected(endpoint.partition(":")[2]) as client,
+    ):
+        assert "result" in await client.answer(await client.say("hello"))
+        process = Path(f"/proc/{running(mark)[0]}")
+        variables = process.joinpath("environ").read_text().split("\0")
+        assert {"NAMED_BY_THE_ROUTE=named", "SET_BY_THE_ROUTE=set"} <= {*variables}
+        assert not any(variable.startswith("OF_THE_GATEWAY_ALONE") for variable in variables)
+        assert re.search(r"Max open files +77 +77", process.joinpath("limits").read_text())
+        assert process.joinpath("cwd").resolve() == tmp_path
