@@ -9,10 +9,10 @@ Frames that arrive before a sink is set wait in the same place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from dragoman.adapters.base import Sink, do_nothing
-from dragoman.adapters.lines import LineSplitter
+from dragoman.adapters.base import Sink, TransportLimits
+from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Parts
 
@@ -20,73 +20,59 @@ FRAME_OVERHEAD = 64  # bytes of an object beside its content, so that a flood of
 SLICE = 1024  # waiting frames that a sink is shown at once: they are copied, and the sink may take only a few
 
 
-class Inbound:
-    """The sink of one transport, and the frames that the sink has not taken yet.
+def drop_all(frames: Sequence[Frame]) -> int:
+    """Take all frames and do nothing: the sink of a transport that is about to close."""
+    return len(frames)
 
-    `pause` stops the transport's reading: it is called when the sink left frames, or when more than `high` bytes wait
-    for a sink. `resume` restarts it and is called when every frame has been taken. A transport of lines passes its
-    splitter: data that is not split yet waits like frames. `meter` counts the waiting frames.
+
+class Inbound:
+    """The receiving half of a transport: the sink, and the frames that the sink has not taken yet.
+
+    Its transport calls `push` and `end`, and defines `_control_reading`. `full` is True while it should not read: the
+    sink left frames, or more than `high` bytes wait for a sink. `meter` counts the waiting frames.
     """
 
-    __slots__ = (
-        "_ended",
-        "_frames",
-        "_gives",
-        "_high",
-        "_lines",
-        "_meter",
-        "_over",
-        "_pause",
-        "_paused",
-        "_resume",
-        "_sink",
-        "size",
-    )
+    __slots__ = ("_ended", "_frames", "_gives", "_high", "_over", "_sink", "full", "meter", "size")
 
-    def __init__(
-        self,
-        high: int,
-        pause: Callable[[], None],
-        resume: Callable[[], None],
-        meter: Meter | None = None,
-        lines: LineSplitter | None = None,
-    ) -> None:
-        self._meter = meter or Meter()
+    def __init__(self, high: int, meter: Meter | None = None) -> None:
+        self.meter = meter or Meter()
         self.size = 0
         """Memory of the waiting frames, in bytes."""
+        self.full = False
         self._high = high
-        self._pause = pause
-        self._resume = resume
-        self._lines = lines
         self._sink: Sink | None = None
         self._frames: list[Frame] = []
         self._gives = False  # `resume` pushes frames
-        self._paused = False
-        self._ended = False
-        self._over: asyncio.Future[None] | None = None
+        self._ended = False  # no further frames come
+        self._over: asyncio.Future[None] | None = None  # done once every frame was taken after the end
 
-    @property
-    def empty(self) -> bool:
-        """True if no frame waits, and no data that is not split yet."""
-        return not self._frames and not self._unsplit
+    async def run(self, sink: Sink) -> None:
+        try:
+            await self.attach_sink(sink)
+        finally:
+            self.detach_sink()
 
-    @property
-    def has_sink(self) -> bool:
-        """True while a link takes frames."""
-        return self._sink is not None
+    def attach_sink(self, sink: Sink) -> asyncio.Future[None]:
+        """Push frames to `sink` from now on, beginning with those that wait.
 
-    @property
-    def full(self) -> bool:
-        """True while the transport should not read."""
-        return self._paused
+        The future is done after `end` was called and every frame was taken. It raises the sink's exception.
+        """
+        self._over = asyncio.get_running_loop().create_future()
+        if self._sink is not drop_all:
+            self._sink = sink
+        if self._frames or self.full or self._ended:  # most links begin with nothing
+            self.resume()
+        return self._over
+
+    def detach_sink(self) -> None:
+        """Keep the frames that arrive from now on, as before there was a sink."""
+        if self._sink is not drop_all:
+            self._sink = None
 
     def push(self, frames: Sequence[Frame]) -> None:
-        """Push frames to the sink and keep those that it leaves.
-
-        A transport of lines also pushes no frames, to say that the splitter has unsplit data.
-        """
+        """Push frames to the sink and keep those that it leaves."""
         sink = self._sink
-        if sink is None or self._paused or self._gives:
+        if sink is None or self.full or self._gives:
             self._keep(frames)
             return
         try:
@@ -94,37 +80,14 @@ class Inbound:
         except Exception as error:  # noqa: BLE001  # `run` of the transport raises it: an event loop would only log it
             self._fail(error)
             return
-        if taken < len(frames) or not frames:
+        if taken < len(frames):
             self._keep(frames[taken:])
-        elif self._lines is not None and self._lines.unsplit:
-            self.resume()
 
     def end(self) -> None:
-        """Mark the end of the stream, after which `push` is not called.
-
-        `pause` and `resume` are dropped, so that their transport is freed without the garbage collector.
-        """
+        """Mark the end of the stream, after which `push` is not called."""
         self._ended = True
-        self._pause = self._resume = do_nothing
-        if self.empty:
-            self._finish()
-
-    def feeding(self, sink: Sink) -> Inbound:
-        """Push frames to `sink` inside of a `with` block, beginning with those that wait.
-
-        The block's future is done after `end` was called and every frame was taken. It raises the sink's exception.
-        """
-        self._sink = sink
-        return self
-
-    def __enter__(self) -> asyncio.Future[None]:  # `contextmanager` would take 0.4 KB of an idle connection
-        self._over = asyncio.get_running_loop().create_future()
-        if self._frames or self._paused or self._ended:  # most links begin with nothing
-            self.resume()
-        return self._over
-
-    def __exit__(self, *_raised: object) -> None:
-        self._sink = None
+        if not (self.size or self.full):
+            self._continue()
 
     def resume(self) -> None:
         """Push the waiting frames to the sink, and continue reading if it takes all of them."""
@@ -132,33 +95,29 @@ class Inbound:
             return
         self._gives = True
         try:
-            taken = self._give(self._sink)
+            all_taken = self._give(self._sink)
         except Exception as error:  # noqa: BLE001  # as in `push`
             self._fail(error)
             return
         finally:
             self._gives = False
-        if not taken:
+        if all_taken:
+            self._continue()
+        else:
             self._stop_reading()
-            return
-        if self._paused:
-            self._paused = False
-            self._resume()
-        if self._ended and self.empty:
-            self._finish()
 
-    def clear(self) -> None:
-        """Drop the waiting frames: their link is over."""
-        size, self.size = self.size, 0
-        self._frames = []  # not cleared: `_give` sees by the other list that the frames which it shows are dropped
-        if size:
-            self._meter.add(-size)
+    def discard(self) -> None:
+        """Drop the waiting frames, and those that still arrive."""
+        self._sink = drop_all
+        if self.size:
+            self._frames = []  # not cleared: `_give` sees by the other list that the frames which it shows are dropped
+            self._count(-self.size)
+        self._continue()
 
     # --------------------------------------------------------------------------------------------------
 
-    @property
-    def _unsplit(self) -> bool:
-        return self._lines is not None and bool(self._lines.unsplit)
+    def _control_reading(self) -> None:
+        """Stop reading if `full`, else continue. A transport that is not read from a connection does nothing."""
 
     def _give(self, sink: Sink) -> bool:
         """Push the waiting frames in slices; return True if the sink took all of them."""
@@ -169,42 +128,87 @@ class Inbound:
                 if frames is self._frames:
                     del frames[:taken]
                     self._count(-memory_of_all(part[:taken]))
-                if taken < len(part):
-                    return False
-            if self._lines is None or not self._lines.unsplit:
+                    if taken < len(part):
+                        return False
+            further = self._read_further()
+            if further is None:
                 return True
-            lines = self._lines.more()
-            if lines:
-                self._keep(lines)
-            elif self._lines.unsplit:
+            if not further:
                 sink(())
                 return False
+            self._keep(further)
+
+    def _read_further(self) -> Sequence[Frame] | None:
+        """Return further frames of what was read already, or None at its end.
+
+        No frames mean that it took work to find none. The sink is shown that, and calls `resume` in its turn.
+        """
+        return None
 
     def _keep(self, frames: Sequence[Frame]) -> None:
         size = memory_of_all(frames)
         self._frames += frames
         self.size += size
-        if self._sink is not None or self.size > self._high or self._unsplit:
+        if self._sink is not None or self.size > self._high:
             self._stop_reading()
-        self._meter.add(size)
+        self.meter.add(size)
 
     def _count(self, size: int) -> None:
         self.size += size
-        self._meter.add(size)
+        self.meter.add(size)
 
     def _stop_reading(self) -> None:
-        if not self._paused:
-            self._paused = True
-            self._pause()
+        if not self.full:
+            self.full = True
+            if not self._ended:
+                self._control_reading()
+
+    def _continue(self) -> None:
+        """Read on, or finish after the end: every frame was taken."""
+        if not self._ended:
+            if self.full:
+                self.full = False
+                self._control_reading()
+        elif self._over is not None and not self._over.done():
+            self._over.set_result(None)
 
     def _fail(self, error: Exception) -> None:
         self._sink = None
         if self._over is not None and not self._over.done():
             self._over.set_exception(error)
 
-    def _finish(self) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)
+
+class LineInbound(Inbound):
+    """The receiving half of a transport of lines. Data that is not split yet waits like frames."""
+
+    __slots__ = ("_splitter",)
+
+    def __init__(self, limits: TransportLimits) -> None:
+        super().__init__(limits.receive_high)
+        self._splitter = LineSplitter(limits.max_message, self.meter, LINES_AT_ONCE)
+
+    def data_received(self, data: bytes) -> None:
+        """Push the lines that this data completes."""
+        if self._sink is drop_all:
+            return
+        frames = self._splitter.feed(data)
+        if frames:
+            self.push(frames)
+        if self._splitter.unsplit and not self.full:
+            self._stop_reading()
+            self.resume()
+
+    def end(self) -> None:
+        if not self._ended:
+            LineInbound.data_received(self, b"\n")  # an unterminated last line counts; no subclass has received it
+            super().end()
+
+    def discard(self) -> None:
+        self._splitter.clear()
+        super().discard()
+
+    def _read_further(self) -> Sequence[Frame] | None:
+        return self._splitter.more() if self._splitter.unsplit else None
 
 
 def memory(frame: Frame) -> int:

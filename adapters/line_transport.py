@@ -18,11 +18,10 @@ import select
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from dragoman.adapters.base import CloseReason, PeerFacts, Sink, TransportLimits
+from dragoman.adapters.base import CloseReason, PeerFacts, TransportLimits
 from dragoman.adapters.flag import Flag
-from dragoman.adapters.inbound import Inbound
-from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, line_buffers
-from dragoman.adapters.meter import Meter
+from dragoman.adapters.inbound import LineInbound, drop_all
+from dragoman.adapters.lines import line_buffers
 
 READ_SIZE = 256 * 1024  # the size that asyncio uses
 LINGER = 1.0  # seconds that a refused peer has to write, to read the refusal and to close
@@ -30,31 +29,13 @@ LINGER_BYTES = 1 << 20  # bytes that it may still write: as many as a command ha
 LINGERING_MAX = 16  # refused connections of a listener that linger at once; further ones are closed at once
 
 
-class LineTransport(asyncio.Protocol):
+class LineTransport(LineInbound, asyncio.Protocol):
     """Carries frames as lines over one connection. A subclass sets `peer`, for logs, and `facts` in `connection_made`.
 
     `accept` takes the connection of a client. `lingering` has the refused connections of its listener that linger.
     """
 
-    __slots__ = (
-        "_accept",
-        "_blocked",
-        "_closing",
-        "_discarding",
-        "_ended",
-        "_inbound",
-        "_limits",
-        "_lingering",
-        "_lost",
-        "_room",
-        "_served",
-        "_splitter",
-        "_transport",
-        "_unsent",
-        "facts",
-        "meter",
-        "peer",
-    )
+    __slots__ = ("_accept", "_blocked", "_limits", "_lingering", "_lost", "_transport", "_unsent", "facts", "peer")
 
     def __init__(
         self,
@@ -62,29 +43,14 @@ class LineTransport(asyncio.Protocol):
         accept: Callable[[LineTransport], None] | None = None,
         lingering: set[LineTransport] | None = None,
     ) -> None:
+        super().__init__(limits)
         self.peer, self.facts = "", PeerFacts()
         self._limits = limits
         self._accept = accept
         self._lingering = lingering
-        self._served = False  # `run` was called
-        self._room = 0  # bytes that a refused peer may still write, 0 if it is none
-        self.meter = Meter()
-        self._splitter = LineSplitter(limits.max_message, self.meter, LINES_AT_ONCE)
-        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter, self._splitter)
-        self._discarding = False  # what still arrives is dropped
         self._unsent = 0  # bytes counted as waiting for the peer to read
-        self._ended = False  # reading is over
-        self._closing = False  # our side closed the connection
         self._blocked: Flag | None = None  # set once the peer reads again; None while it keeps up
         self._lost = Flag()
-
-    async def run(self, sink: Sink) -> None:
-        self._served = True
-        with self._inbound.feeding(sink) as over:
-            await over
-
-    def resume(self) -> None:
-        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._wait_writable()
@@ -103,16 +69,11 @@ class LineTransport(asyncio.Protocol):
     def peer_can_read(self) -> bool:
         return not self._transport.is_closing() and not _hung_up(self._transport.get_extra_info("socket").fileno())
 
-    def discard(self) -> None:
-        self._discarding = True
-        self._splitter.clear()
-        self._inbound.clear()
-
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        self._closing = True
+        self.discard()
         deadline = asyncio.get_running_loop().call_later(self._limits.close_deadline, self._transport.abort)
         try:
-            if reason is CloseReason.FULL and not self._served and self._lingering is not None:
+            if reason is CloseReason.FULL and self._over is None and self._lingering is not None:
                 await self._linger(self._lingering)
             self._transport.close()
             await self._lost.wait()
@@ -126,17 +87,13 @@ class LineTransport(asyncio.Protocol):
         if len(lingering) >= LINGERING_MAX or self._transport.is_closing():
             return
         lingering.add(self)
-        self._room = LINGER_BYTES
-        self.discard()
         try:
             self._transport.write_eof()
-            if self._ended:  # it has closed its own direction
-                return
-            if not self._transport.is_reading():
-                self._transport.resume_reading()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LINGER):
-                    await self._lost.wait()
+            if not self._ended:  # the peer has not closed its own direction
+                self._transport.set_protocol(_Lingering(self._transport, self.connection_lost))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LINGER):
+                        await self._lost.wait()
         finally:
             lingering.discard(self)
 
@@ -158,20 +115,8 @@ class LineTransport(asyncio.Protocol):
         if self._accept is not None:
             self._accept(self)
 
-    def data_received(self, data: bytes) -> None:
-        if self._discarding:
-            if 0 < self._room <= len(data):
-                self._transport.close()
-            self._room = max(0, self._room - len(data))
-            return
-        frames = self._splitter.feed(data)
-        if frames or self._splitter.unsplit:
-            self._inbound.push(frames)
-
     def eof_received(self) -> bool:
-        self._end()
-        if self._room:
-            self._transport.close()
+        self.end()
         return True  # the peer may still read: `socat` waits for answers after EOF of its input
 
     def pause_writing(self) -> None:
@@ -187,29 +132,17 @@ class LineTransport(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not isinstance(exc, OSError):  # an error in this process, such as MemoryError
             self._splitter.clear()
-            self._ended = True
-            self._inbound.end()
-        elif not self._ended and not self._closing:
+        elif not self._ended and self._sink is not drop_all:
             self._read_rest()
-        self._end()
+        self.end()
         self._lost.set()
         self.resume_writing()
 
     # --------------------------------------------------------------------------------------------------
 
-    def _pause(self) -> None:
-        if not self._ended and not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def _read_on(self) -> None:
-        if not self._ended and not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def _end(self) -> None:
-        if not self._ended:
-            self._ended = True
-            self.data_received(b"\n")  # an unterminated last line counts
-            self._inbound.end()
+    def _control_reading(self) -> None:
+        if not self._transport.is_closing():
+            (self._transport.pause_reading if self.full else self._transport.resume_reading)()
 
     def _read_rest(self) -> None:
         """Read the rest of a closed peer's data; bounded, because the peer may have closed only its reading side."""
@@ -219,6 +152,20 @@ class LineTransport(asyncio.Protocol):
             while room > 0 and (data := os.read(descriptor, READ_SIZE)):
                 room -= len(data)
                 self.data_received(data)
+
+
+class _Lingering(asyncio.Protocol):
+    """Drops what a refused peer still writes; ends the connection when that is too much, or when the peer ends it."""
+
+    def __init__(self, transport: asyncio.Transport, lost: Callable[[Exception | None], None]) -> None:
+        self._transport = transport
+        self.connection_lost = lost  # type: ignore[method-assign,assignment]  # as without lingering
+        self._room = LINGER_BYTES
+
+    def data_received(self, data: bytes) -> None:
+        self._room -= len(data)
+        if self._room <= 0:
+            self._transport.close()
 
 
 def _hung_up(descriptor: int) -> bool:

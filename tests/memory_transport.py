@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from dragoman.adapters.base import RECEIVE_HIGH, CloseReason, Sink, do_nothing
+from dragoman.adapters.base import RECEIVE_HIGH, CloseReason
 from dragoman.adapters.inbound import Inbound
-from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame
 from tests.idle import settle
 
 
-class MemoryTransport:
+class MemoryTransport(Inbound):
     """A transport in memory: `got` are the frames that were sent to its peer. With `reading` cleared the peer
     does not read. Without `eager` it accepts no frame at once, like a transport that must wait.
     """
@@ -20,9 +19,8 @@ class MemoryTransport:
     peer = "memory"
 
     def __init__(self) -> None:
-        self.meter = Meter()
+        super().__init__(RECEIVE_HIGH)
         self.discarded = False
-        self._inbound = Inbound(RECEIVE_HIGH, do_nothing, do_nothing)
         self._unread: list[Sequence[Frame]] = []
         self.got: list[bytes] = []
         self.writes = 0
@@ -33,13 +31,6 @@ class MemoryTransport:
         self.broken = False
         self.eager = True
         self.half_closed = False  # a peer that hangs up has ended its own direction alone
-
-    async def run(self, sink: Sink) -> None:
-        with self._inbound.feeding(sink) as over:
-            await over
-
-    def resume(self) -> None:
-        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         if self.broken:
@@ -82,7 +73,7 @@ class MemoryTransport:
 
     def _read(self) -> None:
         if self._unread:
-            self._inbound.push(self._unread.pop(0))
+            self.push(self._unread.pop(0))
 
     def join_pieces(self) -> None:
         """Join the frames of the peer that are not read yet into one piece."""
@@ -91,7 +82,7 @@ class MemoryTransport:
 
     def hang_up(self) -> None:
         """Disconnect the peer."""
-        asyncio.get_running_loop().call_soon(self._inbound.end)
+        asyncio.get_running_loop().call_soon(self.end)
 
     async def hangs_up(self) -> None:
         """Disconnect the peer, and let the gateway act on that."""

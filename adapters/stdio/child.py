@@ -59,7 +59,7 @@ class ChildTransport(LineStream):
     ) -> None:
         self._program = os.path.basename(argv[0]) if argv else ""
         self._bounds = bounds
-        self._over = over
+        self._forget = over
         self._rest = REST
         self._begun = asyncio.Event()  # the child has written something, or has exited
         self._is_ended = False  # by the gateway
@@ -110,7 +110,7 @@ class ChildTransport(LineStream):
             self.is_released = reason is CloseReason.DONE and not self._in.closed and not self._process.exited.is_set()
         self._is_ended = True
         try:
-            await self._finish()
+            await self._finish_writing()
         except BaseException:
             self._process.kill()
             raise
@@ -121,7 +121,7 @@ class ChildTransport(LineStream):
             finally:
                 self._in.close()
                 self._stderr.close()
-                self._over(self)
+                self._forget(self)
 
     def kill(self) -> None:
         """Send SIGKILL to the child's group without an event loop, for use at interpreter exit."""
@@ -133,7 +133,7 @@ class ChildTransport(LineStream):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._bounds.start_watch):
                 await self._begun.wait()
-        if self._process.exited.is_set() and self._inbound.empty:
+        if self._process.exited.is_set() and not self.size:
             raise OSError(f"the child exited at once: {self.reason}")
 
     # --------------------------------------------------------------------------------------------------
@@ -148,15 +148,15 @@ class ChildTransport(LineStream):
         self._is_unread = True
         asyncio.get_running_loop().call_later(self._bounds.eof_wait, self._in.close_after_rest)
 
-    def _take(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         self._begun.set()
-        super()._take(data)
+        super().data_received(data)
 
-    def _read_on(self) -> None:
+    def _control_reading(self) -> None:
         if not self._process.exited.is_set():
-            self._in.resume()
+            super()._control_reading()
             return
-        while not self._in.closed and not self._inbound.full:
+        while not self._in.closed and not self.full:
             self._rest -= 1
             if not self._in.read() or not self._rest:
                 self._in.close()
@@ -164,7 +164,7 @@ class ChildTransport(LineStream):
     def _exited(self) -> None:
         self._stderr.finish()
         self._in.pause()
-        self._read_on()
+        self._control_reading()
         self._out.close()
         if not self._begun.is_set() and not self._is_ended and self._settings.withheld:
             self._log.warning(

@@ -42,7 +42,7 @@ class OwnTransport(LineStream):
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         """Flush within the close deadline and restore stdin and stdout; idempotent."""
         try:
-            await self._finish()
+            await self._finish_writing()
         finally:
             self._in.close()
             self._undo.close()

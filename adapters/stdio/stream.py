@@ -6,32 +6,21 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from dragoman.adapters.base import Sink, TransportLimits
-from dragoman.adapters.inbound import Inbound
-from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
-from dragoman.adapters.meter import Meter
+from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.inbound import LineInbound
+from dragoman.adapters.lines import join
 from dragoman.adapters.stdio.ends import File, ReadEnd, WriteEnd
 
 
-class LineStream:
+class LineStream(LineInbound):
     """The common part of transports over two ends; each subclass defines `close`."""
 
     def __init__(self, source: File, sink: File, limits: TransportLimits, *, patient: bool = False) -> None:
+        super().__init__(limits)
         self._limits = limits
-        self.meter = Meter()
-        self._splitter = LineSplitter(limits.max_message, self.meter, LINES_AT_ONCE)
-        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter, self._splitter)
-        self._discarding = False
-        self._in = ReadEnd(source, self._take, self._end)
+        self._in = ReadEnd(source, self.data_received, self.end)
         self._out = WriteEnd(sink, limits.send_high, self.meter, patient=patient, broken=self._lose_reader)
         self._in.resume()
-
-    async def run(self, sink: Sink) -> None:
-        with self._inbound.feeding(sink) as over:
-            await over
-
-    def resume(self) -> None:
-        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._out.wait_writable()
@@ -47,19 +36,12 @@ class LineStream:
     def peer_can_read(self) -> bool:
         return not self._out.hung_up
 
-    def discard(self) -> None:
-        self._discarding = True
-        self._splitter.clear()
-        self._inbound.clear()
-        self._read_on()
-
-    async def _finish(self) -> None:
+    async def _finish_writing(self) -> None:
         """Flush and end our direction within the close deadline; discard what still arrives.
 
         The input is still read, because a peer that cannot write does not read either.
         """
-        self._discarding = True
-        self._read_on()
+        self.discard()
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.close_deadline):
@@ -70,21 +52,5 @@ class LineStream:
     def _lose_reader(self) -> None:
         """Do nothing: a subclass may end its input when nobody reads its output."""
 
-    def _pause(self) -> None:
-        self._in.pause()
-
-    def _read_on(self) -> None:
-        self._in.resume()
-
-    def _take(self, data: bytes) -> None:
-        if self._discarding:
-            return
-        frames = self._splitter.feed(data)
-        if frames or self._splitter.unsplit:
-            self._inbound.push(frames)
-
-    def _end(self) -> None:
-        rest = self._splitter.feed(b"\n")  # an unterminated last line counts
-        if rest:
-            self._inbound.push(rest)
-        self._inbound.end()
+    def _control_reading(self) -> None:
+        (self._in.pause if self.full else self._in.resume)()

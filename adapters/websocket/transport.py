@@ -18,7 +18,7 @@ from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits, do_nothing
 from dragoman.adapters.flag import Flag
-from dragoman.adapters.inbound import Inbound
+from dragoman.adapters.inbound import Inbound, drop_all
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.send_queue import count_confirmed, count_unread
 from dragoman.adapters.websocket.frames import CLOSE, PING, PONG, Encoding
@@ -128,29 +128,24 @@ class BatchWriter:
             raise ConnectionResetError("the peer is gone")
 
 
-class WebSocketTransport:
+class WebSocketTransport(Inbound):
     """The transport of a WebSocket connection, after its handshake."""
 
     __slots__ = (
         "_confirmed",
         "_count_pings",
-        "_drops",
         "_holds",
-        "_inbound",
         "_is_paused",
         "_limits",
         "_look",
         "_lost",
-        "_over",
         "_parser",
         "_peer_closed",
         "_tcp",
         "_violation",
         "_writer",
         "headers",
-        "meter",
         "peer",
-        "push",
         "reason",
         "try_send",
     )
@@ -162,6 +157,7 @@ class WebSocketTransport:
         limits: TransportLimits,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        super().__init__(limits.receive_high, writer.meter)
         if not tcp.is_closing():  # uvloop refuses limits if the peer is gone already
             tcp.set_write_buffer_limits(high=limits.send_high)
         self.peer = address(tcp.get_extra_info("peername"))
@@ -171,17 +167,11 @@ class WebSocketTransport:
         self._limits = limits
         self.headers = headers
         """The headers of the peer's handshake that the connection to a backend gets."""
-        self.meter = writer.meter
         self._parser: MessageParser | None = None
-        self._inbound = Inbound(limits.receive_high, self._control_reading, self._control_reading, self.meter)
-        self.push = self._inbound.push
-        """Pushes frames to the sink, without the checks of `messages_received`."""
         self._holds = False  # the parser has data that waits for its turn
         self._is_paused = False  # the connection is not read
         self.reason = ""  # why the peer closed the connection, if it told an error
         self._violation: WebSocketError | None = None  # for which the peer is disconnected
-        self._over = False  # the stream has ended: with a close frame, an error, or the connection
-        self._drops = False  # we close the connection: messages are dropped
         self._peer_closed = Flag()  # or the connection is gone: no close frame is to be expected any more
         self._lost = Flag()
         self._count_pings: Callable[[int], None] = do_nothing
@@ -191,16 +181,11 @@ class WebSocketTransport:
 
     async def run(self, sink: Sink) -> None:
         try:
-            with self._inbound.feeding(sink) as over:
-                await over
+            await super().run(sink)
         finally:
             self._count_pings = do_nothing
-        if self._over:
-            self._close(WSCloseCode.OK, "")
-            self._tcp.close()
-
-    def resume(self) -> None:
-        self._inbound.resume()
+        self._close(WSCloseCode.OK, "")
+        self._tcp.close()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._writer.send(frames)
@@ -217,13 +202,13 @@ class WebSocketTransport:
         self._parser = parser
 
     def discard(self) -> None:
-        self._stop_reading()
+        super().discard()
         if self._parser is not None:
             self._parser.discard()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        self._stop_reading()
-        if self._parser is not None and not self._over:
+        super().discard()  # the parser reads on, up to the peer's close frame
+        if self._parser is not None and not self._ended:
             self._parser.close()
         deadline = asyncio.get_running_loop().call_later(self._limits.close_deadline, self._tcp.abort)
         try:
@@ -238,15 +223,6 @@ class WebSocketTransport:
             if not self._lost.is_set:
                 self._tcp.abort()
             self._parser = None  # it refers to us
-
-    def _stop_reading(self) -> None:
-        """Drop the messages that wait, and those that still arrive up to the peer's close frame."""
-        if not self._drops:
-            self._drops = True
-            self._inbound.clear()
-            if not self._over:
-                self._inbound.end()
-                self._control_reading()
 
     def _close(self, code: int, reason: str) -> None:
         """Tell the peer that the connection closes, and why: for its own violation of the protocol if there was one."""
@@ -266,16 +242,16 @@ class WebSocketTransport:
 
     def messages_received(self, messages: Sequence[Message]) -> None:
         """Push the messages of a read, answer its pings, and end the stream at a close frame."""
-        if self._over:
+        if self._ended:
             return
         close = None
         if not DATA.issuperset(map(TYPE, messages)):
             messages, close = self._act_on_control(messages)
-        if messages and not self._drops:
+        if messages:
             frames: list[Frame] = [*map(CONTENT, messages)]
             if max(map(len, frames)) > self._limits.max_message:  # type: ignore[arg-type]  # all are bytes
                 frames = [self._frame(message.data) for message in messages]
-            self._inbound.push(frames)
+            self.push(frames)
         if close is not None:
             code = close.data
             self.reason = _close_reason(code, close.extra)
@@ -285,20 +261,17 @@ class WebSocketTransport:
 
     def stream_ended(self, error: WebSocketError | None) -> None:
         """End the stream. A peer that has violated the protocol is told how."""
-        if self._over:
+        if self._ended:
             return
-        self._over = True
         self._peer_closed.set()
         if self._parser is not None:
             self._parser.close()
-        if self._drops:
-            return
-        if error is not None:
+        if error is not None and self._sink is not drop_all:
             self._violation = error
             code, reason = int(error.code), str(error)
             log.info("invalid WebSocket frame, disconnecting the peer", peer=self.peer, code=code, reason=reason)
             self._control_reading()
-        self._inbound.end()
+        self.end()
 
     def hold(self, *, waits: bool) -> None:
         self._holds = waits
@@ -333,8 +306,7 @@ class WebSocketTransport:
 
     def _control_reading(self) -> None:
         """Read the connection, or stop reading it: after what the sink, the parser and the stream's state allow."""
-        is_full = self._inbound.full and not self._drops
-        paused = self._holds or is_full or self._violation is not None
+        paused = self._holds or self.full or self._violation is not None
         if paused is not self._is_paused and not self._tcp.is_closing():
             self._is_paused = paused
             (self._tcp.pause_reading if paused else self._tcp.resume_reading)()

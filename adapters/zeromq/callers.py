@@ -20,9 +20,8 @@ from itertools import islice, takewhile
 
 import zmq
 
-from dragoman.adapters.base import CloseReason, Sink, Transport, do_nothing
+from dragoman.adapters.base import CloseReason, Transport, do_nothing
 from dragoman.adapters.inbound import Inbound
-from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import PrimaryEvents, Sockets, ZeroMQLimits, oversize
 from dragoman.mappings.bounded import remember
@@ -175,10 +174,11 @@ class Callers:
         caller.end()
 
 
-class Caller(Transport):
+class Caller(Inbound, Transport):
     """The transport of one ROUTER identity: receives Parts of the channel `rpc` and sends answers."""
 
     def __init__(self, identity: bytes, callers: Callers) -> None:
+        super().__init__(0)
         self.identity = identity
         self.peer = _name(identity)
         self.heard = 0.0
@@ -186,19 +186,8 @@ class Caller(Transport):
         self.owed = 0
         """Number of answers that the caller waits for: one for each message (docs/dialects/pando.md, section 5)."""
         self._callers = callers
-        self.meter = Meter()
-        self._inbound = Inbound(0, do_nothing, self._note_waiting, self.meter)
         self._waiting = 0  # memory (bytes) of the frames that the link had not taken when that was noted last
-        self._discarding = False
-        self._ended = False
         self._closed = False
-
-    async def run(self, sink: Sink) -> None:
-        with self._inbound.feeding(sink) as over:
-            await over
-
-    def resume(self) -> None:
-        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         for number, frame in enumerate(frames, 1):
@@ -208,10 +197,6 @@ class Caller(Transport):
             if number % BATCH == 0:
                 await asyncio.sleep(0)
         self._callers.wrote(self)
-
-    def discard(self) -> None:
-        self._discarding = True
-        self._inbound.clear()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._closed:
@@ -226,17 +211,15 @@ class Caller(Transport):
     def take(self, frames: list[Frame]) -> None:
         """Push frames of this caller to its link."""
         self.owed += len(frames)
-        if not self._discarding:
-            self._inbound.push(frames)
+        self.push(frames)
+        self._note_waiting()
+
+    def _control_reading(self) -> None:
+        if not self.full:
             self._note_waiting()
 
-    def end(self) -> None:
-        """Mark the caller as gone."""
-        self._ended = True
-        self._inbound.end()
-
     def _note_waiting(self) -> None:
-        change, self._waiting = self._inbound.size - self._waiting, self._inbound.size
+        change, self._waiting = self.size - self._waiting, self.size
         self._callers.note_waiting(change)
 
     def _write(self, frame: bytes) -> bool:

@@ -50,8 +50,8 @@ NOT_ENCRYPTED = "the listener has another key than `server_key`, or does not use
 EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILED
 
 
-class Intake:
-    """A dialled socket: pushes what it receives into its `inbound`, and calls `lost` when the connection ends.
+class Intake(Inbound):
+    """A dialled socket: pushes what it receives to the link, and calls `lost` when the connection ends.
 
     The socket is read at all times, also before there is a link. While more than `receive_high` bytes wait for a link,
     messages are dropped and counted, and a Missed takes their place. A link that waits for its turn soon goes on: until
@@ -69,10 +69,10 @@ class Intake:
         lost: Callable[[], None],
         caught_up: Callable[[], None],
     ) -> None:
+        super().__init__(sockets.limits.receive_high, meter)
         self._channel = channel
         self._limits = sockets.limits
         self._encrypted = sockets.curve is not None
-        self.inbound = Inbound(sockets.limits.receive_high, self._wait, self._taken, meter)
         self._caught_up = caught_up
         self.is_lost = False
         """True after the end of a connection that was established."""
@@ -112,25 +112,25 @@ class Intake:
 
     # --------------------------------------------------------------------------------------------------
 
-    def _wait(self) -> None:
-        if self.inbound.has_sink:
-            self.polled.pause()
-
-    def _taken(self) -> None:
+    def _control_reading(self) -> None:
+        if self.full:
+            if self._sink is not None:
+                self.polled.pause()
+            return
         if not self._stopped:
             self.polled.resume()
         dropped, self._dropped = self._dropped, 0
         if dropped:
-            self.inbound.push([Missed(channel=self._channel, count=dropped)])
+            self.push([Missed(channel=self._channel, count=dropped)])
         self._caught_up()
 
     def _arrived(self, messages: list[Message]) -> None:
         self.heard, channel, limits = True, self._channel, self._limits
         first = messages[0] if messages else ()
-        if len(messages) == len(first) == 1 and not self.inbound.size and len(first[0]) <= limits.max_message:
-            self.inbound.push([Parts(channel, b"", first)])  # as lone tokens come
+        if len(messages) == len(first) == 1 and not self.size and len(first[0]) <= limits.max_message:
+            self.push([Parts(channel, b"", first)])  # as lone tokens come
             return
-        room = limits.receive_high - self.inbound.size
+        room = limits.receive_high - self.size
         frames: list[Frame] = []
         for number, message in enumerate(messages):
             if room < 0:
@@ -140,7 +140,7 @@ class Intake:
             room -= memory(frame)
             frames.append(frame)
         if frames:
-            self.inbound.push(frames)
+            self.push(frames)
 
     def _hear(self, event: int, value: int) -> None:
         if self._connected.done():
@@ -190,13 +190,17 @@ class DialledSockets(Transport):
         await self._answered.connect(calls)
 
     async def run(self, sink: Sink) -> None:
-        with self._published.inbound.feeding(sink) as published, self._answered.inbound.feeding(sink) as answered:
+        try:
+            taken = [intake.attach_sink(sink) for intake in self._intakes]
             self._pull()
-            await asyncio.gather(published, answered)
+            await asyncio.gather(*taken)
+        finally:
+            for intake in self._intakes:
+                intake.detach_sink()
 
     def resume(self) -> None:
         for intake in self._intakes:
-            intake.inbound.resume()
+            intake.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         polled = self._answered.polled
@@ -211,7 +215,7 @@ class DialledSockets(Transport):
 
     def discard(self) -> None:
         for intake in self._intakes:
-            intake.inbound.clear()
+            intake.discard()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if self._closing is not None:
@@ -263,11 +267,11 @@ class DialledSockets(Transport):
 
     @property
     def _is_taken(self) -> bool:
-        return all(intake.inbound.empty for intake in self._intakes)
+        return not any(intake.size for intake in self._intakes)
 
     def _end(self) -> None:
         for intake in self._intakes:
-            intake.inbound.end()
+            intake.end()
 
 
 async def connect(

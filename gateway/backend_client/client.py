@@ -149,7 +149,7 @@ class BackendClient:
             while transport is not None and not self._waiting.empty():
                 self._waiting.get_nowait()
         if transport is not None:
-            self._call(transport.leave)
+            self._call(transport.end)
 
     # -- commands and events -----------------------------------------------------------------------------
 

@@ -14,9 +14,8 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Struct, structs
 
-from dragoman.adapters.base import RECEIVE_HIGH, CloseReason, Sink, do_nothing
+from dragoman.adapters.base import RECEIVE_HIGH, CloseReason
 from dragoman.adapters.inbound import Inbound
-from dragoman.adapters.meter import Meter
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.dialect import (
     Burst,
@@ -55,34 +54,22 @@ EVENT = msgspec.json.Decoder(InProcessEvent)
 COMMAND: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 
 
-class InProcessTransport:
+class InProcessTransport(Inbound):
     """The transport of the client in this process.
 
     `take` is called with each event, and with the reason if the gateway disconnects the client. It returns False if it
-    has no room: the transport waits, and the gateway merges text as for any slow client. `send_command` and `leave` are
+    has no room: the transport waits, and the gateway merges text as for any slow client. `send_command` and `end` are
     called in a step of the event loop of their own, never inside a step of a session.
     """
 
     peer = "inside"
 
     def __init__(self, take: Callable[[InProcessEvent | DragomanError], bool]) -> None:
-        self.meter = Meter()
+        super().__init__(RECEIVE_HIGH)
         self._take = take
-        self._inbound = Inbound(RECEIVE_HIGH, do_nothing, do_nothing)
 
     def send_command(self, command: Command) -> None:
-        self._inbound.push([ENCODER.encode(command)])
-
-    def leave(self) -> None:
-        """Disconnect the client."""
-        self._inbound.end()
-
-    async def run(self, sink: Sink) -> None:
-        with self._inbound.feeding(sink) as over:
-            await over
-
-    def resume(self) -> None:
-        self._inbound.resume()
+        self.push([ENCODER.encode(command)])
 
     async def send(self, frames: Sequence[bytes]) -> None:
         for incoming in map(EVENT.decode, frames):
@@ -95,13 +82,10 @@ class InProcessTransport:
     def peer_can_read(self) -> bool:
         return False
 
-    def discard(self) -> None:
-        """Do nothing: the commands of this process are few."""
-
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if text:
             self._take(DragomanError(f"the gateway disconnected this client: {text}"))
-        self.leave()
+        self.end()
 
 
 def in_process_dialect(like: Dialect) -> Dialect:

@@ -158,7 +158,7 @@ async def test_frames_of_a_gone_peer_are_read_although_reading_was_paused(tmp_pa
             ours = await server.next()
             peer.sendall(b"one\n")
             await run_turns()
-            assert ours._inbound.full
+            assert ours.full
             peer.sendall(b"two\nthree\n")
         await refused(send_forever(ours))
         await ours._lost.wait()
@@ -255,7 +255,7 @@ async def test_a_gateway_that_does_not_receive_stops_the_peer(tmp_path: Path) ->
                 except BlockingIOError:
                     stopped += 1
                 await asyncio.sleep(0)
-            held = sum(len(frame) for frame in ours._inbound._frames if isinstance(frame, bytes))
+            held = sum(len(frame) for frame in ours._frames if isinstance(frame, bytes))
             assert held < limits.receive_high + 256 * 1024, "at most the mark and one read"
             assert sent < 4 * 1024 * 1024, "the kernel's buffer and ours"
             peer.shutdown(socket.SHUT_WR)

@@ -50,7 +50,7 @@ async def test_a_link_that_does_not_read_misses_exactly_the_reported_number_of_f
     async with primary() as ours, dialled(ours, structs.replace(LIMITS, receive_high=100_000)) as client:
         await ours.publication.send(numbered(20_000))
         intake = client._published
-        await until(lambda: len(intake.inbound._frames) + intake._dropped + ours.lost == 20_000)
+        await until(lambda: len(intake._frames) + intake._dropped + ours.lost == 20_000)
         frames = await receive(client)
         missed = frames[-1]
         assert isinstance(missed, Missed)

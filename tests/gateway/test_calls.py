@@ -164,7 +164,7 @@ def test_a_lone_token_of_a_pod_takes_few_calls_from_the_read_to_the_write(
     runner: asyncio.Runner, tmp_path: Path
 ) -> None:
     calls = runner.run(calls_from_pod(tmp_path))
-    assert calls[0] == "line_transport.LineTransport.data_received"
+    assert calls[0] == "inbound.LineInbound.data_received"
     assert calls[-1] == "frames.text_frames", "written in the call that read it: no task was woken for it"
     assert len(calls) <= CALLS_MAX, "\n".join(calls)
 

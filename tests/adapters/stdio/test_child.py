@@ -217,7 +217,7 @@ async def test_a_childs_output_is_not_read_while_no_task_receives_it(mark: str) 
     code = "import sys\nfor n in range(100_000): print('x' * 99)\nprint('all', file=sys.stderr)"
     async with child(python(code, mark), TransportLimits(receive_high=64 * 1024)) as transport:
         await until(lambda: not transport._in._reading)
-        held = len(transport._inbound._frames)
+        held = len(transport._frames)
         assert held * 99 < 192 * 1024, "the mark and a read or two"
         assert not transport._process.exited.is_set()
         assert len(await receive_all(transport)) == 100_000

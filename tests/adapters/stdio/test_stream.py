@@ -149,7 +149,7 @@ async def test_a_peer_is_stopped_while_nobody_receives() -> None:
             sent += written
             stopped += not written
             await asyncio.sleep(0)
-        held = sum(len(frame) for frame in other.stream._inbound._frames if isinstance(frame, bytes))
+        held = sum(len(frame) for frame in other.stream._frames if isinstance(frame, bytes))
         assert held < limits.receive_high + 64 * 1024, "at most the mark and one read"
         assert sent < 512 * 1024, "the pipe and ours"
         other.hang_up()
@@ -226,7 +226,7 @@ async def test_the_end_writes_pending_frames_and_reads_meanwhile_so_that_the_pee
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             frame = b"x" * 200_000
             other.stream._out.write(frame)
-            finishing = group.create_task(other.stream._finish())
+            finishing = group.create_task(other.stream._finish_writing())
             heard = b""
             while not finishing.done():
                 heard += other.hear()
@@ -240,5 +240,5 @@ async def test_the_end_does_not_wait_longer_than_the_deadline() -> None:
     with peer(TransportLimits(close_deadline=0.05)) as other:
         other.stream._out.write(b"x" * 1024 * 1024)
         async with asyncio.timeout(DEADLINE):
-            await other.stream._finish()
+            await other.stream._finish_writing()
         assert other.stream._out.closed

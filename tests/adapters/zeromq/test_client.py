@@ -115,7 +115,7 @@ async def test_a_link_that_does_not_read_stalls_no_publisher_and_learns_how_much
     limits = structs.replace(LIMITS, receive_high=64 * 1024)
     async with connected(limits) as (transport, publisher, _):
         await asyncio.to_thread(publish, publisher, 20_000)  # would time out if we were not read
-        await until(lambda: transport._published._dropped + len(transport._published.inbound._frames) == 20_000)
+        await until(lambda: transport._published._dropped + len(transport._published._frames) == 20_000)
         *frames, missed = await receive(transport)
         assert [int(published(frame)[10:]) for frame in frames] == list(range(len(frames)))
         assert missed == Missed(channel="pub", count=20_000 - len(frames))
@@ -133,7 +133,7 @@ async def test_a_flood_of_publications_loses_no_answer() -> None:
         await until(lambda: transport._published._dropped > 0)
         await asyncio.to_thread(router.send_multipart, [identity, b"", b"answer"])
         answer = Parts("rpc", b"", (b"", b"answer"))
-        await until(lambda: answer in transport._answered.inbound._frames)
+        await until(lambda: answer in transport._answered._frames)
         assert answer in await receive(transport)
 
 
@@ -184,7 +184,7 @@ async def test_a_message_of_many_parts_is_read_completely_after_its_connection_i
 async def test_losing_either_connection_ends_the_transport_after_all_received_messages(kind: int) -> None:
     async with connected() as (transport, publisher, router):
         await asyncio.to_thread(publish, publisher, 500)
-        await until(lambda: len(transport._published.inbound._frames) == 500)
+        await until(lambda: len(transport._published._frames) == 500)
         (publisher if kind == zmq.XPUB else router).close(linger=0)
         frames = await receive_all(transport)
         assert [int(published(frame)[10:]) for frame in frames] == list(range(500))
@@ -247,10 +247,10 @@ async def test_for_a_link_that_waits_libzmq_holds_only_a_few_publications() -> N
     async with connected(SNDHWM=1, SNDTIMEO=300) as (transport, publisher, _), asyncio.TaskGroup() as group:
         reading = group.create_task(transport.run(take))
         await asyncio.to_thread(publish, publisher, 1)
-        await until(lambda: len(transport._published.inbound._frames) == 1)
+        await until(lambda: len(transport._published._frames) == 1)
         sent = await asyncio.to_thread(fill, publisher, 4 * UNREAD)
         assert UNREAD < sent < 4 * UNREAD  # the buffers of the system are full, too
-        assert len(transport._published.inbound._frames) == 1
+        assert len(transport._published._frames) == 1
         is_its_turn = True
         transport.resume()
         await until(lambda: len(heard) == 1 + sent)

@@ -23,7 +23,7 @@ async def test_events_of_an_in_process_client_arrive_unchanged() -> None:
     translator = DIALECT.server(lambda: 0, lambda: "id", "")
     transport.send_command(said("one", request="a"))
     transport.send_command(Ping(request="b"))
-    transport.leave()
+    transport.end()
     heard = translator.receive(await receive_all(transport)).bursts[0].items
     assert heard == [said("one", request="a"), Ping(request="b")]
 
@@ -54,7 +54,7 @@ async def test_an_in_process_client_gets_its_answers_the_session_and_all_broadca
 
 async def test_an_in_process_client_leaves_like_any_client() -> None:
     transport = InProcessTransport(lambda _told: True)
-    transport.leave()
+    transport.end()
     assert await receive(transport) == []
     await transport.close()
     assert not transport.peer_can_read()
