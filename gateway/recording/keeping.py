@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import math
 import os
 import time
 from collections import deque
@@ -26,22 +27,33 @@ from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import LINE_MAX
 from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
 
+SWEEP_INTERVAL = 600.0  # seconds between two looks for files that have become too old: a folder may have thousands
+
 log = structlog.get_logger("dragoman.recording")
 
 
 class Keeper:
-    """Compress and delete closed recordings as `wanted`, a step at a time: the writer's thread can write in between."""
+    """Compress and delete closed recordings as `wanted`, a step at a time: the writer's thread can write in between.
+
+    Files become too old while none is closed, so with `keep_age` it also looks at intervals.
+    """
 
     def __init__(self, place: Place, wanted: Recording) -> None:
         self._folder = place.folder if isinstance(place, Folder) else None
         self._wanted = wanted
         self._jobs: deque[Iterator[None]] = deque([self._tidy()])
         self._will_sweep = False
+        self._sweep_at = math.inf
 
     @property
     def busy(self) -> bool:
         """Return True if there is a step to do."""
-        return bool(self._jobs)
+        return bool(self._jobs) or time.monotonic() >= self._sweep_at
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """Return the seconds until there is a step to do, None if nothing is planned."""
+        return None if self._sweep_at == math.inf else self._sweep_at - time.monotonic()
 
     def add_closed(self, path: Path | None) -> None:
         """Compress a closed file, then delete the oldest recordings above the limits. Without `path` only delete."""
@@ -53,6 +65,8 @@ class Keeper:
 
     def step(self) -> None:
         """Do one step of the oldest job: compress a piece of a file, or delete files."""
+        if not self._jobs:
+            self.add_closed(None)
         try:
             next(self._jobs[0])
         except StopIteration:
@@ -74,6 +88,8 @@ class Keeper:
         wanted = self._wanted
         if (wanted.keep_count, wanted.keep_age, wanted.keep_bytes) != (None, None, None):
             sweep(folder, wanted)
+        if wanted.keep_age is not None:
+            self._sweep_at = time.monotonic() + min(wanted.keep_age, SWEEP_INTERVAL)
         yield
 
 

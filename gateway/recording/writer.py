@@ -150,7 +150,7 @@ class Writer:
         while True:
             with self._wake:
                 while not (self._flush or self._queue or keeper.busy or self._stopping):
-                    self._wake.wait()
+                    self._wake.wait(keeper.idle_seconds)
                 flush, self._flush = self._flush, False
                 queue, self._queue = self._queue, []
                 stopping = self._stopping

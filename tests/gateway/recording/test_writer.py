@@ -18,6 +18,7 @@ from dragoman.gateway.recording import writer as module
 from dragoman.gateway.recording.places import Folder, OneFile
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.writer import OutputFile, Writer
+from tests.awaited import until
 from tests.gateway.recording.lines import PACKED, PLAIN, numbered, written
 
 START = 1_700_000_000_000_000_000
@@ -370,6 +371,17 @@ def test_recordings_of_a_killed_gateway_are_compressed_at_the_next_start(tmp_pat
     writer.start()
     writer.close()
     assert [path.name for path in tmp_path.iterdir()] == ["20200101T000000Z-old.jsonl.zst"]
+
+
+async def test_a_file_that_becomes_too_old_while_none_is_closed_is_deleted(tmp_path: Path, loop: Loop) -> None:
+    young = written(tmp_path / "20200101T000000Z-young.jsonl", numbered(2))
+    os.utime(young, (4e9, 4e9))  # in the future: it is never too old
+    writer = Writer(Folder(tmp_path), loop.calls.put, structs.replace(PLAIN, keep_age=0.01))
+    writer.start()
+    for _ in range(2):  # one of them was not there at the start
+        written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
+        await until(lambda: list(tmp_path.iterdir()) == [young])
+    writer.close()
 
 
 def test_files_beside_a_named_file_are_not_touched(tmp_path: Path, loop: Loop) -> None:
