@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from dragoman.mappings.extras import read_raw
+
 MARK = "\n"  # JSON on one line never contains it
 
 
@@ -55,7 +57,7 @@ def echo_id(id: Raw) -> Raw:
     """Return an id as a server echoes it: compact, integers over 64 bits as floats (docs/dialects/codewhale.md, section
     1.1).
     """
-    return Raw(msgspec.json.encode(_echoed(msgspec.json.decode(id))))
+    return Raw(msgspec.json.encode(_echoed(read_raw(id, object))))
 
 
 def _echoed(value: Any) -> Any:

@@ -37,6 +37,9 @@ AS_PATH: dict[tuple[type, str], str] = {(ToolCallArguments, "json"): "arguments"
 """Names of fields in JSON paths, where they differ from the name of the field."""
 
 
+NOT_READ = (msgspec.MsgspecError, RecursionError)
+"""The errors of a text that is no JSON, is too deep, or has a number out of range, which only Raw can hold."""
+
 STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _encode_lines = msgspec.json.Encoder().encode_lines
 _decode_texts = msgspec.json.Decoder(list[str]).decode
@@ -146,7 +149,7 @@ class ValueRedactor:
         """Return JSON without the secrets that stand in it piece by piece."""
         try:
             value, texts = _decoded(text)
-        except RecursionError:
+        except NOT_READ:
             return text  # nobody streams as deep as that
         changed, kinds = find_in_rows(self._finder, texts, self._mark)
         for kind in kinds:
@@ -167,7 +170,7 @@ class ValueRedactor:
             value, texts = _decoded(text)
             changed = {n: replaced(one, self._finder.find(one), self._mark) for n, (_, one) in enumerate(texts)}
             return msgspec.json.encode(replace_texts(value, [], changed)).decode()
-        except RecursionError:
+        except NOT_READ:
             return msgspec.json.encode(self._mark(spans[0].kind, text)).decode()
 
 
@@ -232,12 +235,12 @@ def read_json(text: str) -> Any:
     """Return the JSON value of a text; None if it is null, no JSON, or too deep."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
+    except NOT_READ:
         return None
 
 
 def _decoded(text: str) -> tuple[Any, list[KeyedText]]:
-    """Return a JSON value and the texts in it. Raise RecursionError if it is too deep."""
+    """Return a JSON value and the texts in it. Raise an error of NOT_READ if it cannot be read."""
     texts: list[KeyedText] = []
     value = msgspec.json.decode(text)
     gather_texts(value, "", {}, texts)

@@ -204,8 +204,8 @@ def _output(output: Raw) -> tuple[str | None, bool]:
 
 
 def _text(body: Raw) -> str:
-    value = msgspec.json.decode(body)
-    return value if isinstance(value, str) else bytes(body).decode()
+    text = read_raw(body, str)
+    return bytes(body).decode() if text is None else text
 
 
 def _asked(tool: str, request: values.ApprovalRequest) -> Events:

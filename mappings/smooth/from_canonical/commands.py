@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, flatten, has_references
+from dragoman.mappings.extras import read_raw
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import Lossy, Rules
 from dragoman.mappings.smooth.from_canonical.context import Messages
@@ -23,11 +23,6 @@ FROM_COMMAND = Rules[[Losses], object]("canonical commands -> smooth")
 
 TITLE_MAX = 60  # characters of a title that servers keep (docs/dialects/smooth.md, section 3)
 DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
-
-
-def _object(value: Raw | UnsetType) -> dict[str, object] | None:
-    decoded = None if value is UNSET else msgspec.json.decode(value)
-    return decoded if isinstance(decoded, dict) else None
 
 
 def _id(command: commands.CommandBase) -> str | None:
@@ -44,7 +39,7 @@ def _create(command: commands.OpenSession | commands.ResumeSession, conversation
             user_name=command.user_name or given(ext, "userName", str, None),
             user_email=command.user_email or given(ext, "userEmail", str, None),
             browser_fingerprint=given(ext, "browserFingerprint", str, None),
-            metadata=_object(command.metadata),
+            metadata=read_raw(command.metadata, dict[str, object]),
             auth_context=given(ext, "authContext", wire.AuthContext, None),
             supports=None if command.supports is None else list(command.supports),
             conversation_id=conversation,
@@ -177,7 +172,7 @@ def answer_interaction(command: commands.AnswerInteraction, _context: Losses) ->
             session_id=command.session,
             interaction_id=command.question,
             kind=command.kind or given(command.ext, "kind", str, None),
-            values=_object(command.values),
+            values=read_raw(command.values, dict[str, object]),
             declined=command.declined or given(command.ext, "declined", bool, None),
         ),
     )

@@ -107,7 +107,7 @@ def reply(event: events.Reply, context: Context) -> Messages:
         return ()
     if event.result is UNSET:
         return _done(context, replies.acknowledged(context.asked), event.ext)
-    result = msgspec.json.decode(event.result)
+    result = read_raw(event.result, object)
     return _done(context, result if isinstance(result, dict) else {"result": result}, event.ext)
 
 
@@ -408,8 +408,8 @@ def interaction_required(event: events.InteractionRequired, context: Context) ->
     """Write a form. Clients that cannot show it get the question in words instead."""
     if context.asks_in_words(event.kind):
         return ()
-    spec = msgspec.json.decode(event.spec)
-    if not isinstance(spec, dict):
+    spec = read_raw(event.spec, dict[str, object])
+    if spec is None:
         context.lose(event, why="the description of a form is an object")
         return ()
     asked = wire.InteractionRequired.Content(

@@ -63,6 +63,13 @@ def test_no_text_of_any_event_or_command_keeps_a_secret() -> None:
         assert msgspec.json.decode(msgspec.json.encode(clean), type=type(value)) == clean
 
 
+def test_a_secret_beside_a_number_out_of_range_is_removed() -> None:
+    clean = PLAIN.redact(Reply(request="r", result=Raw(f'{{"n":1e400,"a":["x {KEY}","y"]}}'.encode())))
+    assert isinstance(clean.result, Raw)
+    assert b"1e400" in bytes(clean.result)
+    assert KEY.encode() not in bytes(clean.result)
+
+
 def test_a_value_without_secrets_is_the_same_value() -> None:
     for value in VALUES:
         if isinstance(value, AnswerOtp):
